@@ -48,9 +48,9 @@ result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
 
 mutable_bytes model_weights::own(std::uint64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
-  const std::align_val_t aligned{panel_alignment};
-  const std::shared_ptr<void> memory(::operator new(size, aligned), [aligned](void* p) {
-    ::operator delete(p, aligned);
+  constexpr std::align_val_t aligned{panel_alignment};
+  const std::shared_ptr<void> memory(::operator new(size, aligned), [](void* p) {
+    ::operator delete (p, std::align_val_t{panel_alignment});
   });
   holders_.push_back(memory);
   copied_ += bytes;

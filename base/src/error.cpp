@@ -51,11 +51,17 @@ std::string_view name_of(errc code) noexcept {
     case errc::collective_mismatch: return "collective_mismatch";
     case errc::determinism_violation: return "determinism_violation";
     case errc::internal: return "internal";
+    case errc::rank_lost: return "rank_lost";
+    case errc::diverged: return "diverged";
+    case errc::device_lost: return "device_lost";
+    case errc::overloaded: return "overloaded";
+    case errc::cancelled: return "cancelled";
   }
   return "unknown";
 }
 
-// The families of ten are described at the enumeration; data has two of them.
+// The families of ten are described at the enumeration; data has two of them, and so has
+// the course of a run.
 int exit_code_of(errc code) noexcept {
   const int number = static_cast<int>(code);
   if (number < 20) {
@@ -67,7 +73,10 @@ int exit_code_of(errc code) noexcept {
   if (number < 50) {
     return 4;
   }
-  return number < 60 ? 5 : number < 70 ? 6 : 70;
+  if (number < 60) {
+    return 5;
+  }
+  return number / 10 == 7 ? 70 : 6;
 }
 
 errc errc_of_errno(int number) noexcept {

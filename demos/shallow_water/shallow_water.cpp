@@ -2,7 +2,7 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--frames FOLDER [--frame-every N]]
+///   [--state FOLDER [--every N]] [--table 1] [--frames FOLDER [--frame-every N]]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -72,6 +72,9 @@ void simulate(const demo::options& chosen) {
                       n, n, steps, time, drift, after.energy / before.energy,
                       weir::hex64(digest.digest()).c_str());
         }
+        if (chosen.number("table", 0) != 0) {
+          demo::print_counters(w, rank);
+        }
         if (!(drift <= max_drift) || !(after.energy <= before.energy)) {
           throw std::runtime_error("mass or energy are not kept");
         }
@@ -89,6 +92,7 @@ int main(int argc, char** argv) {
                                                                {"tile", "64"},
                                                                {"steps", "200"},
                                                                {"state", ""},
+                                                               {"table", "0"},
                                                                {"every", "50"},
                                                                {"frames", ""},
                                                                {"frame-every", "50"}}));

@@ -54,6 +54,14 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   }
 }
 
+/// Prints what each rank has done, and for whom it has waited.
+inline void print_counters(weir::world& w, weir::runtime::rank_id rank) {
+  const auto all = weir::or_throw(w.base().gather_counters());
+  if (rank == 0) {
+    std::fputs(weir::runtime::counter_table(all).c_str(), stderr);
+  }
+}
+
 /// Adds all elements of a tensor to a digest. All ranks call it, and get the same digest.
 template <int Rank>
 void add_elements(weir::world& w, const weir::world_tensor<double, Rank>& t,

@@ -42,6 +42,7 @@ engine_counters engine::counters() const noexcept {
     out.finished += t.finished.load(std::memory_order_acquire);
     out.failed += get(t.failed);
     out.poisoned += get(t.poisoned);
+    out.postponed += get(t.postponed);
     out.parks += get(t.parks);
   }
   std::int64_t ticks = 0;

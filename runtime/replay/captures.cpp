@@ -24,8 +24,10 @@ std::uint64_t next_serial() {
 }
 
 /// Makes the records of one replay, filled with all that does not change between replays.
-std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
+std::unique_ptr<replay_instance> make_instance(const captured_graph& g,
+                                               scheduler& workers) {
   auto out = std::make_unique<replay_instance>(g.size(), g.max_captured);
+  out->batch.owner = &workers;
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -162,7 +164,7 @@ captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& gr
   captured_graph& g = *graph;
   std::unique_ptr<replay_instance> instance;
   if (g.idle.empty()) {
-    instance = make_instance(g);
+    instance = make_instance(g, workers_);
   } else {
     instance = std::move(g.idle.back());
     g.idle.pop_back();

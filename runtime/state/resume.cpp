@@ -185,7 +185,8 @@ result<std::int64_t> world_state::open_state::resume(std::uint64_t generation) {
   if (!step) {
     const errc code = step.error().code();
     const bool other_state = code == errc::config_mismatch || code == errc::timeout ||
-                             code == errc::stopping || code == errc::kernel_failed;
+                             code == errc::stopping || code == errc::kernel_failed ||
+                             code == errc::rank_lost || code == errc::diverged;
     return other_state ? std::move(step).error()
                        : with_offer(std::move(step).error(), chosen);
   }

@@ -31,10 +31,13 @@ class exclusion {
     }
     return inside_ == &t;
   }
-  /// Called when the kernel of the task inside has ended. Returns the task that enters
-  /// now and has to be run, or null.
-  [[nodiscard]] task* leave() {
+  /// Called when the task inside is about to end. Returns the task that enters now and
+  /// has to be run, or null. Does nothing if another task is inside.
+  [[nodiscard]] task* leave(const task& t) {
     const std::lock_guard lock(mutex_);
+    if (inside_ != &t) {
+      return nullptr;
+    }
     inside_ = nullptr;
     if (!waiting_.empty()) {
       inside_ = waiting_.front();

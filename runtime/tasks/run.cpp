@@ -30,9 +30,10 @@ std::uint32_t scheduler::close(task& t) noexcept {
 }
 
 /// Calls the kernel; an exception becomes a failure of the task.
-[[gnu::always_inline]] inline result<void> scheduler::call(task& t, unsigned w) {
+[[gnu::always_inline]] inline result<void> scheduler::call(task& t,
+                                                           const task_context& context) {
   try {
-    return t.fn(values_of(t), {t.id, w, t.batch->argument});
+    return t.fn(values_of(t), context);
   } catch (const std::exception& e) {
     return error(errc::kernel_failed,
                  fmt::format("kernel threw an exception: {}", e.what()));
@@ -49,52 +50,77 @@ std::uint32_t scheduler::close(task& t) noexcept {
   failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
 }
 
-/// Runs a task with everything that costs time: times, trace, board, poison. Returns the
-/// time of its end if it is traced, and 0 otherwise. A poisoned task is not run.
+/// Runs a task with times and trace. Returns the time of its end if it is traced, and 0
+/// otherwise.
 std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   worker& me = *state_[w];
-  if (t.root.load(std::memory_order_relaxed) != 0) {
-    tally<std::uint64_t>(me.done.poisoned);
-    return 0;
-  }
-  if (board_ != nullptr) {
-    board_->runs(w, &t);
-  }
   const bool traced = t.history != nullptr;
   const std::int64_t start = traced ? now_ns() : clock_.now();
-  result<void> outcome = call(t, w);
+  const task_context context(t.id, w, t.batch->argument, t);
+  result<void> outcome = call(t, context);
   const std::int64_t end = traced ? now_ns() : clock_.now();
-  if (board_ != nullptr) {
-    board_->runs(w, nullptr);
-  }
   if (samples && !traced) {
     me.lengths.add(end - start);
   }
   if (traced || times_) {
     tally((traced ? me.times.ns : me.times.ticks)[t.tag], end - start);
   }
-  if (traced) {
-    tracer_.record(w, record_of(t, w, start, end));
-  }
   ensure_kernel_fp();
   if (!outcome) {
     fail(t, w, std::move(outcome));
   }
+  if (context.postponable_ == nullptr) {
+    return after_return(t, w, start, end);
+  }
+  if (traced) {
+    tracer_.record(w, record_of(t, w, start, end));
+  }
   return traced ? end : 0;
+}
+
+/// Does what else `attention_` asks for, and runs the task: finishes answers, polls,
+/// notes the task on the board, and keeps it from running beside a postponed one of its
+/// group.
+[[gnu::noinline]] std::int64_t scheduler::execute_attended(task& t, unsigned w,
+                                                           bool samples) {
+  attend(w);
+  if (alone_in_groups(t) && !group_of(t)->enter(t)) {
+    return postponed;  // the group keeps it until the task inside has ended
+  }
+  if (board_ != nullptr) {
+    board_->runs(w, &t);
+  }
+  const std::int64_t ended_ns = execute_observed(t, w, samples);
+  if (board_ != nullptr) {
+    board_->runs(w, nullptr);
+  }
+  if (ended_ns != postponed && alone_in_groups(t)) {
+    leave_group(t, w);
+  }
+  return ended_ns;
 }
 
 /// Runs a task, on the shortest path if nothing about it must be observed.
 template <bool Alone>
 [[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool samples = !Alone && state_[w]->lengths.sample();
-  if (t.root.load(std::memory_order_relaxed) != 0 || t.history != nullptr || observes_ ||
-      samples) {
-    return execute_observed(t, w, samples);
+  if (t.root.load(std::memory_order_relaxed) != 0) [[unlikely]] {  // it is not run
+    tally<std::uint64_t>(state_[w]->done.poisoned);
+    return 0;
   }
-  result<void> outcome = call(t, w);
+  const std::uint8_t attention = attention_.load(std::memory_order_relaxed);
+  if (t.history != nullptr || attention != 0 || samples) {
+    return attention > observes ? execute_attended(t, w, samples)
+                                : execute_observed(t, w, samples);
+  }
+  const task_context context(t.id, w, t.batch->argument, t);
+  result<void> outcome = call(t, context);
   ensure_kernel_fp();
   if (!outcome) [[unlikely]] {
     fail(t, w, std::move(outcome));
+  }
+  if (context.postponable_ == nullptr) [[unlikely]] {
+    return after_return(t, w, 0, 0);
   }
   return 0;
 }
@@ -228,7 +254,8 @@ task* scheduler::run_alone(task& first, const task& until) {
     const std::span<const follower> followers = t.batch->followers_of(t);
     look_ahead<true>(t, followers);
     const std::int64_t ended_ns = execute<true>(t, 0);
-    next = release_successors<true>(t, followers, 0, ended_ns);
+    next = ended_ns == postponed ? nullptr
+                                 : release_successors<true>(t, followers, 0, ended_ns);
   } while (next != nullptr && !until.ended());
   return next;
 }
@@ -243,11 +270,29 @@ task* scheduler::run(task& t, unsigned w) {
     return nullptr;
   }
   const std::int64_t ended_ns = execute<false>(t, w);
-  if (task* next = group != nullptr ? group->leave() : nullptr; next != nullptr) {
+  if (ended_ns == postponed) {
+    return nullptr;
+  }
+  if (group != nullptr) {
+    leave_group(t, w);
+  }
+  return release_successors<false>(t, followers, w, ended_ns);
+}
+
+/// Does what is left to do after the kernel of a postponed task.
+void scheduler::finish(completion_slot& s, unsigned w) {
+  task& t = *s.waits;
+  const std::int64_t ended_ns = settle(s, w);
+  if (t.exclusive) {
+    leave_group(t, w);
+  }
+  const std::span<const follower> followers = t.batch->followers_of(t);
+  task* const next = alone_ ? release_successors<true>(t, followers, w, ended_ns)
+                            : release_successors<false>(t, followers, w, ended_ns);
+  if (next != nullptr) {
     queue(*next, w);
     wake_for_tasks(1);
   }
-  return release_successors<false>(t, followers, w, ended_ns);
 }
 
 }  // namespace weir::runtime

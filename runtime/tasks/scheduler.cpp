@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <thread>
 #include <utility>
 
 #include "weir/base/system/processors.hpp"
@@ -22,6 +23,10 @@ constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 /// Time between two looks of a worker with tiny kernels at the others.
 constexpr std::int64_t watch_ns = 3'000;
+/// Time between two polls of a worker that runs tasks.
+constexpr std::int64_t busy_poll_ns = 2'000;
+/// Longest sleep of a worker while another one polls, which may get a long task.
+constexpr std::int64_t relief_ns = 1'000'000;
 
 /// Sets a flag for its own lifetime.
 class flag_guard {
@@ -49,14 +54,20 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       places_(std::max(options.workers, options.max_workers)),
       alone_(places_ == 1),
       times_(options.kernel_time),
-      observes_(times_ || options.watchdog_ns > 0),
+      attention_(static_cast<std::uint8_t>((times_ ? observes : 0) |
+                                           (options.watchdog_ns > 0 ? watched : 0) |
+                                           (options.poller ? polls_too : 0))),
       moves_(workers_ <= allowed_processors()),
       failures_(failures),
       tracer_(tracer),
       ready_(places_, workers_, options.window),
       board_(options.watchdog_ns > 0
                  ? std::make_unique<wait_board>(options.window, places_)
-                 : nullptr) {
+                 : nullptr),
+      window_(options.window),
+      drain_ns_(options.drain),
+      poller_(options.poller),
+      poll_ticks_(poller_ ? clock_.to_ticks(busy_poll_ns) : 0) {
   for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
     state_.back()->seen_finished.resize(places_);
@@ -81,6 +92,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
 
 scheduler::~scheduler() {
   stop();
+  drain();
 }
 
 /// Wakes and joins the threads of the engine, then waits until the last guest has left.
@@ -94,6 +106,33 @@ void scheduler::stop() noexcept {
   }
   std::unique_lock lock(guests_);
   guest_left_.wait(lock, [this] { return free_places_.size() == places_ - workers_; });
+}
+
+/// The threads of the engine have ended, so this thread alone finishes tasks. Tasks that
+/// become ready never run.
+void scheduler::drain() noexcept {
+  if (own_table_ == nullptr) {
+    return;
+  }
+  {
+    const current_worker here(*this, 0);
+    const fp_scope scope;
+    const std::int64_t end = now_ns() + drain_ns_;
+    while (awaits_completions()) {
+      poll();
+      if (has_answers()) {
+        finish_answers(0);
+      }
+      const std::int64_t left = end - now_ns();
+      if (left <= 0 || !awaits_completions()) {
+        break;
+      }
+      constexpr std::int64_t nap = 50'000;
+      sleep_unless(0, poller_ ? std::min(left, nap) : left, false,
+                   [this] { return has_answers(); });
+    }
+  }
+  own_table_->close();
 }
 
 /// A thread of the program serves as a worker until `leave` is requested. Returns false
@@ -240,6 +279,10 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
   if (sleepers_.load(std::memory_order_relaxed) == 0) {
     return;
   }
+  wake_sleepers(count);
+}
+
+void scheduler::wake_sleepers(unsigned count) noexcept {
   for (unsigned w = places_; w-- > 0 && count > 0;) {
     if (state_[w]->place.parked() && state_[w]->place.wake()) {
       --count;
@@ -271,6 +314,9 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
     if (mine.full() || awake()) {
       break;
     }
+    if (has_answers()) {
+      finish_answers(w);
+    }
     if (task* const t = take(w, range); t != nullptr) {
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
@@ -292,6 +338,10 @@ task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   (void)another_worker_lags(w, 0);
   while (!awake()) {
     spin_pause();
+    if (has_answers()) {
+      finish_answers(w);
+      return take(w, ready_queues::scope::any);
+    }
     const std::int64_t now = now_ns();
     if (now - looked < watch_ns) {
       continue;
@@ -312,10 +362,16 @@ task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
 /// caller looks again. The announcement, the fence and the last look come in this order;
 /// see "Sleeping" in scheduler.hpp.
 template <class Reason>
-task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake) {
+[[gnu::noinline]] task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns,
+                                                Reason&& awake) {
   const std::int64_t limit =
       timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
   const std::int64_t start = now_ns();
+  if (polls() && !has_idle_poller_.exchange(true, std::memory_order_acquire)) {
+    task* const t = poll_until(w, timeout_ns < 0 ? -1 : start + timeout_ns, awake);
+    has_idle_poller_.store(false, std::memory_order_release);
+    return t;
+  }
   kernel_lengths& lengths = state_[w]->lengths;
   lengths.calibrate(clock_);
   if (task* const t = lengths.tiny() ? watch_until(w, start + limit, awake)
@@ -323,25 +379,72 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
       t != nullptr || awake()) {
     return t;
   }
+  const std::int64_t left = timeout_ns - (now_ns() - start);
+  std::int64_t length = timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1);
+  if (polls()) {
+    length = timeout_ns < 0 ? relief_ns : std::min(length, relief_ns);
+  }
+  sleep_unless(w, length, moves_ && w > 0 && w < workers_,
+               [&] { return !ready_.empty() || has_answers() || awake(); });
+  return nullptr;
+}
+
+/// Announces the sleep, looks once more, and sleeps.
+template <class Reason>
+[[gnu::noinline]] void scheduler::sleep_unless(unsigned w, std::int64_t timeout_ns,
+                                               bool moves, Reason&& reason) {
   parking_place& place = state_[w]->place;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   place.announce();
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (ready_.empty() && !awake()) {
+  if (!reason()) {
     tally<std::uint64_t>(state_[w]->done.parks);
-    const std::int64_t left = timeout_ns - (now_ns() - start);
-    place.sleep(timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1),
-                moves_ && w > 0 && w < workers_);
+    place.sleep(timeout_ns, moves);
   } else {
     place.retract();
   }
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+/// Each round polls, and looks for answers and tasks.
+template <class Reason>
+[[gnu::noinline]] task* scheduler::poll_until(unsigned w, std::int64_t end_ns,
+                                              Reason&& awake) {
+  constexpr unsigned polls_at_once = 50;
+  constexpr std::int64_t yield_ns = 1'000'000;
+  constexpr std::int64_t nap_ns = 50'000;
+  std::int64_t moved = now_ns();
+  unsigned idle_rounds = 0;
+  while (awaits_completions() && !awake()) {
+    const bool any = poll();
+    if (has_answers()) {
+      finish_answers(w);
+    }
+    if (task* const t = take(w, ready_queues::scope::any); t != nullptr) {
+      return t;
+    }
+    const std::int64_t now = now_ns();
+    if (awake() || (end_ns >= 0 && now >= end_ns)) {
+      break;
+    }
+    moved = any ? now : moved;
+    idle_rounds = any ? 0 : idle_rounds + 1;
+    if (idle_rounds < polls_at_once) {
+      spin_pause();
+    } else if (now - moved < yield_ns) {
+      std::this_thread::yield();
+    } else {
+      sleep_unless(w, nap_ns, false,
+                   [&] { return !ready_.empty() || has_answers() || awake(); });
+    }
+  }
   return nullptr;
 }
 
 /// The loop of a worker.
 template <class Stopping>
 void scheduler::work(unsigned w, Stopping&& stopping) {
+  const current_worker here(*this, w);
   ensure_kernel_fp();
   task* next = nullptr;
   while (!stopping()) {
@@ -361,15 +464,21 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
   if (next != nullptr) {
     queue(*next, w);
   }
-  if (!ready_.empty()) {  // this thread may have been woken for a task that it leaves
-    wake_for_tasks(places_);
+  if (!ready_.empty() || has_answers()) {
+    wake_for_tasks(places_);  // this thread may have been woken for what it leaves
   }
 }
 
 /// Runs one task on the submitter's thread. Returns false if none is ready.
 bool scheduler::run_one() {
   start_batch();
+  const current_worker here(*this, 0);
   task* t = take(0, ready_queues::scope::any);
+  if (t == nullptr && awaits_completions()) {
+    const fp_scope scope;
+    attend(0);
+    t = take(0, ready_queues::scope::any);
+  }
   if (t == nullptr) {
     return false;
   }
@@ -389,6 +498,7 @@ void scheduler::help_until_ended(const task& t) {
     board_->submitter_waits(&t);
   }
   const flag_guard helping(helping_);
+  const current_worker here(*this, 0);
   const fp_scope scope;
   // The worker that ends the task closes it before it looks for a thread to wake.
   const auto closed = [&t] {
@@ -400,13 +510,17 @@ void scheduler::help_until_ended(const task& t) {
       next = take(0, at_first(0));
     }
     if (next == nullptr) {
-      WEIR_EXPECT(!alone_);  // of the tasks in flight, the oldest is always ready
+      // Of the tasks in flight, the oldest is ready or waits for its completion.
+      WEIR_EXPECT(!alone_ || awaits_completions());
       awaited_.store(t.id, std::memory_order_seq_cst);
       next = spin_or_park(0, -1, closed);
       awaited_.store(waits_for_none, std::memory_order_relaxed);
       continue;  // if the wait is over, the task in hand is queued for others
     }
     next = alone_ ? run_alone(*next, t) : run(*next, 0);
+  }
+  if (has_answers()) {  // this thread may have been woken for them
+    finish_answers(0);
   }
   if (board_ != nullptr) {
     board_->submitter_waits(nullptr);
@@ -433,16 +547,24 @@ void scheduler::idle(std::int64_t timeout_ns) {
   start_batch();
   // A task that was about to end when the caller last looked is counted in `finished` and
   // was not in `released_seen_`, so this thread does not sleep through its end.
-  const auto reason = [this] {
+  // A task of its own ends here only if it is completed.
+  const std::atomic<std::uint64_t>& own = state_[0]->done.finished;
+  const auto reason = [this, &own, before = own.load(std::memory_order_relaxed)] {
     return woken_.load(std::memory_order_seq_cst) ||
+           own.load(std::memory_order_relaxed) != before ||
            sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
   };
   if (!reason()) {
     const flag_guard helping(helping_);
+    const current_worker here(*this, 0);
+    const fp_scope scope;
     awaited_.store(waits_for_any, std::memory_order_seq_cst);
     if (task* t = spin_or_park(0, timeout_ns, reason); t != nullptr) {
       queue(*t, 0);
       wake_for_tasks(1);
+    }
+    if (has_answers()) {  // this thread may have been woken for them
+      finish_answers(0);
     }
     awaited_.store(waits_for_none, std::memory_order_relaxed);
   }

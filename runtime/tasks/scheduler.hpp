@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "map/tally.hpp"
+#include "tasks/completions.hpp"
 #include "tasks/failure_log.hpp"
 #include "tasks/parking.hpp"
 #include "tasks/ready_queues.hpp"
@@ -37,6 +39,7 @@ struct worker_tally {
       0};  ///< counted after others can see it; not with one worker
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
+  std::atomic<std::uint64_t> postponed{0};
   std::atomic<std::uint64_t> parks{0};
 };
 
@@ -94,7 +97,27 @@ struct kernel_times_by_tag {
 /// the task and its look at `sleepers_`. One of the two sees the other. The submitter
 /// that waits for a task writes its id into `awaited_` before its last look, and the
 /// worker that ends the task closes it before it reads `awaited_`.
-/// @threads{all but wake, serve, board and tally_of: the submitter}
+///
+/// **Completions.** A kernel may take a handle (`postpone`). Its task then ends when the
+/// kernel has returned and the handle is completed; see `completion_slot` for how the two
+/// meet. The one that comes last finishes the task. If that is a thread that runs tasks
+/// here, it calls `finish`, as `run` would have gone on. Another thread puts the slot on
+/// the list `answers_`, sets a bit of `attention_`, and wakes a sleeper as one that
+/// queues a task does. Workers take the whole list (`finish_answers`): idle ones look at
+/// it in each round and once more before they sleep; busy ones see the bit. `attention_`
+/// is the one flag that `execute` always asked, so that no further step is needed.
+///
+/// With a single worker, tasks of one group need no exclusion, because each ends before
+/// the next one starts. This changes when the first of them is postponed: from then on
+/// the bit `has_groups` makes every task of a group enter it.
+///
+/// **Polling.** While tasks wait for completions, one idle worker calls the poller
+/// (`poll_until`): 50 times at once, then it yields the processor in between, and after a
+/// millisecond without effect it sleeps for 50 microseconds at a time. The others sleep
+/// at most for a millisecond, and one of them takes over if that worker has got a task.
+/// `polling_` keeps two threads from polling at the same time.
+/// @threads{all but wake, serve, board, tally_of, postpone, finish, completes_by and
+/// add_answer: the submitter}
 class scheduler {
  public:
   scheduler(const engine_options& options, failure_log& failures, trace& tracer);
@@ -116,6 +139,8 @@ class scheduler {
   /// for several tasks.
   void start(task& t);
   void wake_for_tasks(unsigned count) noexcept;
+  /// Wakes up to `count` of the threads that sleep now.
+  void wake_sleepers(unsigned count) noexcept;
   /// Counts one more successor of `before`, after the submitter has written it behind the
   /// `count` that there are. Returns false if `before` has been closed.
   [[nodiscard]] bool count_successor(task& before, std::uint32_t count) const noexcept {
@@ -135,6 +160,18 @@ class scheduler {
   /// Runs tasks on this thread until it is asked to leave. Returns false if no place for
   /// a worker is free.
   [[nodiscard]] bool serve(const std::stop_token& leave);
+
+  /// Lets the task that worker `w` runs end later. @threads{worker w}
+  [[nodiscard]] completion postpone(task& t, unsigned w);
+  /// Returns true if the table is that of this engine. @threads{any of its workers}
+  [[nodiscard]] bool completes_by(const completion_table& table) const noexcept {
+    return table_.load(std::memory_order_acquire) == &table;
+  }
+  /// Ends a task that has been completed and whose kernel has returned. @threads{worker
+  /// w}
+  void finish(completion_slot& s, unsigned w);
+  /// Lets a worker do that. @threads{safe from any thread}
+  void add_answer(completion_slot& s) noexcept;
 
   /// The notes for the watchdog; null if the engine has none.
   [[nodiscard]] wait_board* board() const noexcept { return board_.get(); }
@@ -182,9 +219,51 @@ class scheduler {
   std::int64_t execute(task& t, unsigned w);
   /// Does the same with all notes and times that the options ask for.
   std::int64_t execute_observed(task& t, unsigned w, bool samples);
+  /// Does the same, and first what else `attention_` asks for.
+  std::int64_t execute_attended(task& t, unsigned w, bool samples);
   /// Notes the failure of the task's kernel.
   void fail(task& t, unsigned w, result<void>&& outcome);
-  [[nodiscard]] result<void> call(task& t, unsigned w);
+  [[nodiscard]] static result<void> call(task& t, const task_context& context);
+  /// What `execute` returns instead of a time if the task ends later.
+  static constexpr std::int64_t postponed = -1;
+  /// The kernel of a postponed task has returned. Returns `postponed`, or what `execute`
+  /// returns if the task has been completed already.
+  [[nodiscard]] std::int64_t after_return(task& t, unsigned w, std::int64_t start,
+                                          std::int64_t end);
+  /// Takes the outcome of a completed task out of its slot. Returns the time of its
+  /// completion if it is traced, else 0.
+  [[nodiscard]] std::int64_t settle(completion_slot& s, unsigned w);
+  [[nodiscard]] completion_table& completions();
+  [[nodiscard]] bool has_answers() const noexcept {
+    return answers_.load(std::memory_order_seq_cst) != nullptr;
+  }
+  /// Finishes the tasks that other threads have completed.
+  void finish_answers(unsigned w);
+  /// Does what `attention_` asks for besides observing: answers, and the poller.
+  void attend(unsigned w);
+  [[nodiscard]] bool awaits_completions() const noexcept {
+    return outstanding_.load(std::memory_order_acquire) != 0;
+  }
+  /// Returns true if the poller may be called and is of use.
+  [[nodiscard]] bool polls() const noexcept { return poller_ && awaits_completions(); }
+  /// Calls the poller, unless another thread does. Returns true if anything has moved.
+  bool poll();
+  /// Polls until there is a task, `awake` returns true, the time is over (never if
+  /// `end_ns` is negative), or no task waits for its completion.
+  template <class Reason>
+  [[nodiscard]] task* poll_until(unsigned w, std::int64_t end_ns, Reason&& awake);
+  /// Sleeps unless `reason()` is true after the announcement.
+  template <class Reason>
+  void sleep_unless(unsigned w, std::int64_t timeout_ns, bool moves, Reason&& reason);
+  /// Lets a task of a group leave it, and queues the one that enters.
+  void leave_group(task& t, unsigned w);
+  /// Returns true if tasks of groups enter them though there is a single worker.
+  [[nodiscard]] bool alone_in_groups(const task& t) const noexcept {
+    return alone_ && t.exclusive &&
+           (attention_.load(std::memory_order_relaxed) & has_groups) != 0;
+  }
+  /// Waits for completions at the end of the engine, and closes the table.
+  void drain() noexcept;
   /// Tasks that became ready when another one ended.
   struct freed_tasks {
     task* in_hand = nullptr;  ///< the task that this worker runs next
@@ -277,8 +356,15 @@ class scheduler {
   bool alone_;        ///< places_ == 1
   bool batching_ = false;
   bool times_;
-  bool observes_;  ///< whether every task takes `execute_observed`
-  bool moves_;     ///< whether there is a processor for every thread of the engine
+  /// Bits of `attention_`. If any is set, tasks take `execute_observed`, and
+  /// `execute_attended` if another one than the first is set.
+  static constexpr std::uint8_t observes = 1;    ///< times of kernels are measured
+  static constexpr std::uint8_t polls_too = 2;   ///< there is a poller
+  static constexpr std::uint8_t answers = 4;     ///< there are answers
+  static constexpr std::uint8_t has_groups = 8;  ///< see "Completions"
+  static constexpr std::uint8_t watched = 16;    ///< there is a board
+  std::atomic<std::uint8_t> attention_;
+  bool moves_;  ///< whether there is a processor for every thread of the engine
   failure_log& failures_;
   trace& tracer_;
   tick_clock clock_;
@@ -287,6 +373,13 @@ class scheduler {
   std::unique_ptr<wait_board> board_;  ///< null without a watchdog
   std::uint64_t released_seen_ = 0;    ///< of other workers, when `idle` returned last
   std::vector<task*> batch_;           ///< ready tasks that will start together
+  std::uint32_t window_;
+  std::int64_t drain_ns_;
+  std::function<bool()> poller_;
+  std::int64_t poll_ticks_ = 0;  ///< time between two polls of busy workers
+  std::mutex table_made_;
+  std::shared_ptr<completion_table> own_table_;    ///< made for the first handle
+  std::atomic<completion_table*> table_{nullptr};  ///< the same
   std::mutex guests_;
   std::condition_variable guest_left_;
   std::vector<unsigned> free_places_;
@@ -296,6 +389,12 @@ class scheduler {
   std::atomic<bool> woken_{false};
   /// True while the submitter waits and therefore runs tasks.
   std::atomic<bool> helping_{false};
+  /// Completed tasks that a worker has to finish, newest first.
+  alignas(64) std::atomic<completion_slot*> answers_{nullptr};
+  std::atomic<std::uint64_t> outstanding_{0};  ///< postponed tasks that have not ended
+  std::atomic<bool> polling_{false};           ///< a thread is inside of the poller
+  std::atomic<bool> has_idle_poller_{false};   ///< a thread is inside of `poll_until`
+  std::atomic<std::int64_t> polled_{0};        ///< time of the last poll, in ticks
   std::vector<std::thread> threads_;
 };
 

@@ -20,6 +20,7 @@ namespace weir::runtime {
 
 struct task;
 class exclusion;
+class scheduler;
 
 /// A task that waits for another one, and whether failures pass to it, which they do if
 /// it reads or extends the bytes that the other one wrote.
@@ -92,6 +93,7 @@ struct task_batch {
   exclusion** groups = nullptr;                   ///< of exclusive tasks; null in replays
   const std::uint32_t* follower_begin = nullptr;  ///< null outside replays
   const follower* followers = nullptr;
+  scheduler* owner = nullptr;  ///< that runs the tasks
 
   [[nodiscard]] inline std::size_t index_of(const task& t) const noexcept;
   [[nodiscard]] std::byte* values_of(std::size_t index) const noexcept {
@@ -187,7 +189,8 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
 
 /// The record that the trace keeps of a task that has run.
 [[nodiscard]] inline task_record record_of(const task& t, unsigned worker,
-                                           std::int64_t started, std::int64_t ended) {
+                                           std::int64_t started, std::int64_t ended,
+                                           std::int64_t completed = 0) {
   const task_history& known = *t.history;
   return {.name = t.name,
           .id = t.id,
@@ -199,7 +202,8 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
           .waited_for_name = known.waited_for_name,
           .worker = worker,
           .pulse = known.pulse,
-          .keep = known.keep};
+          .keep = known.keep,
+          .completed = completed};
 }
 
 /// Memory for the records of tasks, their first blocks of successors, and their captured

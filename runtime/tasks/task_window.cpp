@@ -35,6 +35,7 @@ task_window::task_window(const engine_options& options, dependency_map& map,
       workers_(workers) {
   records_.join(slots_);
   slots_.groups = groups.places();
+  slots_.owner = &workers;
   if (options.trace.mode != trace_mode::off) {
     histories_ = std::make_unique<task_history[]>(options.window);
   }

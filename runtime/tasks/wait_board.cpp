@@ -22,6 +22,7 @@ void wait_board::add(task_id id, const char* name) noexcept {
   place& p = places_[id & mask_];
   p.name.store(name, std::memory_order_release);
   p.waits.store(0, std::memory_order_release);
+  p.postponed.store(false, std::memory_order_release);
   p.id.store(id, std::memory_order_release);
 }
 
@@ -46,6 +47,9 @@ std::string wait_board::named(task_id id) const {
 /// Says what the task at `p` waits for. Only the first predecessors are noted. If all of
 /// those have ended, but there were more, the others are called older tasks.
 std::string wait_board::reasons_of(const place& p) const {
+  if (p.postponed.load(std::memory_order_acquire)) {
+    return "its completion";
+  }
   const std::uint32_t count = p.waits.load(std::memory_order_acquire);
   std::string out;
   for (std::uint32_t i = 0; i < std::min(count, max_waits); ++i) {

@@ -18,8 +18,8 @@ namespace weir::runtime {
 /// The tasks in flight, and some of the predecessors of each. A place is emptied before
 /// it is filled again, and each field is stored with release order. A reader that finds
 /// the same task id before and after has therefore read data of this task.
-/// @threads{add, add_wait, submitter_waits: the submitter; runs: the worker; ended,
-/// describe_*: any thread}
+/// @threads{add, add_wait, submitter_waits: the submitter; runs: the worker;
+/// awaits_completion, ended, describe_*: any thread}
 class wait_board {
  public:
   /// Ids of tasks in flight differ modulo `window`, a power of two.
@@ -32,6 +32,10 @@ class wait_board {
   void add(task_id id, const char* name) noexcept;
   /// Notes that the task waits for an older one.
   void add_wait(task_id id, task_id before) noexcept;
+  /// Notes that the task waits for its completion once its kernel has returned.
+  void awaits_completion(task_id id) noexcept {
+    places_[id & mask_].postponed.store(true, std::memory_order_release);
+  }
   void ended(task_id id) noexcept {
     places_[id & mask_].id.store(0, std::memory_order_release);
   }
@@ -52,6 +56,7 @@ class wait_board {
   struct place {
     std::atomic<task_id> id{0};  ///< 0: no task, or it has ended
     std::atomic<const char*> name{nullptr};
+    std::atomic<bool> postponed{false};
     std::atomic<std::uint32_t> waits{0};
     std::array<std::atomic<task_id>, max_waits> before{};
   };

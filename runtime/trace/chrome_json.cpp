@@ -38,12 +38,15 @@ std::string reason(const task_record& r) {
 std::string task_event(const task_record& r, std::int64_t origin) {
   return duration_event(
       {process, r.worker}, "task", r.name, r.started - origin, r.ended - r.started,
-      fmt::format(R"("id":{},"pulse":{},"submit":{},"ready":{},)"
-                  R"("waited_for":{},"waited_for_name":{},"why":{})",
-                  r.id, r.pulse, microseconds(r.submitted - origin),
-                  microseconds(r.ready - origin), r.waited_for,
-                  json_quote(r.waited_for == 0 ? "" : r.waited_for_name),
-                  json_quote(reason(r))));
+      fmt::format(
+          R"("id":{},"pulse":{},"submit":{},"ready":{},)"
+          R"("waited_for":{},"waited_for_name":{},"why":{}{})",
+          r.id, r.pulse, microseconds(r.submitted - origin),
+          microseconds(r.ready - origin), r.waited_for,
+          json_quote(r.waited_for == 0 ? "" : r.waited_for_name), json_quote(reason(r)),
+          r.completed == 0
+              ? ""
+              : fmt::format(R"(,"completed":{})", microseconds(r.completed - origin))));
 }
 
 /// Returns the events that are always written: the names of the lines, and the spans,

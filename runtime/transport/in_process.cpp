@@ -282,7 +282,7 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
   }
   if (l.bytes->size() != r.into.size()) {
     return error(
-        errc::collective_mismatch,
+        errc::diverged,
         fmt::format("{} not received: expected {} bytes, found {}",
                     name_of_message(l.from, l.key), r.into.size(), l.bytes->size()));
   }
@@ -305,7 +305,7 @@ std::optional<error> in_process_network::endpoint::overdue(const sender_and_key&
   if (silent <= deadline) {
     return lost(which, now);
   }
-  return error(errc::timeout,
+  return error(errc::rank_lost,
                fmt::format("{} not received: expected a sign of life of rank {} within "
                            "{} ms, found none for {} ms",
                            name_of_message(which.first, which.second), which.first,

@@ -29,7 +29,7 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
     return;
   }
   const bool kept = cause.code() == errc::timeout || cause.code() == errc::stopping ||
-                    cause.code() == errc::collective_mismatch;
+                    cause.code() == errc::rank_lost || cause.code() == errc::diverged;
   failure_.failed_step = step;
   failure_.code = static_cast<std::uint32_t>(kept ? cause.code() : errc::kernel_failed);
   put_text(failure_.name, name);
@@ -184,6 +184,22 @@ result<void> world::ranked::wait() {
   result<void> outcome = agree();
   log_.end_wait();
   return outcome;
+}
+
+/// The ranks exchange their counters as they exchange reports.
+result<std::vector<world_counters>> world::ranked::gather_counters() {
+  WEIR_CHECK(wait());
+  log_.begin_wait();
+  std::vector<world_counters> all(link_.ranks());
+  all[link_.rank()] = counters_;
+  const world_counters own = counters_;
+  bytes_of_ranks bytes;
+  for (world_counters& one : all) {
+    bytes.push_back(std::as_writable_bytes(std::span(&one, 1)));
+  }
+  WEIR_CHECK(exchange(std::as_bytes(std::span(&own, 1)), bytes));
+  log_.end_wait();
+  return all;
 }
 
 }  // namespace weir::runtime

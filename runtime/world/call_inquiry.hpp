@@ -30,7 +30,7 @@ class call_inquiry {
   /// Asks each rank that has no open question.
   [[nodiscard]] result<void> ask();
   /// Answers questions and compares the answers that have come with the own calls. Does
-  /// not wait. @error{collective_mismatch; the text names the first call that differs}
+  /// not wait. @error{diverged; the text names the first call that differs}
   [[nodiscard]] result<void> move_on(const call_log& own);
 
  private:

@@ -34,7 +34,7 @@ error difference(rank_id one_rank, const call_history& one, rank_id other_rank,
                  const call_history& other, std::uint64_t number, bool or_earlier) {
   const std::string expected = name_of_call(one, number);
   const std::string found = name_of_call(other, number);
-  return error(errc::collective_mismatch,
+  return error(errc::diverged,
                fmt::format("ranks {} and {} differ in call {}{}: expected \"{}\", found "
                            "\"{}\"{}",
                            one_rank, other_rank, number + 1,

@@ -41,7 +41,7 @@ struct call_history {
 
 /// Compares the calls of two ranks. A rank that has made fewer calls differs only if it
 /// is in a wait that the other one has not left.
-/// @error{collective_mismatch; the text names the first call that differs}
+/// @error{diverged; the text names the first call that differs}
 [[nodiscard]] result<void> compare_calls(rank_id one_rank, const call_history& one,
                                          rank_id other_rank, const call_history& other);
 

@@ -42,6 +42,7 @@ struct outgoing_piece {
 struct incoming_piece {
   footprint bytes;
   std::byte* base = nullptr;
+  rank_id from = 0;
   std::vector<std::byte> packed;
   transfer_id transfer = 0;
   bool on_its_way = true;
@@ -93,6 +94,7 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
                                     std::span<const access> accesses, start run);
   [[nodiscard]] result<void> wait();
+  [[nodiscard]] result<std::vector<world_counters>> gather_counters();
   bool move_on_for_others() override;
 
   [[nodiscard]] std::uint64_t next_step() const noexcept { return steps_ + 1; }
@@ -126,6 +128,8 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> advance();
   [[nodiscard]] result<bool> move_on();
   [[nodiscard]] result<void> question_others();
+  void begin_idle();
+  void end_idle();
   [[nodiscard]] result<bool> end_transfers();
   [[nodiscard]] result<bool> start_entries();
   [[nodiscard]] result<bool> start_entry(stream_entry& entry);
@@ -162,6 +166,9 @@ class world::ranked final : public transport_user {
   call_log log_;
   call_inquiry inquiry_;
   std::uint64_t idle_rounds_ = 0;  ///< since anything has moved
+  std::int64_t idle_since_ = 0;    ///< time at which a wait for a piece began; 0: none
+  rank_id idle_for_ = 0;           ///< rank that sends the piece
+  const char* idle_task_ = "";     ///< task that needs the piece
   std::uint64_t exchanges_ = 0;
   world_counters counters_;
   std::optional<error> broken_;

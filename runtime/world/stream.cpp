@@ -11,6 +11,7 @@
 
 #include "places/access_needs.hpp"
 #include "places/byte_runs.hpp"
+#include "weir/base/clock.hpp"
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
@@ -249,6 +250,7 @@ result<void> world::ranked::receive_piece(const shared_storage& s, const footpri
   incoming_piece& piece = receives_.emplace_back();
   piece.bytes = bytes;
   piece.base = s.local.base;
+  piece.from = from;
   piece.packed.resize(static_cast<std::size_t>(byte_count(bytes)));
   held_.push_back({nullptr, &piece, {}, steps_, name});
   auto begun = link_.receive(from, {data_, received_from_[from]++}, piece.packed);
@@ -264,11 +266,41 @@ result<void> world::ranked::advance() {
   WEIR_TRY(const bool moved, move_on());
   if (moved || tasks_.run_one() || link_.move_others_on(*this)) {
     idle_rounds_ = 0;
+    end_idle();
     return {};
   }
+  begin_idle();
   WEIR_CHECK(question_others());
   tasks_.idle(idle_ns);
   return {};
+}
+
+/// Begins to measure if the rank has nothing to do because of a piece.
+void world::ranked::begin_idle() {
+  if (idle_since_ != 0 || held_.empty() || held_.front().receive == nullptr ||
+      !held_.front().receive->on_its_way) {
+    return;
+  }
+  idle_since_ = now_ns();
+  idle_for_ = held_.front().receive->from;
+  idle_task_ = held_.front().name;
+}
+
+/// Counts the time since `begin_idle`.
+void world::ranked::end_idle() {
+  if (idle_since_ == 0) {
+    return;
+  }
+  const std::int64_t length = now_ns() - std::exchange(idle_since_, 0);
+  ++counters_.waits;
+  counters_.waited_ns += length;
+  if (length > counters_.longest_ns) {
+    counters_.longest_ns = length;
+    counters_.longest_for = idle_for_;
+    counters_.longest_task.fill('\0');
+    std::strncpy(counters_.longest_task.data(), idle_task_,
+                 counters_.longest_task.size() - 1);
+  }
 }
 
 /// Answers questions of other ranks, and asks them now and then, since a rank that has

@@ -75,4 +75,12 @@ const world_counters& world::counters() const noexcept {
   return ranked_ ? ranked_->counters() : none;
 }
 
+result<std::vector<world_counters>> world::gather_counters() {
+  if (ranked_) {
+    return ranked_->gather_counters();
+  }
+  WEIR_CHECK(wait());
+  return std::vector<world_counters>{counters()};
+}
+
 }  // namespace weir::runtime

@@ -140,9 +140,13 @@ tessStatus_t status_of(errc code) noexcept {
     case errc::upstream_failed:
     case errc::stopping:
     case errc::abandoned:
+    case errc::rank_lost:
+    case errc::device_lost:
+    case errc::cancelled:
     case errc::internal: return TESS_ERR_LAUNCH_FAILED;
     case errc::arch_mismatch: return TESS_ERR_ARCH_MISMATCH;
     case errc::unsupported: return TESS_ERR_UNSUPPORTED;
+    case errc::diverged:
     case errc::collective_mismatch: return TESS_ERR_COLLECTIVE_MISMATCH;
     case errc::determinism_violation: return TESS_ERR_DETERMINISM_VIOLATION;
     case errc::timeout: return TESS_ERR_TIMEOUT;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 using namespace weir;
 
@@ -55,6 +56,22 @@ TEST(Error, FamiliesHaveTheirExitCodes) {
   EXPECT_EQ(exit_code_of(errc::history_mismatch), 4);
   EXPECT_EQ(exit_code_of(errc::locked), 5);
   EXPECT_EQ(exit_code_of(errc::interrupted), 6);
+  EXPECT_EQ(exit_code_of(errc::internal), 70);
+  EXPECT_EQ(exit_code_of(errc::rank_lost), 6);
+  EXPECT_EQ(exit_code_of(errc::cancelled), 6);
+}
+
+TEST(Error, CodesOfRanksAndDevicesHaveFixedNumbersAndNames) {
+  const std::tuple<errc, int, const char*> codes[] = {
+      {errc::rank_lost, 80, "rank_lost"},
+      {errc::diverged, 81, "diverged"},
+      {errc::device_lost, 82, "device_lost"},
+      {errc::overloaded, 83, "overloaded"},
+      {errc::cancelled, 84, "cancelled"}};
+  for (const auto& [code, number, name] : codes) {
+    EXPECT_EQ(static_cast<int>(code), number);
+    EXPECT_EQ(name_of(code), name);
+  }
 }
 
 TEST(Error, OfASystemCallHasTheCodeOfItsErrnoAndNamesTheFile) {

@@ -144,7 +144,7 @@ class OpenMpi(Ranks):
         begun = time.monotonic()
         words = self.launch(3, "killed", 1, DEADLINE_MS)[2]
         for rank in range(2):
-            self.assertRegex(words, f"rank {rank}: timeout: .*rank 2 within {DEADLINE_MS} ms")
+            self.assertRegex(words, f"rank {rank}: rank_lost: .*rank 2 within {DEADLINE_MS} ms")
         self.assertLess(time.monotonic() - begun, DEADLINE_MS / 1000 + 20)
 
     def test_a_stopped_rank_is_named_by_the_others(self):
@@ -155,7 +155,7 @@ class OpenMpi(Ranks):
             line = next(text for text in process.stderr if text.startswith("rank 0"))
             os.kill(stopped, signal.SIGKILL)
             process.communicate(timeout=60)
-        self.assertRegex(line, f"rank 0: timeout: .*rank 1 within {DEADLINE_MS} ms")
+        self.assertRegex(line, f"rank 0: rank_lost: .*rank 1 within {DEADLINE_MS} ms")
 
 
 class Mpich(Ranks):

@@ -159,13 +159,19 @@ void print_ranges_json(const std::vector<shown_range>& ranges, output& out) {
   }
 }
 
+/// Returns a value of a setting for people.
+const std::string& shown_value(const std::string& value) {
+  static const std::string nothing = "nothing";
+  return value.empty() ? nothing : value;
+}
+
 void print_history(const std::vector<storage::run_change>& history, output& out) {
   if (history.empty()) {
     out.write("no change since the run began\n");
   }
   for (const storage::run_change& one : history) {
     out.print("pulse {}, token {}: {} from {} to {}\n", one.pulse, one.token, one.key,
-              one.from, one.to);
+              shown_value(one.from), shown_value(one.to));
   }
 }
 

@@ -154,8 +154,8 @@ class world {
 
   /// Waits for all tasks of all ranks, see `runtime::world::wait`.
   /// @error{kernel_failed; a kernel failed}
-  /// @error{collective_mismatch; the ranks have submitted different tasks}
-  /// @error{timeout; a rank shows no sign of life}
+  /// @error{diverged; the ranks have submitted different tasks}
+  /// @error{rank_lost; a rank shows no sign of life}
   [[nodiscard]] result<void> wait() { return ranks_.wait(); }
   /// Waits, and returns a number that all ranks have. @error{kernel_failed; see `wait`}
   template <class T>

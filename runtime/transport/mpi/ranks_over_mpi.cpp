@@ -253,7 +253,7 @@ result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end
                              name_of_transfer(one.other, one.key)));
   }
   if (end.truncated) {
-    return error(errc::collective_mismatch,
+    return error(errc::diverged,
                  fmt::format("{} not received: expected {} bytes, found more",
                              name_of_transfer(one.other, one.key), one.into.size()));
   }
@@ -271,7 +271,7 @@ result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end
   }
   if (end.bytes != one.buffer.size()) {
     return error(
-        errc::collective_mismatch,
+        errc::diverged,
         fmt::format("{} not received: expected {} bytes, found {}",
                     name_of_transfer(one.other, one.key), one.into.size(), end.bytes));
   }
@@ -311,7 +311,7 @@ void ranks_over_mpi::end_overdue(std::int64_t now) {
   for (operation* const one : late) {
     const std::int64_t silent = now - std::max(one->begun_ns, heard_[one->other]);
     tell_end(*one,
-             error(errc::timeout,
+             error(errc::rank_lost,
                    fmt::format("{} not received: expected a sign of life of rank {} "
                                "within {} ms, found none for {} ms",
                                name_of_transfer(one->other, one->key), one->other,

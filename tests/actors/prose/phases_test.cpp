@@ -122,6 +122,34 @@ TEST_F(phased_run, goes_on_with_the_next_source_of_a_chain_and_says_so) {
       "found \"nobody\"");
 }
 
+TEST_F(phased_run, goes_on_behind_a_child_in_a_chain) {
+  const std::string lines = runs_.path("lines");
+  std::string text;
+  for (int i = 0; i < 30; ++i) {
+    text += "{\"text\": \"" + std::string(50, static_cast<char>('a' + i % 26)) +
+            "\"}\n{\"state\": " + std::to_string(2 * i + 2) + "}\n";
+  }
+  test::write_text(lines, text + "{\"end\": true}\n");
+  auto c = config("chained");
+  c.sources["child"].command = {
+      "/bin/sh", "-c",
+      "echo '{\"hello\": 1}'; read s; s=${s#*: }; s=${s%\\}}; [ \"$s\" = null ] && s=0; "
+      "tail -n +$((s + 1)) \"$0\"",
+      lines};
+  c.stream.end = storage::end_policy::chain;
+  c.chain = {"child", "other"};
+  c.phase.build.tokens =
+      8500;  // 6000 of the text, 1529 of the child, the rest of "other"
+  c.phase.test.tokens = 0;
+  const auto whole = or_throw(run(c));
+  EXPECT_EQ(whole.build_tokens, 8500U);
+  for (const std::uint64_t generation : {60U, 52U, 48U, 40U}) {
+    const auto r = resume(c, {}, generation);
+    ASSERT_TRUE(r) << r.error().message();
+    EXPECT_EQ(r->state_hash, whole.state_hash) << generation;
+  }
+}
+
 TEST_F(phased_run, may_get_phases_and_sources_at_a_resume) {
   auto c = config("r");
   or_throw(run(c));

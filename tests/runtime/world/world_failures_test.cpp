@@ -32,7 +32,7 @@ TEST(WorldFailures, DifferentProgramsAreFoundAtTheWait) {
     or_throw(add_column(w, 2, half, half));
     const auto waited = w.wait();
     ASSERT_FALSE(waited);
-    EXPECT_EQ(waited.error().code(), errc::collective_mismatch);
+    EXPECT_EQ(waited.error().code(), errc::diverged);
     expect_difference(waited.error().text(),
                       "differ in call 3: expected \"add\", found \"add\" with other "
                       "arguments");
@@ -52,9 +52,9 @@ TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
   or_throw(add_column(w, 0, m, m));
   const auto waited = w.wait();
   ASSERT_FALSE(waited);
-  EXPECT_EQ(waited.error().code(), errc::timeout);
+  EXPECT_EQ(waited.error().code(), errc::rank_lost);
   EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
-  EXPECT_EQ(w.wait().error().code(), errc::timeout);
+  EXPECT_EQ(w.wait().error().code(), errc::rank_lost);
 }
 
 /// The transport of a rank as its world left it.

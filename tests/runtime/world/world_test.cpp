@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "random_programs.hpp"
 #include "support/case_count.hpp"
@@ -340,6 +342,36 @@ TEST(WorldOfOneRank, ForwardsToTheEngine) {
   or_throw(w.wait());
   EXPECT_EQ(m.as<double>()[3], 4);
   EXPECT_EQ(e->counters().submitted, 2U);
+}
+
+TEST(WorldCounters, NameTheRankAndTheTaskOfTheLongestWait) {
+  in_process_network net({.ranks = 3});
+  on_ranks(net, 3, [&](rank_id r, transport& link) {
+    const auto tasks = engine_of_rank(1);
+    world w(*tasks, link);
+    const tensor a = matrix_of(w, 2, 4);
+    double* first = a.as<double>();
+    or_throw(w.submit({2, 1}, "slow", std::array{writes(a)}, [=](const task_context&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      std::fill_n(first, 8, 1.0);
+    }));
+    const tensor b = matrix_of(w, 2, 4);
+    or_throw(add_column(w, 0, a, b));
+    const auto all = or_throw(w.gather_counters());
+    ASSERT_EQ(all.size(), 3U);
+    EXPECT_EQ(all[r].own_tasks, w.counters().own_tasks);
+    EXPECT_EQ(all[2].bytes_sent, 64);
+    EXPECT_EQ(all[2].own_tasks, 1U);
+    EXPECT_EQ(all[1].foreign_tasks, 2U);
+    EXPECT_EQ(all[1].waits, 0U);
+    EXPECT_GE(all[0].waits, 1U);
+    EXPECT_EQ(all[0].longest_for, 2U);
+    EXPECT_STREQ(all[0].longest_task.data(), "add");
+    EXPECT_GE(all[0].waited_ns, all[0].longest_ns);
+    const std::string table = counter_table(all);
+    EXPECT_NE(table.find("rank 2, task \"add\""), std::string::npos) << table;
+    EXPECT_NE(counters_as_json(all).find("\"longest_task\": \"add\""), std::string::npos);
+  });
 }
 
 }  // namespace

@@ -142,8 +142,10 @@ result<void> text_files::read_bytes(std::uint64_t number, std::uint64_t offset,
   return {};
 }
 
-result<void> text_files::leave_out(const std::vector<storage::file_range>& asked,
-                                   std::uint64_t file, std::uint64_t offset) {
+result<std::vector<storage::left_out_range>> text_files::leave_out(
+    const std::vector<storage::file_range>& asked, std::uint64_t file,
+    std::uint64_t offset) {
+  std::vector<storage::left_out_range> added;
   for (const storage::file_range& range : asked) {
     WEIR_TRY(const auto numbers, storage::files_of(range, paths_));
     for (const std::uint64_t number : numbers) {
@@ -157,10 +159,11 @@ result<void> text_files::leave_out(const std::vector<storage::file_range>& asked
           return storage::consumed_range(part, paths_[number]);
         }
         WEIR_CHECK(left_out_.add(part, paths_[number]));
+        added.push_back(part);
       }
     }
   }
-  return {};
+  return added;
 }
 
 storage::left_out_list text_files::left_out(std::uint64_t file,

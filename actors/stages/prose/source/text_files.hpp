@@ -57,10 +57,12 @@ class text_files {
 
   /// Leaves the ranges out that the user names. Those that a cursor knows stay as they
   /// are, and others must begin at or behind a byte of a file.
+  /// @returns the ranges that are new, in the order in which they were named
   /// @error{config_mismatch, a new range begins before the byte} @error{not_found,
   /// out_of_range, a range is none of the files}
-  [[nodiscard]] result<void> leave_out(const std::vector<storage::file_range>& asked,
-                                       std::uint64_t file, std::uint64_t offset);
+  [[nodiscard]] result<std::vector<storage::left_out_range>> leave_out(
+      const std::vector<storage::file_range>& asked, std::uint64_t file,
+      std::uint64_t offset);
   /// Returns the ranges that begin at or before a byte of a file.
   [[nodiscard]] storage::left_out_list left_out(std::uint64_t file,
                                                 std::uint64_t offset) const;

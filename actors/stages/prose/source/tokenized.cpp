@@ -188,9 +188,28 @@ class tokenized_text final : public storage::token_source {
     restored_ = index;
     return {};
   }
-  result<void> go_on_at(std::uint64_t /*index*/) override {
-    const cut_mark& mark = marks_.front();
-    return files_.leave_out(options_.skip, mark.file, mark.offset);
+  /// Encodes the ids before the index without and with new ranges, and compares them.
+  result<void> go_on_at(std::uint64_t index) override {
+    if (options_.skip.empty()) {
+      return {};
+    }
+    if (index == storage::unknown_size) {
+      return files_.leave_out(options_.skip, files_.count(), 0).map([](auto&&) {});
+    }
+    const cut_mark from = marks_.front();
+    const std::uint64_t count = index - std::min(index, first_);
+    WEIR_CHECK(fill(count));
+    const std::vector<std::uint32_t> before = first_ids(count);
+    const cut_mark at = mark_before(index);
+    WEIR_TRY(const auto added, files_.leave_out(options_.skip, at.file, at.offset));
+    if (added.empty()) {
+      return {};
+    }
+    WEIR_CHECK(begin_at(from, with_.digest()));
+    WEIR_CHECK(fill(count));
+    return first_ids(count) == before
+               ? result<void>()
+               : storage::consumed_range(added.front(), files_.path(added.front().leaf));
   }
   std::vector<storage::left_out_range> left_out(std::uint64_t index) const override {
     const cut_mark& mark = mark_before(index);
@@ -274,6 +293,12 @@ class tokenized_text final : public storage::token_source {
     return *std::ranges::lower_bound(marks_, at, {}, &cut_mark::index);
   }
 
+  /// Returns the oldest ids that are kept, at most so many.
+  [[nodiscard]] std::vector<std::uint32_t> first_ids(std::uint64_t count) const {
+    const auto end =
+        static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(count, ids_.size()));
+    return {ids_.begin(), ids_.begin() + end};
+  }
   /// Encodes until `count` ids are kept or the text ends.
   result<void> fill(std::uint64_t count) {
     while (!ended_ && ids_.size() < count) {

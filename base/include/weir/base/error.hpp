@@ -65,6 +65,12 @@ enum class errc : std::uint16_t {
   determinism_violation = 67,  ///< the policy does not allow the freedom asked for
   // Defects of this program: exit code 70.
   internal = 70,
+  // The course of a run on several ranks and devices: exit code 6.
+  rank_lost = 80,    ///< a rank has ended or shows no sign of life
+  diverged = 81,     ///< ranks that must do the same have done different things
+  device_lost = 82,  ///< a device does not answer any more
+  overloaded = 83,   ///< refused, because too much is waiting already
+  cancelled = 84,    ///< ended early, because its caller asked for that
 };
 
 /// Returns the name of a code, such as `history_mismatch`; `unknown` for other numbers.

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "weir/base/error.hpp"
@@ -24,12 +25,84 @@
 
 namespace weir::runtime {
 
+class completion_table;
+
+/// The right and the duty to end one task. `task_context::later` makes it; `complete`
+/// uses it up. If it is destroyed or overwritten before, the task fails as `abandoned`.
+/// It may outlive its engine.
+/// @threads{`complete` and `awaited`: safe from any thread; the rest: thread-compatible}
+class completion {
+ public:
+  /// Makes a handle that names no task.
+  completion() noexcept = default;
+  /// Takes over the task of another handle, which names none afterwards.
+  completion(completion&& from) noexcept;
+  /// Drops the own task and takes over that of another handle.
+  completion& operator=(completion&& from) noexcept;
+  /// Drops the task: unless it has been completed, it fails as `abandoned`.
+  ~completion();
+
+  /// Returns the number of the task; 0 if the handle names none.
+  [[nodiscard]] task_id task() const noexcept { return id_; }
+  /// Returns true if the engine lives and still waits for the task's completion.
+  [[nodiscard]] bool awaited() const noexcept;
+
+ private:
+  friend class scheduler;
+  friend result<void> complete(const completion& handle, result<void> outcome);
+  completion(std::shared_ptr<completion_table> table, task_id id,
+             const char* name) noexcept
+      : table_(std::move(table)), id_(id), name_(name) {}
+  void drop() noexcept;
+
+  std::shared_ptr<completion_table> table_;
+  task_id id_ = 0;
+  const char* name_ = "";
+};
+
+/// Ends the task of a handle, once its kernel has returned; an error is the failure of
+/// the task. May be called while the kernel still runs. Waits for nothing, takes no lock
+/// and, on success, allocates nothing. On a thread that runs tasks of the engine it
+/// releases the successors itself; elsewhere a worker does so soon, or the submitter when
+/// it waits next if there is no other worker.
+/// @error{internal; the task has been completed before} @error{invalid_argument; the
+/// handle names no task} @error{stopping; the engine has ended}
+/// @threads{safe from any thread}
+result<void> complete(const completion& handle, result<void> outcome = {});
+
+struct task;
+
 /// Facts that a kernel gets from the engine beside its captures.
 struct task_context {
   task_id id = 0;       ///< number of the task
   unsigned worker = 0;  ///< thread that runs it, in [0, workers)
   /// Argument of `replay` or `begin_capture`; null for all other tasks.
   const void* argument = nullptr;
+
+  /// Makes a context of no task, for kernels that are called without an engine.
+  task_context() = default;
+  /// Makes such a context with these facts.
+  task_context(task_id number, unsigned on_worker, const void* with = nullptr) noexcept
+      : id(number), worker(on_worker), argument(with) {}
+  /// Copies the facts; `later` belongs to the context that the kernel was given.
+  task_context(const task_context& from) noexcept
+      : task_context(from.id, from.worker, from.argument) {}
+  task_context& operator=(const task_context&) = delete;
+
+  /// Lets the task end when the handle is completed, and not before its kernel has
+  /// returned. The worker goes on with other tasks meanwhile; the task keeps its place in
+  /// the window, its turn among tasks that commute, and the bytes that it has declared. A
+  /// failure of the kernel is a failure of the task, whatever the completion says.
+  /// @pre called once, while the kernel runs, on its thread and with its own context; a
+  /// contract violation otherwise, which is a failure of the task
+  /// @throws std::bad_alloc without memory for the engine's table of such tasks
+  [[nodiscard]] completion later() const;
+
+ private:
+  friend class scheduler;
+  task_context(task_id number, unsigned on_worker, const void* with, task& own) noexcept
+      : id(number), worker(on_worker), argument(with), postponable_(&own) {}
+  mutable task* postponable_ = nullptr;  ///< null once the task ends later
 };
 
 struct captured_graph;
@@ -106,7 +179,9 @@ class engine {
   /// tables}
   [[nodiscard]] static result<std::unique_ptr<engine>> create(
       const engine_options& options);
-  /// Waits for the kernels that run. Tasks that have not started never run.
+  /// Waits for the kernels that run, and at most for `engine_options::drain` for the
+  /// completion of tasks whose kernels have returned. What is not completed by then ends
+  /// as `stopping`. Tasks that have not started never run.
   ~engine();
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;

@@ -41,6 +41,15 @@ struct engine_options {
   /// Receives the report on the thread of the watchdog; empty: the report goes to
   /// standard error.
   std::function<void(const std::string&)> on_stall;
+  /// Moves work on that completes tasks, such as messages, and returns true if anything
+  /// has moved. Called on threads that run tasks, by one at a time and only while tasks
+  /// wait for their completion: by one idle worker again and again, between tasks when 2
+  /// microseconds have passed, and with one worker inside of waits. Must not throw, wait
+  /// or use the engine; `complete` is allowed.
+  std::function<bool()> poller;
+  /// Longest time that the destructor waits for the completion of tasks whose kernels
+  /// have returned. @units{nanoseconds}
+  std::int64_t drain = 1'000'000'000;
   trace_options trace;  ///< tasks that are recorded
 };
 
@@ -52,6 +61,7 @@ struct engine_counters {
   std::uint64_t finished = 0;   ///< their writes are visible to the reader of the counter
   std::uint64_t failed = 0;     ///< tasks whose kernel failed
   std::uint64_t poisoned = 0;   ///< not run because a predecessor failed
+  std::uint64_t postponed = 0;  ///< tasks that asked to end later
   std::uint64_t edges_raw = 0;  ///< edges from a writer to a reader
   std::uint64_t edges_war = 0;  ///< edges from a reader to a writer
   std::uint64_t edges_waw = 0;  ///< edges from a writer to a writer

@@ -41,6 +41,8 @@ struct task_record {
   std::uint32_t worker = 0;               ///< worker that ran the kernel
   std::uint64_t pulse = 0;                ///< pulse of the submission
   bool keep = false;                      ///< recorded whatever the window says
+  std::int64_t completed =
+      0;  ///< time of the completion; 0: the task ended with its kernel
 };
 
 /// Collects records in one ring per worker, and writes them to a file at the end.

@@ -94,10 +94,10 @@ class transport {
                                                     std::span<std::byte> into) = 0;
   /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
   /// receive ends with an error of these codes if no bytes arrive:
-  /// @error{timeout; the sender has shown no sign of life for the deadline, or a message
-  /// of it was lost}
+  /// @error{rank_lost; the sender has shown no sign of life for the deadline}
+  /// @error{timeout; a message of the sender was lost}
   /// @error{upstream_failed; the sender has no bytes}
-  /// @error{collective_mismatch; the message has another size than the memory}
+  /// @error{diverged; the message has another size than the memory}
   virtual void poll(std::uint32_t channel, std::vector<transfer_end>& ended) = 0;
 
   /// Adds a user, which moves on while others wait until it leaves.

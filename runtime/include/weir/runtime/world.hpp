@@ -5,6 +5,7 @@
 /// @source{docs/ranks.md}
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,7 +27,19 @@ struct world_counters {
   std::uint64_t foreign_tasks = 0;  ///< tasks of other ranks
   std::uint64_t pieces_sent = 0;    ///< pieces that this rank sends
   std::int64_t bytes_sent = 0;      ///< bytes of these pieces
+  /// Times at which the rank had nothing to do because a piece had not arrived.
+  std::uint64_t waits = 0;
+  std::int64_t waited_ns = 0;   ///< length of all waits @units{nanoseconds}
+  std::int64_t longest_ns = 0;  ///< length of the longest wait @units{nanoseconds}
+  rank_id longest_for = 0;      ///< rank that sent the piece of the longest wait
+  std::array<char, 48> longest_task{};  ///< task that needed it; cut off if it is longer
 };
+
+/// Returns a table with a row for each rank: tasks, bytes sent, waits, and the longest
+/// wait with the rank and the task that it was for.
+[[nodiscard]] std::string counter_table(std::span<const world_counters> ranks);
+/// Returns the counters of all ranks as a JSON array of objects.
+[[nodiscard]] std::string counters_as_json(std::span<const world_counters> ranks);
 
 /// Options of one submission to a world, beside its accesses.
 struct world_submission {
@@ -81,7 +94,7 @@ class world {
   /// @error{out_of_memory; the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   /// Waits for the tasks of a storage on this rank, and for the pieces that they need,
-  /// and frees it. @error{not_found; no such storage} @error{collective_mismatch; see
+  /// and frees it. @error{not_found; no such storage} @error{diverged; see
   /// `submit`}
   [[nodiscard]] result<void> release(storage_id id);
 
@@ -92,7 +105,7 @@ class world {
   /// the ranks that run it.
   /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
   /// not allocated} @error{stopping; the world has failed}
-  /// @error{collective_mismatch; the ranks have made different calls, found while this
+  /// @error{diverged; the ranks have made different calls, found while this
   /// one waited for a piece}
   template <class Kernel>
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
@@ -113,13 +126,16 @@ class world {
   /// Waits for all tasks of all ranks. All ranks call it, and get the same answer: the
   /// failure that is oldest in the stream.
   /// @error{kernel_failed; a kernel failed}
-  /// @error{collective_mismatch; the ranks have submitted different tasks}
-  /// @error{timeout; a rank shows no sign of life, or a message was lost}
+  /// @error{diverged; the ranks have submitted different tasks}
+  /// @error{rank_lost; a rank shows no sign of life} @error{timeout; a message was lost}
   /// @error{stopping; a rank has ended its world}
   [[nodiscard]] result<void> wait();
 
   /// Returns the counters. Zeros on one rank.
   [[nodiscard]] const world_counters& counters() const noexcept;
+  /// Waits, and returns the counters of all ranks. All ranks call it.
+  /// @error{kernel_failed; see `wait`} @error{timeout; see `wait`}
+  [[nodiscard]] result<std::vector<world_counters>> gather_counters();
 
  private:
   /// Starts a task on the engine.

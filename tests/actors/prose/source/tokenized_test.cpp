@@ -338,5 +338,41 @@ TEST_F(Tokenized, RangesByHandAreLeftOutOfTheTextBehindTheCursor) {
   EXPECT_EQ(go_on({{path, 100, 200}}).error().code(), errc::config_mismatch);
 }
 
+TEST_F(Tokenized, RangesByHandLieBehindTheFurthestOfSeveralLanes) {
+  storage::stream_config config;
+  config.chunk = 100;
+  config.lanes = 2;
+  config.frequencies = {1};
+  const auto open = [&](std::vector<storage::file_range> skip) {
+    tokenized_options options;
+    options.skip = std::move(skip);
+    return or_throw(context_stream::open(
+        config, or_throw(open_tokenized(posix_file_system(), paths_, *with_, options))));
+  };
+  const auto first = open({});
+  while (first->position() < 30'000) {
+    ASSERT_TRUE(or_throw(first->next_chunk(100)));
+  }
+  const auto cursor = or_throw(first->cursor(1));
+  // A range that was consumed has a name, although its text is not encoded again.
+  const auto refused = open({{paths_[0], 100, 200}})->restore(cursor);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::config_mismatch) << refused.error().message();
+  const auto whole = open({});
+  ASSERT_TRUE(whole->restore(cursor));
+  const auto next = open({{paths_[2], 0, 90'000 - 1}});
+  ASSERT_TRUE(next->restore(cursor));
+  std::size_t less = 0;
+  std::size_t more = 0;
+  while (const auto chunk = or_throw(next->next_chunk(100))) {
+    less += chunk->tokens.size();
+  }
+  while (const auto chunk = or_throw(whole->next_chunk(100))) {
+    more += chunk->tokens.size();
+  }
+  EXPECT_EQ(30'000 + more, ids_.size());
+  EXPECT_LT(less, ends_[1] + 30 - 30'000);
+}
+
 }  // namespace
 }  // namespace weir::actors

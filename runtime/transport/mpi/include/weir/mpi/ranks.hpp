@@ -46,7 +46,7 @@ struct mpi_options {
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> launched_ranks(
     const mpi_options& options = {});
 
-/// What this machine has of one MPI library.
+/// Parts of one MPI library that this machine has.
 struct mpi_finding {
   std::string library;   ///< "openmpi" or "mpich"
   std::string plugin;    ///< path of the plug-in; empty: there is none

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tasks that end after their kernels: from the handle to the worker that finishes the
+/// task, and the poller. The protocol is described in scheduler.hpp.
+#include "tasks/completions.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "tasks/exclusion.hpp"
+#include "tasks/scheduler.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::runtime {
+
+/// A call that enters counts itself before it looks whether the table is closed, and
+/// `close` marks the table before it looks at the count. Both are read-modify-write
+/// operations on one number, so the call is refused or is waited for.
+class completion_table::visit {
+ public:
+  explicit visit(std::atomic<std::uint64_t>& visits) noexcept
+      : visits_(visits),
+        allowed_((visits.fetch_add(2, std::memory_order_acquire) & 1) == 0) {}
+  ~visit() { visits_.fetch_sub(2, std::memory_order_release); }
+  visit(const visit&) = delete;
+  visit& operator=(const visit&) = delete;
+  [[nodiscard]] bool allowed() const noexcept { return allowed_; }
+
+ private:
+  std::atomic<std::uint64_t>& visits_;
+  bool allowed_;
+};
+
+void completion_table::close() noexcept {
+  visits_.fetch_or(1, std::memory_order_acq_rel);
+  while (visits_.load(std::memory_order_acquire) != 1) {
+    std::this_thread::yield();
+  }
+}
+
+/// The number of a slot's task changes only after the task has ended, so a handle of an
+/// older task finds another number or the bit of the call that completed it.
+completion_slot* completion_table::claim(task_id id) noexcept {
+  completion_slot& s = slot_of(id);
+  std::uint64_t state = s.state.load(std::memory_order_acquire);
+  while (state >> completion_slot::number_shift == id &&
+         (state & completion_slot::claimed) == 0) {
+    if (s.state.compare_exchange_weak(state, state | completion_slot::claimed,
+                                      std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
+      return &s;
+    }
+  }
+  return nullptr;
+}
+
+bool completion_table::awaited(task_id id) noexcept {
+  const std::uint64_t state = slot_of(id).state.load(std::memory_order_acquire);
+  return (visits_.load(std::memory_order_acquire) & 1) == 0 &&
+         state >> completion_slot::number_shift == id &&
+         (state & completion_slot::claimed) == 0;
+}
+
+/// A thread that runs tasks of the engine is waited for by the engine's destructor and
+/// needs no visit.
+result<void> completion_table::complete(task_id id, const char* name,
+                                        result<void>&& outcome) {
+  const worker_place here = current_worker::now();
+  const bool inside = here.owner != nullptr && here.owner->completes_by(*this);
+  std::optional<visit> guest;
+  if (!inside && !guest.emplace(visits_).allowed()) {
+    return error(errc::stopping, fmt::format("task {} not completed: expected an engine "
+                                             "that lives, found that it has ended",
+                                             id));
+  }
+  completion_slot* const slot = claim(id);
+  if (slot == nullptr) {
+    return error(errc::internal,
+                 fmt::format("task {} \"{}\" not completed: expected its first "
+                             "completion, found a second one",
+                             id, name));
+  }
+  if (slot->traced) {
+    slot->completed = now_ns();
+  }
+  slot->outcome = std::move(outcome);
+  const std::uint64_t before =
+      slot->state.fetch_or(completion_slot::answered, std::memory_order_acq_rel);
+  if ((before & completion_slot::returned) == 0) {
+    return {};  // the worker finishes the task when its kernel returns
+  }
+  if (inside) {
+    here.owner->finish(*slot, here.worker);
+  } else {
+    owner_.add_answer(*slot);
+  }
+  return {};
+}
+
+completion::completion(completion&& from) noexcept
+    : table_(std::move(from.table_)),
+      id_(std::exchange(from.id_, 0)),
+      name_(std::exchange(from.name_, "")) {}
+
+completion& completion::operator=(completion&& from) noexcept {
+  if (this != &from) {
+    drop();
+    table_ = std::move(from.table_);
+    id_ = std::exchange(from.id_, 0);
+    name_ = std::exchange(from.name_, "");
+  }
+  return *this;
+}
+
+completion::~completion() {
+  drop();
+}
+
+bool completion::awaited() const noexcept {
+  return table_ != nullptr && table_->awaited(id_);
+}
+
+/// Another thread may complete the task at the same time; then this call does nothing.
+void completion::drop() noexcept {
+  if (awaited()) {
+    static_cast<void>(
+        complete(*this, error(errc::abandoned,
+                              fmt::format("task {} \"{}\" abandoned: expected its "
+                                          "completion, found that the handle was dropped",
+                                          id_, name_))));
+  }
+  table_.reset();
+}
+
+result<void> complete(const completion& handle, result<void> outcome) {
+  if (handle.table_ == nullptr) {
+    return error(errc::invalid_argument,
+                 "no task completed: expected a handle of task_context::later, found an "
+                 "empty one");
+  }
+  return handle.table_->complete(handle.id_, handle.name_, std::move(outcome));
+}
+
+completion task_context::later() const {
+  WEIR_EXPECT(postponable_ != nullptr);  // once, by the kernel, with its own context
+  completion out = postponable_->batch->owner->postpone(*postponable_, worker);
+  postponable_ = nullptr;
+  return out;
+}
+
+/// Returns the table of handles, which is made for the first of them.
+completion_table& scheduler::completions() {
+  if (completion_table* const made = table_.load(std::memory_order_acquire);
+      made != nullptr) {
+    return *made;
+  }
+  const std::lock_guard lock(table_made_);
+  if (own_table_ == nullptr) {
+    own_table_ = std::make_shared<completion_table>(*this, window_);
+    table_.store(own_table_.get(), std::memory_order_release);
+  }
+  return *own_table_;
+}
+
+/// No other thread knows the handle yet, so the order of these steps does not matter to
+/// any of them.
+completion scheduler::postpone(task& t, unsigned w) {
+  completion_table& table = completions();
+  completion_slot& s = table.slot_of(t.id);
+  s.waits = &t;
+  s.worker = w;
+  s.traced = t.history != nullptr;
+  if (alone_ && t.exclusive) {
+    attention_.fetch_or(has_groups, std::memory_order_relaxed);
+    // Tasks of the group have ended up to now, so that nothing is inside but this task.
+    static_cast<void>(group_of(t)->enter(t));
+  }
+  if (board_ != nullptr) {
+    board_->awaits_completion(t.id);
+  }
+  tally<std::uint64_t>(state_[w]->done.postponed);
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  s.state.store(t.id << completion_slot::number_shift, std::memory_order_release);
+  return {table.shared_from_this(), t.id, t.name};
+}
+
+/// If the task has not been completed yet, whoever does so finishes it: the record and
+/// the slot must not be touched behind the exchange.
+std::int64_t scheduler::after_return(task& t, unsigned w, std::int64_t start,
+                                     std::int64_t end) {
+  completion_slot& s = completions().slot_of(t.id);
+  s.started = start;
+  s.kernel_ended = end;
+  const std::uint64_t before =
+      s.state.fetch_or(completion_slot::returned, std::memory_order_acq_rel);
+  if ((before & completion_slot::answered) == 0) {
+    return postponed;
+  }
+  const std::int64_t ended_ns = settle(s, w);
+  if (alone_in_groups(t)) {
+    leave_group(t, w);
+  }
+  return ended_ns;
+}
+
+/// A failure of the kernel has been noted before and counts more than the outcome.
+std::int64_t scheduler::settle(completion_slot& s, unsigned w) {
+  task& t = *s.waits;
+  std::int64_t ended_ns = 0;
+  if (s.traced) {
+    ended_ns = std::max(s.completed, s.kernel_ended);
+    tracer_.record(w, record_of(t, s.worker, s.started, s.kernel_ended, ended_ns));
+  }
+  result<void> outcome = std::exchange(s.outcome, {});
+  if (!outcome && t.root.load(std::memory_order_relaxed) == 0) {
+    fail(t, w, std::move(outcome));
+  }
+  outstanding_.fetch_sub(1, std::memory_order_release);
+  return ended_ns;
+}
+
+/// The worker that takes the list may finish the task at once, so the slot is not touched
+/// once it is in the list. The bit is set behind that: a worker that clears it takes the
+/// list afterwards.
+void scheduler::add_answer(completion_slot& s) noexcept {
+  completion_slot* head = answers_.load(std::memory_order_relaxed);
+  do {
+    s.next = head;
+  } while (!answers_.compare_exchange_weak(head, &s, std::memory_order_release,
+                                           std::memory_order_relaxed));
+  attention_.fetch_or(answers, std::memory_order_release);
+  // Either the sleeper sees the list in its last look, or this thread sees the sleeper.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_relaxed) != 0) {
+    wake_sleepers(1);
+  }
+}
+
+/// Takes the whole list, and finishes the oldest answer first.
+void scheduler::finish_answers(unsigned w) {
+  attention_.fetch_and(static_cast<std::uint8_t>(~answers), std::memory_order_acquire);
+  completion_slot* newest = answers_.exchange(nullptr, std::memory_order_acquire);
+  completion_slot* oldest = nullptr;
+  while (newest != nullptr) {
+    completion_slot* const older = std::exchange(newest->next, oldest);
+    oldest = std::exchange(newest, older);
+  }
+  while (oldest != nullptr) {
+    completion_slot* const newer = oldest->next;  // finishing frees the slot
+    finish(*oldest, w);
+    oldest = newer;
+  }
+}
+
+void scheduler::attend(unsigned w) {
+  if (has_answers()) {
+    finish_answers(w);
+  }
+  if (polls() && clock_.now() - polled_.load(std::memory_order_relaxed) >= poll_ticks_) {
+    poll();
+  }
+}
+
+bool scheduler::poll() {
+  if (!poller_ || polling_.exchange(true, std::memory_order_acquire)) {
+    return false;
+  }
+  const bool moved = poller_();
+  ensure_kernel_fp();
+  polled_.store(clock_.now(), std::memory_order_relaxed);
+  polling_.store(false, std::memory_order_release);
+  return moved;
+}
+
+void scheduler::leave_group(task& t, unsigned w) {
+  if (task* const next = group_of(t)->leave(t); next != nullptr) {
+    queue(*next, w);
+    wake_for_tasks(1);
+  }
+}
+
+}  // namespace weir::runtime
