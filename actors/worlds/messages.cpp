@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tile_source.hpp"
 #include "weir/base/file.hpp"
 #include "weir/formats/tensogram.hpp"
 
@@ -20,36 +21,20 @@ namespace {
 
 using runtime::task_context;
 
-/// Calls `visit(offset, bytes)` for each row of a tile: its first byte in the row-major
-/// tensor, and its size.
-template <class Visit>
-void visit_rows(const runtime::tensor& tile, std::int64_t first, std::size_t dimension,
-                const Visit& visit) {
-  const auto shape = tile.shape();
-  const std::int64_t element = info_of(tile.type()).size;
-  if (dimension + 1 >= shape.size()) {
-    visit(first, (shape.empty() ? 1 : shape.back()) * element);
-    return;
-  }
-  for (std::int64_t i = 0; i < shape[dimension]; ++i) {
-    visit_rows(tile, first + i * tile.strides()[dimension], dimension + 1, visit);
-  }
-}
-
 /// An object of a file, for the tasks of one rank.
-class object_source {
+class object_source final : public tile_source {
  public:
   object_source(std::string path, std::string object, const runtime::tensor& whole)
       : path_(std::move(path)), object_(std::move(object)), whole_(whole) {}
 
   /// Copies a tile of the object to its place.
-  result<void> fill(const runtime::tensor& tile) {
+  result<void> fill(const runtime::tensor& tile) override {
     WEIR_TRY(const bytes_view elements, open());
-    visit_rows(tile, tile.offset(), 0, [&](std::int64_t first, std::int64_t bytes) {
-      const auto from = static_cast<std::size_t>(first - whole_.offset());
-      std::memcpy(whole_.store().base + first, elements.data() + from,
-                  static_cast<std::size_t>(bytes));
-    });
+    for (const byte_block& block : blocks_of(tile)) {
+      const auto from = static_cast<std::size_t>(block.first - whole_.offset());
+      std::memcpy(whole_.store().base + block.first, elements.data() + from,
+                  static_cast<std::size_t>(block.bytes));
+    }
     return {};
   }
 
@@ -126,34 +111,13 @@ struct message_job {
   }
 };
 
-/// Returns a failure with its location in its text, since the agreement of ranks keeps
-/// the text alone.
-result<void> with_place(result<void> outcome) {
-  if (outcome || outcome.error().location().empty()) {
-    return outcome;
-  }
-  return error(outcome.error().code(), fmt::format("{} (in {})", outcome.error().text(),
-                                                   outcome.error().location()));
-}
-
 }  // namespace
 
 result<void> fill_tiles(runtime::world& ranks, const std::string& path,
                         const std::string& object, const runtime::tensor& whole,
                         std::span<const owned_tile> tiles) {
   WEIR_EXPECT(whole.row_major());
-  const auto source = std::make_shared<object_source>(path, object, whole);
-  const auto own =
-      std::make_shared<const std::vector<owned_tile>>(tiles.begin(), tiles.end());
-  for (const owned_tile& tile : *own) {
-    WEIR_CHECK(ranks.submit(
-        {tile.owner, 1}, "read object", std::array{runtime::writes(tile.elements)},
-        [from = source.get(), to = &tile.elements](const task_context&) {
-          return with_place(from->fill(*to));
-        },
-        std::make_shared<std::pair<decltype(source), decltype(own)>>(source, own)));
-  }
-  return ranks.wait();
+  return fill_from(ranks, std::make_shared<object_source>(path, object, whole), tiles);
 }
 
 result<void> write_whole(runtime::world& ranks, const std::string& path,
@@ -165,7 +129,7 @@ result<void> write_whole(runtime::world& ranks, const std::string& path,
   const auto job = std::make_shared<const message_job>(message_job{path, object, whole});
   WEIR_CHECK(ranks.submit(
       {0, 2}, "write message", std::array{runtime::reads(whole), runtime::writes(mark)},
-      [own = job.get()](const task_context&) { return with_place(own->write()); }, job));
+      [own = job.get()](const task_context&) { return own->write(); }, job));
   const auto outcome = ranks.wait();
   WEIR_CHECK(ranks.release(done.id));
   return outcome;

@@ -59,8 +59,9 @@ result<byte_vector> context_stream::state::source_state(
   std::vector<std::uint64_t> indices = {pages.index_of(last)};
   if (!source->seekable() && states.size() > 1) {
     // Lanes are apart, so the source goes on before the first token that a lane needs.
-    last = std::min(first, last);
-    indices = {last};
+    // The state behind all tokens that were consumed has the ranges that are left out.
+    last = consumed_offset(within.back(), states);
+    indices = {std::min(first, last), last};
   }
   if (source->seekable()) {
     indices.push_back(pages.index_of(token_pages::page_start(std::min(first, last))));

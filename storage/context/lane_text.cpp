@@ -63,6 +63,15 @@ std::optional<std::uint64_t> level_offset(const era& e,
   return e.source_offset + total;
 }
 
+std::uint64_t consumed_offset(const era& e, std::span<const lane_state> lanes) {
+  std::uint64_t end = e.source_offset;
+  for (std::uint32_t l = 0; l < lanes.size(); ++l) {
+    const std::uint64_t delta = lanes[l].position - e.lane_positions[l];
+    end = delta == 0 ? end : std::max(end, locate(e, l, delta - 1).offset + 1);
+  }
+  return end;
+}
+
 // Continues a chain at a block that already holds the tokens `open`.
 lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> open)
     : chain_(chain), open_(open.size()) {

@@ -278,12 +278,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
 /// Returns the index behind all tokens that were consumed; the size of the source once a
 /// round of a loop is complete.
 std::uint64_t consumed_end(const context_stream::state& s, const stream_cursor& c) {
-  const era& e = c.eras.back();
-  std::uint64_t end = e.source_offset;
-  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
-    const std::uint64_t delta = c.lanes[l].position - e.lane_positions[l];
-    end = delta == 0 ? end : std::max(end, locate(e, l, delta - 1).offset + 1);
-  }
+  const std::uint64_t end = consumed_offset(c.eras.back(), c.lanes);
   return s.pages.round_of(end) > 0 ? s.source->size() : end;
 }
 

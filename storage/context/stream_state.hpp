@@ -37,6 +37,10 @@ struct location {
 [[nodiscard]] std::optional<std::uint64_t> level_offset(
     const era& e, std::span<const lane_state> lanes);
 
+/// Returns the offset in the source behind all tokens that the lanes have read in an era.
+[[nodiscard]] std::uint64_t consumed_offset(const era& e,
+                                            std::span<const lane_state> lanes);
+
 /// Hash chain over blocks of 64 tokens of a lane's text. It does not depend on the chunks
 /// in which the tokens came.
 class lane_history {

@@ -21,7 +21,7 @@ ALLOWED = {
     "pipeline": {"base", "runtime", "collective"},
     "models": {"base", "runtime", "collective", "tessera", "pipeline"},
     "actors": {"base", "formats", "storage", "runtime", "collective", "tessera", "pipeline", "models"},
-    "worlds": {"base", "formats", "runtime"},
+    "worlds": {"base", "formats", "storage", "runtime"},
     "tools": {"base", "formats", "storage", "runtime", "mpi", "worlds", "collective", "tessera", "pipeline", "models", "actors"},
 }
 # Libraries whose folder lies inside that of another one.

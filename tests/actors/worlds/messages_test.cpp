@@ -9,10 +9,13 @@
 #include <functional>
 #include <thread>
 
+#include "storage/hn4/faulty_device.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/file.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/runtime/in_process.hpp"
+#include "weir/storage/hn4_tensors.hpp"
+#include "weir/worlds/volumes.hpp"
 
 namespace weir {
 namespace {
@@ -147,6 +150,47 @@ TEST(WorldMessages, AFolderThatDoesNotExistIsNamedOnAllRanks) {
     ASSERT_FALSE(done);
     EXPECT_NE(done.error().message().find("/nonexistent/depth.tgm"), std::string::npos);
     EXPECT_TRUE(w.wait());
+  });
+}
+
+TEST(WorldVolumes, EachRankReadsTheBlocksOfItsTiles) {
+  test::temp_folder folder;
+  const std::string path = folder / "v.hn4";
+  const std::array<std::int64_t, 2> shape{64, 48};
+  std::vector<double> content(64 * 48);
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    content[i] =
+        value_at(static_cast<std::int64_t>(i / 48), static_cast<std::int64_t>(i % 48));
+  }
+  or_throw(storage::hn4_format(path, storage::test::fixed_format()));
+  or_throw(or_throw(storage::hn4_volume::open(path, storage::device_mode::writable))
+               .put("model",
+                    or_throw(storage::make_safetensors(
+                        "w", dtype::fp64, shape, std::as_bytes(std::span(content))))));
+  for (const layout& cut : {rows(7), blocks(10, 11)}) {
+    on_world(3, [&](world& w) {
+      const auto t = w.make<double>(cut, 64, 48);
+      const auto done = read_volume(w, path, "w", t);
+      ASSERT_TRUE(done) << done.error().message();
+      const auto all = or_throw(w.elements(t));
+      for (std::int64_t i = 0; i < 64; ++i) {
+        for (std::int64_t j = 0; j < 48; ++j) {
+          ASSERT_EQ(all(i, j), value_at(i, j));
+        }
+      }
+    });
+  }
+  on_world(2, [&](world& w) {
+    const auto t = w.make<double>(rows(8), 48, 64);
+    const auto done = read_volume(w, path, "w", t);
+    ASSERT_FALSE(done);
+    EXPECT_NE(
+        done.error().message().find("expected float64 [48, 64], found F64 [64, 48]"),
+        std::string::npos)
+        << done.error().message();
+    const auto missing = read_volume(w, path, "v", t);
+    ASSERT_FALSE(missing);
+    EXPECT_NE(missing.error().message().find("\"v\""), std::string::npos);
   });
 }
 

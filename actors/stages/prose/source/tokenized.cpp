@@ -183,8 +183,12 @@ class tokenized_text final : public storage::token_source {
           .located(fmt::format("{}:{}", files_.path(mark.file), mark.offset))
           .hint("the data has changed; restore it, or start another run");
     }
+    if (placed_) {
+      return {};  // of several states, the first is the place and the last has all ranges
+    }
     mark.index = index - since;
     WEIR_CHECK(begin_at(mark, digest));
+    placed_ = true;
     restored_ = index;
     return {};
   }
@@ -401,6 +405,7 @@ class tokenized_text final : public storage::token_source {
   std::uint64_t base_ = 0;          ///< byte at which its text begins
   std::optional<formats::token_stream> stream_;
   std::uint64_t restored_ = 0;  ///< index of the state that was restored
+  bool placed_ = false;         ///< a state was restored
   bool ended_ = false;
 };
 

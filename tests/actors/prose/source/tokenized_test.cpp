@@ -374,5 +374,47 @@ TEST_F(Tokenized, RangesByHandLieBehindTheFurthestOfSeveralLanes) {
   EXPECT_LT(less, ends_[1] + 30 - 30'000);
 }
 
+TEST_F(Tokenized, LanesKeepRangesByHandThatWereConsumed) {
+  storage::stream_config config;
+  config.chunk = 100;
+  config.lanes = 2;
+  config.frequencies = {1};
+  const auto open = [&](std::vector<storage::file_range> skip, bool begins) {
+    tokenized_options options;
+    options.skip = std::move(skip);
+    auto source = or_throw(open_tokenized(posix_file_system(), paths_, *with_, options));
+    if (begins) {
+      or_throw(source->go_on_at(0));
+    }
+    return or_throw(context_stream::open(config, std::move(source)));
+  };
+  const storage::file_range range{paths_[0], 2000, 3000};
+  const auto whole = open({range}, true);
+  std::vector<token_chunk> chunks;
+  while (auto chunk = or_throw(whole->next_chunk(100))) {
+    chunks.push_back(std::move(*chunk));
+  }
+  for (const std::size_t count : {2U, 9U, 30U, 31U, 200U}) {
+    const auto first = open({range}, true);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(or_throw(first->next_chunk(100)));
+    }
+    const auto cursor = or_throw(first->cursor(1));
+    for (const bool repeated : {false, true}) {
+      if (!repeated && count < 20) {
+        continue;  // the range lies behind the cursor, which does not know it
+      }
+      const auto next =
+          open(repeated ? std::vector{range} : std::vector<storage::file_range>(), false);
+      or_throw(next->restore(cursor));
+      EXPECT_EQ(or_throw(next->cursor(1)), cursor) << count;
+      for (std::size_t i = count; i < chunks.size(); ++i) {
+        const auto chunk = or_throw(next->next_chunk(100));
+        ASSERT_TRUE(chunk && chunk->tokens == chunks[i].tokens) << count << " " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::actors

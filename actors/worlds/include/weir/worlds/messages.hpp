@@ -22,6 +22,18 @@ struct owned_tile {
   runtime::rank_id owner = 0;  ///< rank that runs tasks that write it
 };
 
+/// Returns the tiles of a world tensor with their owners.
+template <class T, int Rank>
+[[nodiscard]] std::vector<owned_tile> tiles_of(world& w, const world_tensor<T, Rank>& t) {
+  std::vector<owned_tile> tiles;
+  const std::int64_t ranks = w.base().ranks();
+  for (const auto& box : t.tiles()) {
+    tiles.push_back({t.of_tile(box).elements.bytes(),
+                     static_cast<runtime::rank_id>(box.index * ranks / t.tile_count())});
+  }
+  return tiles;
+}
+
 /// Fills tiles of a row-major tensor, see `read_object`. Waits.
 /// @error{kernel_failed; see `read_object`}
 [[nodiscard]] result<void> fill_tiles(runtime::world& ranks, const std::string& path,
@@ -46,13 +58,8 @@ template <class T, int Rank>
 [[nodiscard]] result<void> read_object(world& w, const std::string& path,
                                        const std::string& object,
                                        const world_tensor<T, Rank>& t) {
-  std::vector<worlds::owned_tile> tiles;
-  const std::int64_t ranks = w.base().ranks();
-  for (const auto& box : t.tiles()) {
-    tiles.push_back({t.of_tile(box).elements.bytes(),
-                     static_cast<runtime::rank_id>(box.index * ranks / t.tile_count())});
-  }
-  return worlds::fill_tiles(w.base(), path, object, t.all().bytes(), tiles);
+  return worlds::fill_tiles(w.base(), path, object, t.all().bytes(),
+                            worlds::tiles_of(w, t));
 }
 
 /// Writes a world tensor as one Tensogram message with one object, which has a digest and
