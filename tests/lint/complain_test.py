@@ -95,7 +95,11 @@ class Checks(unittest.TestCase):
         self.write("base/src/b.cpp", "namespace weir::b {\nnamespace {\ntemplate <class T>\n[[nodiscard]] T code_of(T a, T b) {\n"
                    "  return a + b;\n}\n}\n}\n")
         self.write("base/src/c.cpp", "static int code_of(char a) {\n  return a;\n}\n")
-        self.assert_complains("names", "base/src/b.cpp:4: base/a.cpp of the same target has a function code_of",
+        self.write("base/d.cpp", "namespace {\nstruct reader : base {\n};\nconstexpr int limit = 3;\n}\n")
+        self.write("base/e.cpp", "namespace {\nclass reader final {\n};\nusing t = int;\nconstexpr std::array<int, 2> limit{1};\nconst int limit = 4;\n}\n")
+        self.assert_complains("names", "base/e.cpp:2: base/d.cpp of the same target defines reader for itself",
+                              "base/e.cpp:6: base/d.cpp of the same target defines limit for itself",
+                              "base/src/b.cpp:4: base/a.cpp of the same target defines code_of for itself",
                               "base/src/c.cpp:1: base/a.cpp")
 
     def test_sizes_accept_a_plain_file(self):

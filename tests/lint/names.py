@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no two files of a target define functions of one name for themselves (docs/decisions/008, 023).
+"""Checks that no two files of a target define functions, types or constants of one name for themselves (docs/decisions/008, 023, 025).
 
 Builds compile several files of a target as one translation unit. A call could then choose a function of another file,
-with conversions and without a warning. A target consists of the sources below one CMakeLists.txt.
+with conversions and without a warning, and two types or constants of one name do not compile, which only some sizes of batches would
+show. A target consists of the sources below one CMakeLists.txt.
 """
 import collections
 import re
@@ -12,6 +13,8 @@ import tree
 NAMESPACE = re.compile(r"(inline\s+)?namespace\b\s*([\w:]*)\s*$")
 NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
 TYPE = re.compile(r"\b(class|struct|enum|union)\b[^()]*$")
+NAMED_TYPE = re.compile(r"\b(?:class|struct|enum\s+class|enum|union)\s+(\w+)\s*(?:final\s*)?(?::[^:][^()]*)?$")
+CONSTANT = re.compile(r"^(?:static\s+|inline\s+)*(?:constexpr|constinit|const)\b[^=({]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=|$)")
 ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\([^()]*\)|\b__attribute__\(\([^()]*(\([^()]*\))?\)\)", re.DOTALL)
 
 
@@ -40,8 +43,15 @@ def function_of(head):
     return name.group(1) if name and not qualified else None
 
 
-def own_functions(text):
-    """Returns (name, line) of the functions with a body that only their file can call."""
+def thing_of(head):
+    """Returns the name of the type or of the constant that `head` defines, or None."""
+    head = without_templates(ATTRIBUTE.sub("", head)).strip()
+    found = NAMED_TYPE.search(head) or CONSTANT.search(head)
+    return found.group(1) if found else None
+
+
+def own_names(text):
+    """Returns (name, line) of the functions with a body, the types and the constants that only their file can use."""
     code = tree.only_code(text)
     stack, head_start, found, line = [], 0, [], 1
     for i, c in enumerate(code):
@@ -54,7 +64,7 @@ def own_functions(text):
             else:
                 outermost = all(kind != "body" for kind in stack)
                 if outermost and ("unnamed" in stack or re.search(r"\bstatic\b", head)):
-                    name = function_of(head)
+                    name = function_of(head) or ("unnamed" in stack and thing_of(head))
                     if name:
                         found.append((name, line))
                 stack.append("body")
@@ -64,6 +74,10 @@ def own_functions(text):
                 stack.pop()
             head_start = i + 1
         elif c == ";":
+            if "unnamed" in stack and "body" not in stack:
+                name = thing_of(code[head_start:i].strip())
+                if name and CONSTANT.search(code[head_start:i].strip()):
+                    found.append((name, line))
             head_start = i + 1
     return found
 
@@ -76,10 +90,10 @@ def main():
     seen = collections.defaultdict(dict)
     for path in sources:
         target = next((parent for parent in path.parents if parent in targets), path.parent)
-        for name, line in own_functions(tree.read(path)):
+        for name, line in own_names(tree.read(path)):
             first = seen[target].setdefault(name, path)
             if first != path:
-                complaints.add(path, line, f"{first} of the same target has a function {name} of its own, too: batches of files "
+                complaints.add(path, line, f"{first} of the same target defines {name} for itself, too: batches of files "
                                "could mix them up; give one of them another name")
     complaints.finish(len(sources))
 

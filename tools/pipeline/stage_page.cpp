@@ -58,7 +58,7 @@ std::string sentence(std::string text) {
 }
 
 /// Returns text that a cell of a table can hold.
-std::string cell(const std::string& text) {
+std::string table_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
     out += c == '|' ? "\\|" : std::string(1, c);
@@ -71,9 +71,10 @@ std::string setting_row(const flow::stage_info& info, std::size_t index) {
   const bool known = index < info.defaults.size() && !one.required;
   return fmt::format(
       "| `{}`{} | {}{} | {} | {}{} |\n", one.name, one.required ? " *" : "",
-      cell(one.expected()), one.unit.empty() ? "" : fmt::format(" ({})", one.unit),
-      known ? fmt::format("`{}`", cell(toml_text(info.defaults[index]))) : std::string(),
-      cell(one.documentation), one.may_change ? "; may change at a resume" : "");
+      table_cell(one.expected()), one.unit.empty() ? "" : fmt::format(" ({})", one.unit),
+      known ? fmt::format("`{}`", table_cell(toml_text(info.defaults[index])))
+            : std::string(),
+      table_cell(one.documentation), one.may_change ? "; may change at a resume" : "");
 }
 
 std::string settings_part(const flow::stage_info& info) {

@@ -65,12 +65,12 @@ zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
 /// Decodes a few blocks at a time. The library reads beyond the end of its input, so it
 /// is given a window: a piece of the stream, followed by more bytes than these blocks can
 /// have. The window is refilled when a fixed number of bytes has been used.
-class block_decoder {
+class zfp_block_decoder {
  public:
   /// Largest number of values that are decoded at a time.
   static constexpr std::size_t run_values = 32 * block_values;
 
-  block_decoder(bytes_view from, const zfp_parameters& p)
+  zfp_block_decoder(bytes_view from, const zfp_parameters& p)
       : from_(from), window_(window_bytes / word), stream_(open_stream(p)) {
     bits_ = owned(stream_open(window_.data(), window_bytes));
     zfp_stream_set_bit_stream(stream_.get(), bits_.get());
@@ -212,8 +212,8 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
     const bool in_place =
         to.has_memory() &&
         reinterpret_cast<std::uintptr_t>(to.bytes().data()) % alignof(double) == 0;
-    block_decoder decoder(from, p);
-    std::array<double, block_decoder::run_values> values{};
+    zfp_block_decoder decoder(from, p);
+    std::array<double, zfp_block_decoder::run_values> values{};
     for (std::uint64_t i = 0; i < count; i += values.size()) {
       const std::size_t n = std::min<std::uint64_t>(values.size(), count - i);
       double* out =

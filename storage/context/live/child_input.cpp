@@ -18,7 +18,7 @@ namespace {
 
 using json = nlohmann::json;
 
-constexpr std::uint32_t state_version = 1;
+constexpr std::uint32_t child_state_version = 1;
 /// Bytes that the child may send ahead of what was read.
 constexpr std::int64_t full_credit = std::int64_t{256} << 10;
 /// Largest state of a child, so that the state of the source stays below 1 MiB. Several
@@ -110,7 +110,7 @@ class child_input final : public live_input {
         [](const restart& one, std::uint64_t i) { return one.index < i; });
     const restart& from = behind == restarts_.begin() ? *behind : *std::prev(behind);
     record_writer out;
-    out.put(state_version);
+    out.put(child_state_version);
     out.put(index - from.index);
     out.put(index > from.index ? from.first_id : 0);
     out.put(dataset_);
@@ -128,12 +128,14 @@ class child_input final : public live_input {
       expected_id_ = in.get<std::uint64_t>();
       expected_dataset_ = in.get<std::uint64_t>();
       from.state = in.get_text();
-      if (in.failed() || !in.rest().empty() || version != state_version || skip > index) {
-        return error(errc::corrupt,
-                     fmt::format("cannot use the stored state of {}: expected version {} "
-                                 "and at most {} tokens to leave out, found version {} "
-                                 "and {}",
-                                 child_->name(), state_version, index, version, skip));
+      if (in.failed() || !in.rest().empty() || version != child_state_version ||
+          skip > index) {
+        return error(
+            errc::corrupt,
+            fmt::format("cannot use the stored state of {}: expected version {} "
+                        "and at most {} tokens to leave out, found version {} "
+                        "and {}",
+                        child_->name(), child_state_version, index, version, skip));
       }
       from.index = index - skip;
     }

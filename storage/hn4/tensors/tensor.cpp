@@ -23,7 +23,7 @@ namespace {
 /// Bytes that are read first; most headers fit into them.
 constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
 /// Longest header that is read.
-constexpr std::uint64_t longest_header = std::uint64_t{1} << 30;
+constexpr std::uint64_t longest_stored_header = std::uint64_t{1} << 30;
 /// Alignment of tensors in memory of their own.
 constexpr std::size_t tensor_alignment = 64;
 
@@ -145,11 +145,11 @@ result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream)
     if (wants.bytes == 0) {
       return directory;
     }
-    if (wants.bytes > longest_header || head.size() == stream.size()) {
+    if (wants.bytes > longest_stored_header || head.size() == stream.size()) {
       return hn4_error(hn4_code::data_rot,
                        fmt::format("cannot read the header of tag \"{}\": expected at "
                                    "most {} bytes, found more",
-                                   stream.tag(), longest_header));
+                                   stream.tag(), longest_stored_header));
     }
     wanted = std::min(stream.size(), wants.bytes);
   }
