@@ -25,7 +25,7 @@ struct sourced_run {
 };
 
 /// Adds a block to a list, or lengthens the last one.
-void append(std::vector<sourced_run>& runs, const sourced_run& next) {
+void append_run(std::vector<sourced_run>& runs, const sourced_run& next) {
   if (!runs.empty() && runs.back().from == next.from &&
       runs.back().bytes.hi == next.bytes.lo) {
     runs.back().bytes.hi = next.bytes.hi;
@@ -70,8 +70,8 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     for (auto it = segment_of(run.lo); it != segments_.end() && it->first < run.hi;
          ++it) {
       if ((it->second.holders & own) == 0) {
-        append(lacking, {{std::max(run.lo, it->first), std::min(run.hi, end_of(it))},
-                         it->second.writer});
+        append_run(lacking, {{std::max(run.lo, it->first), std::min(run.hi, end_of(it))},
+                             it->second.writer});
       }
     }
   }
