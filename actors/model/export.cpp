@@ -28,7 +28,7 @@ constexpr std::size_t write_piece = std::size_t{1} << 20;
 
 /// A weight of the new file.
 struct exported_weight {
-  std::size_t index = 0;                ///< number in `stored_model::weights`
+  std::size_t index = 0;                ///< number in `model_in_volume::weights`
   stored_type type = stored_type::f32;  ///< element type in the new file
   std::uint64_t bytes = 0;              ///< length in the new file
 };
@@ -59,7 +59,7 @@ stored_type type_of_export(const models::bound_weight& w,
 
 /// Returns the weights in the order of the new file. Hugging Face writes wide types first
 /// and sorts by name.
-std::vector<exported_weight> plan_export(const stored_model& model,
+std::vector<exported_weight> plan_export(const model_in_volume& model,
                                          const model_export_options& options) {
   std::vector<exported_weight> out;
   const auto weights = model.weights();
@@ -112,7 +112,7 @@ using byte_sink = std::function<result<void>(bytes_view)>;
 /// digest.
 class weight_writer {
  public:
-  weight_writer(const stored_model& model, weight_files to, byte_sink sink)
+  weight_writer(const model_in_volume& model, weight_files to, byte_sink sink)
       : model_(model), to_(to), sink_(std::move(sink)) {}
 
   result<void> write(const exported_weight& e) {
@@ -137,7 +137,7 @@ class weight_writer {
   }
 
  private:
-  const stored_model& model_;
+  const model_in_volume& model_;
   weight_files to_;
   byte_sink sink_;
 };
@@ -197,7 +197,7 @@ std::uint32_t file_type_of(const std::vector<exported_weight>& plan) {
   }
 }
 
-result<byte_vector> gguf_header(const stored_model& model,
+result<byte_vector> gguf_header(const model_in_volume& model,
                                 const std::vector<exported_weight>& plan) {
   const model_record& record = model.record();
   // Ids that stand before or behind every text have no keys of their own but for BERT.
@@ -223,7 +223,7 @@ result<byte_vector> gguf_header(const stored_model& model,
   return maker.header();
 }
 
-result<byte_vector> hf_header(const stored_model& model,
+result<byte_vector> hf_header(const model_in_volume& model,
                               const std::vector<exported_weight>& plan) {
   std::vector<storage::stored_tensor> tensors;
   for (const exported_weight& e : plan) {
@@ -239,7 +239,7 @@ result<byte_vector> hf_header(const stored_model& model,
 }
 
 /// Writes header and data of the new file; returns its length.
-result<std::uint64_t> write_weights(const stored_model& model, weight_files to,
+result<std::uint64_t> write_weights(const model_in_volume& model, weight_files to,
                                     const std::vector<exported_weight>& plan,
                                     bytes_view header, file& out) {
   std::uint64_t offset = 0;
@@ -262,7 +262,7 @@ result<std::uint64_t> write_weights(const stored_model& model, weight_files to,
 
 /// Computes the digest of the new file from the rows that were written. It differs from
 /// that of the model only where Q8_0 has rounded.
-result<std::uint64_t> digest_of_export(const stored_model& model,
+result<std::uint64_t> digest_of_export(const model_in_volume& model,
                                        const std::vector<exported_weight>& plan) {
   if (std::none_of(plan.begin(), plan.end(), [&](const exported_weight& e) {
         return e.type == stored_type::q8_0 &&
@@ -293,7 +293,7 @@ struct description_file {
 };
 
 /// Returns the files that Hugging Face transformers need beside the weights.
-result<std::vector<description_file>> descriptions(const stored_model& model,
+result<std::vector<description_file>> descriptions(const model_in_volume& model,
                                                    const std::string& folder,
                                                    std::string_view type) {
   const model_record& record = model.record();
@@ -354,7 +354,7 @@ std::string_view config_type(const std::vector<exported_weight>& plan) {
 
 }  // namespace
 
-result<model_export> export_model(const stored_model& model, const std::string& path,
+result<model_export> export_model(const model_in_volume& model, const std::string& path,
                                   const model_export_options& options) {
   const bool gguf = options.to == weight_files::gguf;
   if (!gguf && options.type == model_export_type::q8_0) {

@@ -198,11 +198,11 @@ result<std::vector<models::bound_weight>> weights_of(
 
 }  // namespace
 
-result<stored_model> stored_model::open(const hn4_volume& volume,
-                                        const std::string& tag) {
+result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
+                                              const std::string& tag) {
   WEIR_TRY(model_record record, read_record(volume, tag));
   WEIR_TRY(hn4_stream stream, volume.stream(tag));
-  stored_model model(std::move(stream));
+  model_in_volume model(std::move(stream));
   model.record_ = std::move(record);
   WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(model.stream_));
   const bool gguf = model.record_.files == models::weight_files::gguf;
@@ -227,7 +227,7 @@ result<stored_model> stored_model::open(const hn4_volume& volume,
   return model;
 }
 
-result<stored_weight> stored_model::weight(std::size_t index) const {
+result<stored_weight> model_in_volume::weight(std::size_t index) const {
   WEIR_EXPECT(index < weights_.size());
   const models::bound_weight& w = weights_[index];
   WEIR_TRY(storage::hn4_tensor tensor, read_tensor(stream_, tensors_[w.tensor]));
@@ -238,7 +238,7 @@ result<stored_weight> stored_model::weight(std::size_t index) const {
   return stored_weight{w, view, std::move(tensor)};
 }
 
-result<formats::tokenizer> stored_model::tokenizer() const {
+result<formats::tokenizer> model_in_volume::tokenizer() const {
   if (!record_.tokenizer.empty()) {
     return formats::tokenizer::from_json(as_view(record_.tokenizer), record_.tag);
   }
@@ -246,13 +246,13 @@ result<formats::tokenizer> stored_model::tokenizer() const {
   return formats::tokenizer::from_gguf(keys);
 }
 
-result<formats::gguf_tokenizer> stored_model::tokenizer_keys() const {
+result<formats::gguf_tokenizer> model_in_volume::tokenizer_keys() const {
   return record_.tokenizer.empty()
              ? formats::tokenizer_keys_of_gguf(head_, record_.tag)
              : formats::tokenizer_keys_of_json(as_view(record_.tokenizer), record_.tag);
 }
 
-result<void> stored_model::verify() const {
+result<void> model_in_volume::verify() const {
   models::weights_digest digest;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     WEIR_TRY(const stored_weight w, weight(i));

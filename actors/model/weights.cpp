@@ -112,7 +112,7 @@ result<void> model_weights::map_panels(const storage::hn4_stream& stream,
   return {};
 }
 
-result<void> model_weights::pack_weights(const stored_model& model) {
+result<void> model_weights::pack_weights(const model_in_volume& model) {
   // One block that is large enough for every weight gives one run for each.
   const auto plan = plan_panels(model.weights(), std::uint64_t{1} << 62);
   for (std::size_t i = 0; i < plan.size(); ++i) {
@@ -126,7 +126,7 @@ result<void> model_weights::pack_weights(const stored_model& model) {
 }
 
 result<std::unique_ptr<model_weights>> model_weights::load(
-    const storage::hn4_volume& volume, const stored_model& model) {
+    const storage::hn4_volume& volume, const model_in_volume& model) {
   std::unique_ptr<model_weights> out(new model_weights());
   if (model.record().panels.empty()) {
     WEIR_CHECK(out->pack_weights(model));

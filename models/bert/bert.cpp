@@ -16,7 +16,7 @@ namespace weir::models {
 
 namespace {
 
-constexpr std::uint32_t max_features = 1U << 16;
+constexpr std::uint32_t max_bert_features = 1U << 16;
 
 result<void> check_range(std::string_view name, std::uint64_t value, std::uint64_t low,
                          std::uint64_t high) {
@@ -190,8 +190,8 @@ result<void> bert_encoder::finish(step_ticket ticket) {
 
 result<void> check_config(const bert_config& c) {
   WEIR_CHECK(check_range("a vocabulary", c.vocab, 1, 1U << 24));
-  WEIR_CHECK(check_range("a width", c.width, 16, max_features));
-  WEIR_CHECK(check_range("hidden features", c.hidden, 16, max_features));
+  WEIR_CHECK(check_range("a width", c.width, 16, max_bert_features));
+  WEIR_CHECK(check_range("hidden features", c.hidden, 16, max_bert_features));
   WEIR_CHECK(check_range("layers", c.layers, 1, 1024));
   WEIR_CHECK(check_range("tokens of a run", c.max_tokens, 1, 1U << 16));
   WEIR_CHECK(check_range("heads", c.heads, 1, c.width / 16));

@@ -194,7 +194,7 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
 /// Adds the rows of a group to a step and to its context.
 void llama_model::enter(const row_group& group, llama_step& step) {
   llama_context& context = **table_.find(group.context);
-  step_group g;
+  step_context g;
   g.position = context.history.size();
   g.first = step.rows();
   g.rows = static_cast<int>(group.tokens.size());

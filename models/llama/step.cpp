@@ -54,8 +54,8 @@ class step_builder {
   result<void> norm(const float* weight);
   result<void> project(const panel_matrix& matrix, std::int64_t column);
   result<void> attend(std::uint32_t layer);
-  result<void> store_keys(std::uint32_t layer, const step_group& group);
-  result<void> read_keys(std::uint32_t layer, const step_group& group,
+  result<void> store_keys(std::uint32_t layer, const step_context& group);
+  result<void> read_keys(std::uint32_t layer, const step_context& group,
                          std::uint32_t head);
   result<void> add_product(const panel_matrix& matrix, const buffer<float>& from,
                            std::int64_t from_width);
@@ -134,7 +134,7 @@ void store_row(const llama_parts& parts, const float* row, std::uint32_t page,
 }
 
 /// Rotates queries and keys of a group and stores keys and values in its pages.
-result<void> step_builder::store_keys(std::uint32_t layer, const step_group& group) {
+result<void> step_builder::store_keys(std::uint32_t layer, const step_context& group) {
   access_list a;
   a.updates(step_.qkv.part(std::int64_t{group.first} * parts_.qkv_width,
                            std::int64_t{group.rows} * parts_.qkv_width));
@@ -162,7 +162,7 @@ result<void> step_builder::store_keys(std::uint32_t layer, const step_group& gro
 
 /// Computes the attention of all queries of a group that share a key head.
 void attend_group(const llama_parts& parts, const llama_step& step,
-                  const step_group& group, std::uint32_t layer, std::uint32_t head) {
+                  const step_context& group, std::uint32_t layer, std::uint32_t head) {
   const auto pages = static_cast<int>(group.pages.size());
   const float** keys = scratch<const float*, 0>(pages);
   const float** values = scratch<const float*, 1>(pages);
@@ -188,7 +188,7 @@ void attend_group(const llama_parts& parts, const llama_step& step,
   }
 }
 
-result<void> step_builder::read_keys(std::uint32_t layer, const step_group& group,
+result<void> step_builder::read_keys(std::uint32_t layer, const step_context& group,
                                      std::uint32_t head) {
   const std::int64_t features =
       std::int64_t{parts_.config.heads / parts_.config.kv_heads} * parts_.head_width;
@@ -241,7 +241,7 @@ result<void> step_builder::attend(std::uint32_t layer) {
   WEIR_CHECK(project(l.query, 0));
   WEIR_CHECK(project(l.key, width_));
   WEIR_CHECK(project(l.value, width_ + parts_.kv_width));
-  for (const step_group& group : step_.groups) {
+  for (const step_context& group : step_.groups) {
     WEIR_CHECK(store_keys(layer, group));
     for (std::uint32_t h = 0; h < parts_.config.kv_heads; ++h) {
       WEIR_CHECK(read_keys(layer, group, h));
@@ -294,7 +294,7 @@ result<void> step_builder::predict() {
   WEIR_CHECK(run("llama.last_norm", norms,
                  [parts = &parts_, step = &step_](const task_context&) {
                    const auto width = static_cast<int>(parts->config.width);
-                   for (const step_group& g : step->groups) {
+                   for (const step_context& g : step->groups) {
                      if (g.logits >= 0) {
                        const std::ptrdiff_t row = g.first + g.rows - 1;
                        parts->kernels->rms_norm(

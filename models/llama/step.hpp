@@ -46,7 +46,7 @@ struct llama_parts {
 };
 
 /// The rows of one context in a step.
-struct step_group {
+struct step_context {
   std::uint64_t position = 0;        ///< of the first row in its context
   int first = 0;                     ///< first row of the step
   int rows = 0;                      ///< number of rows
@@ -59,7 +59,7 @@ struct llama_step {
   std::uint64_t serial = 0;  ///< number of the step; 0: the object is free
   runtime::task_id last = 0;
   std::vector<std::uint32_t> tokens;  ///< by row
-  std::vector<step_group> groups;
+  std::vector<step_context> groups;
   int logit_rows = 0;
 
   buffer<float> x;       ///< [rows][width]: the stream to which layers add

@@ -115,7 +115,8 @@ result<actors::model_export_type> export_type_named(const std::string& name) {
 }
 
 /// Reads every weight of a model, and its panels if the volume has them.
-result<void> verify_model(const hn4_volume& volume, const actors::stored_model& model) {
+result<void> verify_model(const hn4_volume& volume,
+                          const actors::model_in_volume& model) {
   WEIR_CHECK(model.verify());
   if (!model.record().panels.empty()) {
     WEIR_TRY(const auto weights, actors::model_weights::load(volume, model));
@@ -186,7 +187,7 @@ command_result model_verify(const model_options& options, output& out) {
   bool whole = true;
   ordered_json list = ordered_json::array();
   for (const std::string& tag : tags) {
-    auto model = actors::stored_model::open(volume, tag);
+    auto model = actors::model_in_volume::open(volume, tag);
     if (!model && model.error().code() == errc::not_found) {
       return std::move(model).error();
     }
@@ -214,7 +215,7 @@ command_result model_export(const model_options& options, output& out) {
   WEIR_TRY(const auto type, export_type_named(options.type));
   WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const std::string tag, actors::choose_model(volume, options.tag));
-  WEIR_TRY(const auto model, actors::stored_model::open(volume, tag));
+  WEIR_TRY(const auto model, actors::model_in_volume::open(volume, tag));
   WEIR_TRY(const auto done,
            actors::export_model(model, options.out,
                                 {.to = to, .type = type, .replace = options.force}));

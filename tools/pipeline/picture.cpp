@@ -43,12 +43,12 @@ constexpr std::string_view limit_style =
 constexpr std::array<std::string_view, 4> faces{"source", "task", "late", "sink"};
 constexpr double wide_picture = 980;  ///< a wider one is scrolled and not made smaller
 
-std::string text_at(const facts& object, const char* key) {
+std::string fact_text(const facts& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::uint64_t number_at(const facts& object, const char* key) {
+std::uint64_t fact_number(const facts& object, const char* key) {
   const auto found = object.find(key);
   const bool is_count =
       found != object.end() && found->is_number_integer() && *found >= 0;
@@ -81,21 +81,22 @@ std::optional<std::size_t> take_stage(const graph_picture& picture, std::string&
 }
 
 std::string window_text(const facts& edge) {
-  return fmt::format("window {}, {}", counted(number_at(edge, "window_items"), "item"),
-                     human_bytes(number_at(edge, "window_bytes")));
+  return fmt::format("window {}, {}", counted(fact_number(edge, "window_items"), "item"),
+                     human_bytes(fact_number(edge, "window_bytes")));
 }
 
 /// Returns the rate at which a stage has handed items on, or at which a sink has taken
 /// them; empty if there was no run.
 std::string rate_text(const facts& run, const facts& stage) {
-  const char* const count = text_at(stage, "face") == "sink" ? "items" : "emitted";
+  const char* const count = fact_text(stage, "face") == "sink" ? "items" : "emitted";
   const auto seconds = run.find("seconds");
   if (!stage.contains(count) || seconds == run.end() || !seconds->is_number() ||
       *seconds <= 0) {
     return {};
   }
-  return fmt::format("{} items/s", grouped(static_cast<double>(number_at(stage, count)) /
-                                           seconds->get<double>()));
+  return fmt::format(
+      "{} items/s",
+      grouped(static_cast<double>(fact_number(stage, count)) / seconds->get<double>()));
 }
 
 void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
@@ -162,20 +163,20 @@ std::string_view dot_shape(std::string_view face) {
 
 graph_picture picture_of(const facts& plan) {
   graph_picture picture;
-  picture.name = text_at(plan, "pipeline");
+  picture.name = fact_text(plan, "pipeline");
   const auto bottleneck = plan.find("bottleneck");
   const std::string limiting = bottleneck != plan.end() && bottleneck->is_object()
-                                   ? text_at(*bottleneck, "stage")
+                                   ? fact_text(*bottleneck, "stage")
                                    : "";
   for (const facts& one : objects_at(plan, "stages")) {
-    pictured_stage stage{text_at(one, "name"), text_at(one, "use"), text_at(one, "face"),
-                         ""};
+    pictured_stage stage{fact_text(one, "name"), fact_text(one, "use"),
+                         fact_text(one, "face"), ""};
     if (std::ranges::count(faces, stage.face) == 0) {
       stage.face = "task";
     }
     stage.tip = fmt::format("{} ({}, {}): {}, {} in slots", stage.name, stage.use,
-                            stage.face, counted(number_at(one, "slots"), "slot"),
-                            human_bytes(number_at(one, "memory_bytes")));
+                            stage.face, counted(fact_number(one, "slots"), "slot"),
+                            human_bytes(fact_number(one, "memory_bytes")));
     stage.rate = rate_text(plan, one);
     stage.limits = !stage.name.empty() && stage.name == limiting;
     if (!stage.rate.empty()) {
@@ -187,18 +188,19 @@ graph_picture picture_of(const facts& plan) {
   }
   for (const facts& one : objects_at(plan, "edges")) {
     pictured_edge edge;
-    edge.outlet = text_at(one, "from");
-    edge.inlet = text_at(one, "to");
-    edge.type = text_at(one, "type");
-    edge.delay = number_at(one, "delay");
+    edge.outlet = fact_text(one, "from");
+    edge.inlet = fact_text(one, "to");
+    edge.type = fact_text(one, "type");
+    edge.delay = fact_number(one, "delay");
     edge.tip = fmt::format("{} to {}: {}, {}", edge.outlet, edge.inlet, edge.type,
                            window_text(one));
     if (one.contains("deepest")) {
-      edge.depth =
-          fmt::format("{}/{}", number_at(one, "deepest"), number_at(one, "window_items"));
-      edge.tip += fmt::format(
-          ", {} alive at most, {} and {} in all", number_at(one, "deepest"),
-          counted(number_at(one, "items"), "item"), human_bytes(number_at(one, "bytes")));
+      edge.depth = fmt::format("{}/{}", fact_number(one, "deepest"),
+                               fact_number(one, "window_items"));
+      edge.tip +=
+          fmt::format(", {} alive at most, {} and {} in all", fact_number(one, "deepest"),
+                      counted(fact_number(one, "items"), "item"),
+                      human_bytes(fact_number(one, "bytes")));
     }
     const auto from = take_stage(picture, edge.outlet);
     const auto to = take_stage(picture, edge.inlet);

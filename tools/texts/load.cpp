@@ -20,7 +20,7 @@ result<std::unique_ptr<loaded_model>> load_model(const std::string& volume,
                                                  unsigned workers) {
   WEIR_TRY(storage::hn4_volume mapped, map_model_volume(volume));
   WEIR_TRY(const std::string chosen, actors::choose_model(mapped, tag));
-  WEIR_TRY(actors::stored_model stored, actors::stored_model::open(mapped, chosen));
+  WEIR_TRY(actors::model_in_volume stored, actors::model_in_volume::open(mapped, chosen));
   const models::architecture found = stored.record().facts.family;
   if (found != family) {
     return error(errc::unsupported,

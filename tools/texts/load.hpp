@@ -18,7 +18,7 @@ namespace weir::tools {
 /// opposite order, the engine first.
 struct loaded_model {
   storage::hn4_volume volume;                      ///< mapped
-  actors::stored_model stored;                     ///< record of the model
+  actors::model_in_volume stored;                  ///< record of the model
   formats::tokenizer tokens;                       ///< its tokenizer
   std::unique_ptr<actors::model_weights> weights;  ///< verified
   std::unique_ptr<runtime::engine> engine;         ///< runs its tasks

@@ -321,7 +321,7 @@ inline storage::hn4_volume mapped(const std::string& path) {
 }
 
 /// Returns the values of a weight in the order of the model.
-inline std::vector<float> values_of(const stored_model& model, std::size_t index) {
+inline std::vector<float> values_of(const model_in_volume& model, std::size_t index) {
   const stored_weight w = or_throw(model.weight(index));
   std::vector<float> out(static_cast<std::size_t>(w.view.rows() * w.view.columns()));
   for (std::uint64_t r = 0; r < w.view.rows(); ++r) {

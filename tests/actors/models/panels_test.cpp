@@ -85,7 +85,7 @@ TEST_P(ModelPanels, AreUsedInPlaceAndHoldTheWeights) {
         or_throw(import_model(volume, scratch / source, "m", {.replace = true}));
       }
       const auto volume = mapped(scratch / path);
-      const auto model = or_throw(stored_model::open(volume, "m"));
+      const auto model = or_throw(model_in_volume::open(volume, "m"));
       const auto weights = or_throw(model_weights::load(volume, model));
       const bool panels = *path == 'v';
       EXPECT_EQ(model.record().panels.empty(), !panels);
@@ -117,10 +117,10 @@ TEST(StoredPanels, OfQuantisedWeightsAreThoseOfTheirRows) {
   auto volume = writable(scratch / "v");
   or_throw(import_model(volume, scratch / "hf", "f"));
   or_throw(
-      export_model(or_throw(stored_model::open(volume, "f")), scratch / "q.gguf",
+      export_model(or_throw(model_in_volume::open(volume, "f")), scratch / "q.gguf",
                    {.to = models::weight_files::gguf, .type = model_export_type::q8_0}));
   or_throw(import_model(volume, scratch / "q.gguf", "q"));
-  const auto model = or_throw(stored_model::open(volume, "q"));
+  const auto model = or_throw(model_in_volume::open(volume, "q"));
   const auto weights = or_throw(model_weights::load(volume, model));
   const auto values = values_of_panels(*weights, m);
   for (std::size_t i = 0; i < model.weights().size(); ++i) {
@@ -148,7 +148,7 @@ TEST(StoredPanels, DamageIsANamedErrorBeforeTheFirstToken) {
   byte[0] ^= std::byte{4};
   or_throw(write_all(*file, place, byte));
   const auto volume = mapped(scratch / "v");
-  const auto model = or_throw(stored_model::open(volume, "m"));
+  const auto model = or_throw(model_in_volume::open(volume, "m"));
   const auto weights = model_weights::load(volume, model);
   ASSERT_FALSE(weights);
   EXPECT_EQ(weights.error().code(), errc::corrupt);

@@ -12,7 +12,7 @@ namespace weir::actors::made {
 namespace {
 
 /// Returns the logits behind a few tokens, or the embedding of them.
-std::vector<float> computed(const stored_model& model, const model_weights& weights) {
+std::vector<float> computed(const model_in_volume& model, const model_weights& weights) {
   runtime::engine_options options;
   options.workers = 1;
   const auto engine = or_throw(runtime::engine::create(options));
@@ -55,7 +55,7 @@ TEST_P(ModelRuns, HaveBitsThatDoNotDependOnTheFileOrThePlaceOfPanels) {
         or_throw(import_model(volume, scratch / source, "m", {.replace = true}));
       }
       const auto volume = mapped(scratch / path);
-      const auto model = or_throw(stored_model::open(volume, "m"));
+      const auto model = or_throw(model_in_volume::open(volume, "m"));
       const auto weights = or_throw(model_weights::load(volume, model));
       const auto found = computed(model, *weights);
       ASSERT_FALSE(found.empty());

@@ -33,8 +33,8 @@ class ModelStore : public testing::TestWithParam<architecture> {
     auto volume = writable(scratch_ / "v");
     return or_throw(import_model(volume, scratch_ / source, tag, {.replace = replace}));
   }
-  stored_model open(const std::string& tag) {
-    return or_throw(stored_model::open(mapped(scratch_ / "v"), tag));
+  model_in_volume open(const std::string& tag) {
+    return or_throw(model_in_volume::open(mapped(scratch_ / "v"), tag));
   }
 
   weir::test::temp_folder scratch_;
@@ -53,7 +53,7 @@ TEST_P(ModelStore, BothFamiliesOfFilesGiveTheSameBits) {
   EXPECT_EQ(hf.files, models::weight_files::safetensors);
   const auto expected = values_by_name(model_);
   for (const char* tag : {"g", "h"}) {
-    const stored_model model = open(tag);
+    const model_in_volume model = open(tag);
     ASSERT_EQ(model.weights().size(), expected.size());
     for (std::size_t i = 0; i < model.weights().size(); ++i) {
       const std::string& name = model.weights()[i].info.hf_name;
@@ -68,7 +68,7 @@ TEST_P(ModelStore, ExportedFilesComeBackWithEqualDigestsAndFacts) {
   import("m.gguf", "g");
   int made = 0;
   for (const char* tag : {"g", "h"}) {
-    const stored_model model = open(tag);
+    const model_in_volume model = open(tag);
     for (const auto to :
          {models::weight_files::gguf, models::weight_files::safetensors}) {
       const std::string out = "out" + std::to_string(made++) +
@@ -93,7 +93,7 @@ TEST_P(ModelStore, TokenizersOfAllFormsGiveTheSameIds) {
   const auto reference = tokens_made::read(model_.tokenizer);
   std::vector<formats::tokenizer> others;
   for (const char* tag : {"g", "h"}) {
-    const stored_model model = open(tag);
+    const model_in_volume model = open(tag);
     others.push_back(or_throw(model.tokenizer()));
     const std::string name = std::string("out") + tag;
     for (const auto to :
@@ -129,7 +129,7 @@ TEST_P(ModelStore, ADamagedBlockIsANamedErrorOfVerify) {
   or_throw(read_exactly(*file, place, byte));
   byte[0] ^= std::byte{1};
   or_throw(write_all(*file, place, byte));
-  const auto model = stored_model::open(mapped(scratch_ / "v"), "h");
+  const auto model = model_in_volume::open(mapped(scratch_ / "v"), "h");
   const auto verified = model ? model->verify() : result<void>(model.error());
   ASSERT_FALSE(verified);
   EXPECT_EQ(verified.error().code(), errc::corrupt) << verified.error().message();
@@ -170,7 +170,7 @@ TEST(ModelVolumes, SeveralModelsAreListedAndOneMustBeNamed) {
   ASSERT_FALSE(choice);
   EXPECT_EQ(choice.error().code(), errc::invalid_argument);
   EXPECT_NE(choice.error().text().find("\"minilm\", \"smol\""), std::string::npos);
-  EXPECT_EQ(stored_model::open(volume, "other").error().code(), errc::not_found);
+  EXPECT_EQ(model_in_volume::open(volume, "other").error().code(), errc::not_found);
 }
 
 // An encoder of one layer is smaller than a block of 64 KiB. Of a larger one, the tensors
@@ -184,7 +184,7 @@ TEST(ModelVolumes, WeightsInOneBlockAreViewsAndNotCopied) {
       auto volume = writable(scratch / "v");
       or_throw(import_model(volume, scratch / "b", "m", {.replace = true}));
     }
-    const auto model = or_throw(stored_model::open(mapped(scratch / "v"), "m"));
+    const auto model = or_throw(model_in_volume::open(mapped(scratch / "v"), "m"));
     std::uint64_t copied = 0;
     for (std::size_t i = 0; i < model.weights().size(); ++i) {
       const stored_weight w = or_throw(model.weight(i));
@@ -205,13 +205,13 @@ TEST(ModelVolumes, ARecordOfOtherWeightsIsRefused) {
   auto volume = writable(scratch / "v");
   or_throw(import_model(volume, scratch / "b", "m"));
   or_throw(volume.put("m", safetensors_file(other.hf_tensors())));
-  const auto model = stored_model::open(volume, "m");
+  const auto model = model_in_volume::open(volume, "m");
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code(), errc::corrupt);
   // Weights of the same shapes and other values are found by the digest.
   or_throw(
       volume.put("m", safetensors_file(made_model(architecture::bert, 3).hf_tensors())));
-  const auto same = or_throw(stored_model::open(volume, "m"));
+  const auto same = or_throw(model_in_volume::open(volume, "m"));
   EXPECT_EQ(same.verify().error().code(), errc::hash_mismatch);
   or_throw(volume.put("m/model", as_view("{}")));
   EXPECT_EQ(or_throw(list_models(volume)).damaged.size(), 1U);
@@ -250,7 +250,7 @@ TEST(QuantisedModels, EqualTheirDecodedCopiesAndKeepTheirBlocks) {
     write_bytes(scratch / "q.gguf", gguf_file(m.gguf_keys(), tensors));
     const auto record =
         or_throw(import_model(volume, scratch / "q.gguf", "q", {.replace = true}));
-    const auto model = or_throw(stored_model::open(volume, "q"));
+    const auto model = or_throw(model_in_volume::open(volume, "q"));
     for (const auto to :
          {models::weight_files::gguf, models::weight_files::safetensors}) {
       or_throw(export_model(model, scratch / "f32",
@@ -284,7 +284,7 @@ TEST(QuantisedModels, ExportsOfQ8HaveTheDigestThatTheyAreImportedWith) {
     write_hf_folder(m, scratch / "hf");
     const auto record =
         or_throw(import_model(volume, scratch / "hf", "h", {.replace = true}));
-    const auto model = or_throw(stored_model::open(volume, "h"));
+    const auto model = or_throw(model_in_volume::open(volume, "h"));
     const auto done = or_throw(export_model(model, scratch / "q.gguf",
                                             {.to = models::weight_files::gguf,
                                              .type = model_export_type::q8_0,
@@ -293,7 +293,7 @@ TEST(QuantisedModels, ExportsOfQ8HaveTheDigestThatTheyAreImportedWith) {
     const auto back =
         or_throw(import_model(volume, scratch / "q.gguf", "q", {.replace = true}));
     EXPECT_EQ(back.digest, done.digest);
-    const auto rounded = or_throw(stored_model::open(volume, "q"));
+    const auto rounded = or_throw(model_in_volume::open(volume, "q"));
     for (std::size_t i = 0; i < rounded.weights().size(); ++i) {
       const auto& w = rounded.weights()[i];
       const bool matrix = !w.info.vector &&
@@ -308,7 +308,7 @@ TEST(QuantisedModels, ExportsOfQ8HaveTheDigestThatTheyAreImportedWith) {
     }
     std::filesystem::remove_all(scratch / "hf");
   }
-  const auto refused = export_model(or_throw(stored_model::open(volume, "h")),
+  const auto refused = export_model(or_throw(model_in_volume::open(volume, "h")),
                                     scratch / "x", {.type = model_export_type::q8_0});
   EXPECT_EQ(refused.error().code(), errc::unsupported);
 }
@@ -332,7 +332,7 @@ TEST(SixteenBitModels, KeepTheirTypeInSafetensorsAndTheirValuesInGguf) {
     write_bytes(scratch / "hf" + "/model.safetensors", safetensors_file(tensors, type));
     const auto record =
         or_throw(import_model(volume, scratch / "hf", "h", {.replace = true}));
-    const auto model = or_throw(stored_model::open(volume, "h"));
+    const auto model = or_throw(model_in_volume::open(volume, "h"));
     or_throw(export_model(model, scratch / "out", {.replace = true}));
     or_throw(export_model(model, scratch / "out.gguf",
                           {.to = models::weight_files::gguf, .replace = true}));
@@ -341,7 +341,7 @@ TEST(SixteenBitModels, KeepTheirTypeInSafetensorsAndTheirValuesInGguf) {
           or_throw(import_model(volume, scratch / back, "b", {.replace = true})).digest,
           record.digest)
           << type << back;
-      const auto again = or_throw(stored_model::open(volume, "b"));
+      const auto again = or_throw(model_in_volume::open(volume, "b"));
       EXPECT_EQ(name_of(again.weights()[0].type), type);
     }
   }

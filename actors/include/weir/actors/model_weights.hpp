@@ -34,7 +34,7 @@ class model_weights final : public models::weight_source {
   /// @error{unsupported, a matrix cannot be stored as panels}
   /// @error{io, the device reports an error}
   [[nodiscard]] static result<std::unique_ptr<model_weights>> load(
-      const storage::hn4_volume& volume, const stored_model& model);
+      const storage::hn4_volume& volume, const model_in_volume& model);
 
   /// Returns a matrix. Its bytes live as long as this object.
   /// @error{not_found, there is no such matrix}
@@ -49,7 +49,7 @@ class model_weights final : public models::weight_source {
  private:
   model_weights() = default;
   result<void> map_panels(const storage::hn4_stream& stream, const model_record& record);
-  result<void> pack_weights(const stored_model& model);
+  result<void> pack_weights(const model_in_volume& model);
   /// Returns memory that lives as long as this object.
   mutable_bytes own(std::uint64_t bytes);
   void add(const panel_entry& entry, std::vector<models::panel_run> runs);

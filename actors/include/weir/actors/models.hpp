@@ -111,14 +111,14 @@ struct stored_weight {
 
 /// A model of a volume, open for reading. Copies share the map of the blocks.
 /// @threads{const members are safe to call concurrently}
-class stored_model {
+class model_in_volume {
  public:
   /// Opens a model and compares its record with the header of its weights.
   /// @error{not_found, there is no such model}
   /// @error{corrupt, the record or the header is damaged, or they do not belong together}
   /// @error{io, the device reports an error}
-  [[nodiscard]] static result<stored_model> open(const storage::hn4_volume& volume,
-                                                 const std::string& tag);
+  [[nodiscard]] static result<model_in_volume> open(const storage::hn4_volume& volume,
+                                                    const std::string& tag);
 
   /// Returns the record.
   [[nodiscard]] const model_record& record() const noexcept { return record_; }
@@ -148,7 +148,7 @@ class stored_model {
   [[nodiscard]] result<void> verify() const;
 
  private:
-  explicit stored_model(storage::hn4_stream stream) : stream_(std::move(stream)) {}
+  explicit model_in_volume(storage::hn4_stream stream) : stream_(std::move(stream)) {}
 
   storage::hn4_stream stream_;
   model_record record_;
@@ -186,7 +186,7 @@ struct model_export {
 /// @error{corrupt, a block of the model is damaged}
 /// @error{no_space, the file system is full} @error{io, a read or a write failed}
 /// @threads{safe to call concurrently for different paths}
-[[nodiscard]] result<model_export> export_model(const stored_model& model,
+[[nodiscard]] result<model_export> export_model(const model_in_volume& model,
                                                 const std::string& path,
                                                 const model_export_options& options = {});
 
