@@ -25,7 +25,7 @@ HEADERS = {"toml++/": "libtomlplusplus-dev"}
 # Packages that come with the compiler or with CMake.
 RUNTIMES = {"libclang-rt-14-dev"}
 # Packages that only benchmarks use, if they are installed.
-PEERS = {"libopenmpi-dev", "libtbb-dev", "libomp-14-dev", "libstarpu-dev", "libisal2", "libdeflate0"}
+PEERS = {"libopenmpi-dev", "libmpich-dev", "libtbb-dev", "libomp-14-dev", "libstarpu-dev", "libisal2", "libdeflate0"}
 NEEDED = ("sh", "awk", "mktemp", "rm", "tail", "dirname", "env")
 
 

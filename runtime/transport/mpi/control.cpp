@@ -191,7 +191,7 @@ void ranks_over_mpi::pump() {
     stopping_.wait_for(lock, operations_.empty() ? long_sleep : short_sleep,
                        [this] { return stops_; });
     const std::int64_t now = control_now();
-    if (now - lived_ns_ >= life_ns) {
+    if (now - lived_ns_ >= life_ns && !is_leaving_) {
       lived_ns_ = now;
       for (rank_id to = 0; to < ranks_; ++to) {
         if (to != rank_ && !told_[to]) {
@@ -236,18 +236,10 @@ bool ranks_over_mpi::has_transfers() const {
                      [](const auto& one) { return !one.second->is_forgotten; });
 }
 
-/// Returns true if any transfer is under way. Signs of life do not count.
-bool ranks_over_mpi::has_operations() const {
-  return std::any_of(operations_.begin(), operations_.end(), [](const auto& one) {
-    const operation& o = *one.second;
-    return !o.is_send || o.key.channel != control_channel || !o.buffer.empty();
-  });
-}
-
 /// Waits until own transfers have ended and all ranks are here. Behind a first barrier no
 /// rank needs a message, so those that no one has received are dropped, until a second
 /// barrier says that all have been. Returns false if a rank has failed. The pump sends
-/// signs of life meanwhile.
+/// signs of life until the second barrier begins.
 bool ranks_over_mpi::all_are_here() {
   int barriers = 0;
   bool ready = true;
@@ -267,7 +259,8 @@ bool ranks_over_mpi::all_are_here() {
       if (ready && barriers == 2) {
         return true;
       }
-      if (ready && !(barriers == 0 ? has_transfers() : has_operations())) {
+      is_leaving_ = is_leaving_ || (barriers > 0 && ready);
+      if (ready && !(barriers == 0 ? has_transfers() : !operations_.empty())) {
         has_failed_ = mpi_.begin_barrier() != 0;
         ready = false;
         ++barriers;

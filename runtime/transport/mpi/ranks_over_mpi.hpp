@@ -106,7 +106,6 @@ class ranks_over_mpi final : public runtime::transport {
 
   void pump();
   [[nodiscard]] bool has_transfers() const;
-  [[nodiscard]] bool has_operations() const;
   [[nodiscard]] bool all_are_here();
   [[nodiscard]] bool is_silent() const;
 
@@ -118,6 +117,7 @@ class ranks_over_mpi final : public runtime::transport {
   std::mutex mutex_;  ///< guards all below, and the calls of MPI
   std::condition_variable stopping_;
   bool stops_ = false;
+  bool is_leaving_ = false;  ///< no more signs of life are sent
   bool has_failed_ = false;  ///< a rank is silent, or MPI has reported an error
   std::uint32_t communicators_ = 1;
   std::vector<channel_state> channels_;
