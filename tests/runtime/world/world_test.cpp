@@ -355,7 +355,7 @@ TEST(WorldCounters, NameTheRankAndTheTaskOfTheLongestWait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       std::fill_n(first, 8, 1.0);
     }));
-    const tensor b = matrix_of(w, 2, 4);
+    const tensor b = matrix_of(w, 2, 1);
     or_throw(add_column(w, 0, a, b));
     const auto all = or_throw(w.gather_counters());
     ASSERT_EQ(all.size(), 3U);
