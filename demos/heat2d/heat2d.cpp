@@ -29,6 +29,9 @@ void simulate(const demo::options& chosen) {
           demo::resume(w, rank);
         }
         w.repeat(steps, [&](std::int64_t) { plate.step(); });
+        if (demo::has_stopped(w, rank)) {
+          return;
+        }
         const double error = weir::or_throw(plate.error_after(steps));
         weir::xxh3_stream digest;
         demo::add_elements(w, plate.cells(), digest);
@@ -51,6 +54,7 @@ void simulate(const demo::options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weir::stop_at_signals();
   try {
     simulate(demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
                                                                     {"workers", "1"},

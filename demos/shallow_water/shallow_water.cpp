@@ -58,6 +58,9 @@ void simulate(const demo::options& chosen) {
           water.step();
           write_frame(w, water, chosen, step + 1);
         });
+        if (demo::has_stopped(w, rank)) {
+          return;
+        }
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;
@@ -84,6 +87,7 @@ void simulate(const demo::options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weir::stop_at_signals();
   try {
     simulate(
         demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},

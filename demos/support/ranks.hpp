@@ -54,6 +54,16 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   }
 }
 
+/// Returns true if `repeat` has ended early because a rank was asked to stop; rank 0 says
+/// at which step.
+[[nodiscard]] inline bool has_stopped(const weir::world& w, weir::runtime::rank_id rank) {
+  if (w.stopped() && rank == 0) {
+    std::fprintf(stderr, "stopped before step %lld; the state is saved, if it has a "
+                 "folder\n", static_cast<long long>(w.stopped_at()));
+  }
+  return w.stopped();
+}
+
 /// Prints what each rank has done, and for whom it has waited.
 inline void print_counters(weir::world& w, weir::runtime::rank_id rank) {
   const auto all = weir::or_throw(w.base().gather_counters());

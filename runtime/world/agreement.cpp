@@ -36,16 +36,13 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   put_text(failure_.text, cause.text());
 }
 
-/// Ends the use of the transport and tells the other ranks `told`. Tasks that use pieces
-/// end before the pieces do.
+/// Ends the use of the transport and tells the other ranks `told`.
 error world::ranked::end(error cause, const error& told) {
-  link_.abandon(data_, told);
+  pieces_.abandon(told);
   link_.abandon(control_, told);
   inquiry_.close();
-  held_.clear();
+  stop_.abandon(told);
   run_all(tasks_);
-  sends_.clear();
-  receives_.clear();
   broken_ = cause;
   return cause;
 }
@@ -184,6 +181,25 @@ result<void> world::ranked::wait() {
   result<void> outcome = agree();
   log_.end_wait();
   return outcome;
+}
+
+/// Comes to the boundary before the next step. Moves on while the ranks agree.
+result<bool> world::ranked::stops_here() {
+  if (broken_) {
+    return *broken_;
+  }
+  stop_.arrive();
+  for (;;) {
+    if (auto moved = stop_.move_on(); !moved) {
+      return fail(std::move(moved).error());
+    }
+    if (!stop_.holds()) {
+      break;
+    }
+    WEIR_CHECK(advance());
+  }
+  stop_.pass();
+  return stop_.stops();
 }
 
 /// The ranks exchange their counters as they exchange reports.

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "weir/runtime/stop_signals.hpp"
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
@@ -41,7 +42,7 @@ result<void> world::release(storage_id id) {
 }
 result<void> world::bring_everywhere(const tensor& t) {
   const std::array<access, 1> accesses{reads(t)};
-  return ranked_ ? ranked_->submit({0, 0, true}, "bring", accesses, {}) : result<void>();
+  return ranked_ ? ranked_->bring(accesses) : result<void>();
 }
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
@@ -60,15 +61,29 @@ void world::drop_kept() {
     sweep_at_ = 2 * kept_.size() + 64;
   }
 }
-result<void> world::submit_with(const world_submission& with, const char* name,
-                                std::span<const access> accesses, start run) {
-  return ranked_->submit(with, name, accesses, std::move(run));
+result<bool> world::submit_with(const world_submission& with, const char* name,
+                                std::span<const access> accesses) {
+  return ranked_->submit(with, name, accesses);
 }
-std::uint64_t world::next_step() const noexcept {
-  return ranked_->next_step();
+error world::fail(error cause) {
+  return ranked_->fail(std::move(cause));
+}
+std::uint64_t world::step() const noexcept {
+  return ranked_->step();
 }
 void world::note_failure(std::uint64_t step, const char* name, const error& cause) {
   ranked_->note_failure(step, name, cause);
+}
+result<bool> world::stops_here() {
+  return ranked_ ? ranked_->stops_here()
+                 : result<bool>(asked_to_stop_.load(std::memory_order_relaxed) ||
+                                stop_signal_arrived());
+}
+void world::ask_to_stop() noexcept {
+  asked_to_stop_.store(true, std::memory_order_relaxed);
+  if (ranked_) {
+    ranked_->ask_to_stop();
+  }
 }
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;

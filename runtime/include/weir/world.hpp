@@ -25,9 +25,12 @@
 #include <vector>
 
 #include "weir/runtime/state/world_state.hpp"
+#include "weir/runtime/stop_signals.hpp"
 #include "weir/tiles.hpp"
 
 namespace weir {
+
+using runtime::stop_at_signals;
 
 /// Properties of the arguments of tasks of a world: `is_part` of a world tensor, `writes`
 /// for arguments that a kernel may write, `one_access` for those with one box of bytes.
@@ -199,23 +202,50 @@ class world {
   }
   /// Calls `body(step)` for each step below `steps`, from 0 or from the step that
   /// `resume` returned. Saves the state after every `state_options::every` steps and
-  /// after the last one. A program that resumes repeats once. @error{stopping; thrown:
-  /// see `submit`}
+  /// after the last one. A program that resumes repeats once.
+  ///
+  /// If a rank is asked to stop (`stop_at_signals`, `ask_to_stop`), all ranks agree on a
+  /// step before which they stop: they save the state unless that was done, wait for all
+  /// tasks, and `repeat` returns early. `stopped` tells so, and the program should end.
+  /// @error{stopping; thrown: see `submit`} @error{kernel_failed; thrown: a kernel failed
+  /// before the stop}
   template <class Body>
   void repeat(std::int64_t steps, Body&& body) {
-    for (std::int64_t step = std::exchange(first_step_, 0); step < steps; ++step) {
-      body(step);
-      const std::int64_t done = step + 1;
-      if (files_ && every_ > 0 && (done % every_ == 0 || done == steps)) {
-        or_throw(files_->save(done));
+    const std::int64_t first = std::exchange(first_step_, 0);
+    for (std::int64_t step = first; step < steps; ++step) {
+      const bool saves = files_ && every_ > 0 && step % every_ == 0;
+      if (saves && step != first) {
+        or_throw(files_->save(step));
       }
+      if (or_throw(ranks_.stops_here())) {
+        stop(step, !saves && step != first);
+        return;
+      }
+      body(step);
+    }
+    if (files_ && every_ > 0 && steps > first) {
+      or_throw(files_->save(steps));
     }
   }
+  /// Returns true if `repeat` has ended early because a rank was asked to stop.
+  [[nodiscard]] bool stopped() const noexcept { return stopped_at_ >= 0; }
+  /// Returns the step before which it has ended. @pre stopped()
+  [[nodiscard]] std::int64_t stopped_at() const noexcept { return stopped_at_; }
+  /// Asks all ranks to stop, see `repeat`. @threads{safe from any thread}
+  void ask_to_stop() noexcept { ranks_.ask_to_stop(); }
 
   /// Returns the world of the layer below, for counters.
   [[nodiscard]] runtime::world& base() { return ranks_; }
 
  private:
+  /// Ends `repeat` before a step.
+  void stop(std::int64_t step, bool saves) {
+    if (files_ && saves) {
+      or_throw(files_->save(step));
+    }
+    or_throw(ranks_.wait());
+    stopped_at_ = step;
+  }
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> make_bytes(
       const std::array<std::int64_t, static_cast<std::size_t>(Rank)>& shape) {
@@ -356,6 +386,7 @@ class world {
   std::unique_ptr<runtime::world_state> files_;  ///< null without `checkpoint`
   std::int64_t every_ = 0;                       ///< steps between two saves; 0: none
   std::int64_t first_step_ = 0;                  ///< at which `repeat` goes on
+  std::int64_t stopped_at_ = -1;                 ///< step before which it has ended early
 };
 
 }  // namespace weir

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -287,6 +289,41 @@ TEST(WorldPieces, TheWriterSendsItsRegionToAllRanksItself) {
     EXPECT_EQ(counters[r].pieces_sent, r == 2 ? 3U : 0U) << "rank " << r;
     EXPECT_EQ(counters[r].own_tasks + counters[r].foreign_tasks, 1U);
   }
+}
+
+// The pieces of two ranks with one worker each cross, and are made only when a task has
+// run that stands behind a receive and needs no piece.
+TEST(WorldPieces, ATaskBehindAReceiveRunsBeforeThePieceComes) {
+  in_process_network net({.ranks = 2});
+  std::atomic<bool> has_run{false};
+  std::array<std::uint64_t, 2> postponed{};
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const std::array<tensor, 2> made{matrix_of(w, 4, 1), matrix_of(w, 4, 1)};
+    const std::array<tensor, 2> sums{matrix_of(w, 4, 1), matrix_of(w, 4, 1)};
+    const std::array<tensor, 2> own{matrix_of(w, 1, 1), matrix_of(w, 1, 1)};
+    for (rank_id other = 0; other < 2; ++other) {
+      double* const out = made[other].as<double>();
+      or_throw(w.submit({other, 1}, "make", std::array{writes(made[other])},
+                        [out, &has_run](const task_context&) -> result<void> {
+                          for (int i = 0; i < 5'000 && !has_run; ++i) {
+                            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                          }
+                          std::fill_n(out, 4, 3.0);
+                          return has_run ? result<void>()
+                                         : result<void>(error(errc::timeout, "nothing has run"));
+                        }));
+      or_throw(add_column(w, 1 - other, made[other], sums[1 - other]));
+      // Rank 1 runs this while it waits for the piece of rank 0, and makes its own after.
+      or_throw(w.submit({1, 0}, "own", std::array{updates(own[other])},
+                        [&has_run](const task_context&) { has_run = true; }));
+    }
+    or_throw(w.wait());
+    EXPECT_EQ(sums[r].as<double>()[3], 3);
+    postponed[r] = e->counters().postponed;
+  });
+  EXPECT_GE(postponed[1], 2U);  // a send and a receive
 }
 
 TEST(WorldPieces, AWorldThatReleasesMovesOnWhileAnotherWaits) {

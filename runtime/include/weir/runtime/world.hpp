@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -117,8 +118,13 @@ class world {
     if (ranks_ == 1) {
       return start_task(*tasks_, name, accesses, kernel, keep);
     }
-    return submit_with(with, name, accesses,
-                       run_of(name, accesses, kernel, with, std::move(keep)));
+    WEIR_TRY(const bool runs, submit_with(with, name, accesses));
+    if (!runs) {
+      return {};
+    }
+    const noted<Kernel> noting{kernel, this, step(), name};
+    auto started = start_task(*tasks_, name, accesses, noting, keep);
+    return started ? result<void>() : fail(std::move(started).error());
   }
   /// Brings the bytes of a tensor to all ranks. Does not wait.
   /// @error{not_found; see `submit`} @error{stopping; the world has failed}
@@ -131,6 +137,16 @@ class world {
   /// @error{stopping; a rank has ended its world}
   [[nodiscard]] result<void> wait();
 
+  /// Says that the program is between two steps. Returns true if it is to stop here,
+  /// because a rank was asked to: all ranks then get true at the same call, counted from
+  /// the first one. Waits for other ranks only while they agree. All ranks make these
+  /// calls as they make others.
+  /// @error{stopping; the world has failed} @error{rank_lost; a rank is silent}
+  [[nodiscard]] result<bool> stops_here();
+  /// Asks all ranks to stop at a call of `stops_here`, as the signals of
+  /// `stop_at_signals` do. @threads{safe from any thread}
+  void ask_to_stop() noexcept;
+
   /// Returns the counters. Zeros on one rank.
   [[nodiscard]] const world_counters& counters() const noexcept;
   /// Waits, and returns the counters of all ranks. All ranks call it.
@@ -138,23 +154,6 @@ class world {
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
 
  private:
-  /// Starts a task on the engine.
-  using start = std::function<result<void>(engine&)>;
-
-  /// Returns what starts a task, if this rank runs it.
-  template <class Kernel>
-  [[nodiscard]] start run_of(const char* name, std::span<const access> accesses,
-                             const Kernel& kernel, const world_submission& with,
-                             kept_object keep) {
-    if (with.executor != rank_ && !with.everywhere) {
-      return {};
-    }
-    const noted<Kernel> noting{kernel, this, next_step(), name};
-    return [this, noting, name, keep = std::move(keep),
-            all = std::vector<access>(accesses.begin(), accesses.end())](engine& tasks) {
-      return start_task(tasks, name, all, noting, keep);
-    };
-  }
   /// Submits a task to the engine and keeps its object until it has ended.
   template <class Kernel>
   [[nodiscard]] result<void> start_task(engine& tasks, const char* name,
@@ -199,16 +198,19 @@ class world {
   };
 
   void drop_kept();
-  [[nodiscard]] std::uint64_t next_step() const noexcept;
+  /// Number of the newest submission.
+  [[nodiscard]] std::uint64_t step() const noexcept;
   void note_failure(std::uint64_t step, const char* name, const error& cause);
-  [[nodiscard]] result<void> submit_with(const world_submission& with, const char* name,
-                                         std::span<const access> accesses, start run);
+  [[nodiscard]] result<bool> submit_with(const world_submission& with, const char* name,
+                                         std::span<const access> accesses);
+  [[nodiscard]] error fail(error cause);
 
   class ranked;
   engine* tasks_;
   rank_id rank_ = 0;
   rank_id ranks_ = 1;
   std::deque<std::pair<task_id, kept_object>> kept_;  ///< objects of tasks
+  std::atomic<bool> asked_to_stop_{false};
   std::size_t sweep_at_ = 64;       ///< number of objects at which all are looked at
   std::unique_ptr<ranked> ranked_;  ///< null on one rank
 };
