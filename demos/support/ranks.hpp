@@ -58,8 +58,10 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
 /// at which step.
 [[nodiscard]] inline bool has_stopped(const weir::world& w, weir::runtime::rank_id rank) {
   if (w.stopped() && rank == 0) {
-    std::fprintf(stderr, "stopped before step %lld; the state is saved, if it has a "
-                 "folder\n", static_cast<long long>(w.stopped_at()));
+    std::fprintf(stderr,
+                 "stopped before step %lld; the state is saved, if it has a "
+                 "folder\n",
+                 static_cast<long long>(w.stopped_at()));
   }
   return w.stopped();
 }

@@ -28,12 +28,12 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   if (failure_.failed_step != 0 && failure_.failed_step <= step) {
     return;
   }
-  const bool kept = cause.code() == errc::timeout || cause.code() == errc::stopping ||
-                    cause.code() == errc::rank_lost || cause.code() == errc::diverged;
   failure_.failed_step = step;
-  failure_.code = static_cast<std::uint32_t>(kept ? cause.code() : errc::kernel_failed);
+  failure_.code = static_cast<std::uint32_t>(cause.code());
   put_text(failure_.name, name);
   put_text(failure_.text, cause.text());
+  put_text(failure_.location, cause.location());
+  put_text(failure_.hint, cause.hint());
 }
 
 /// Ends the use of the transport and tells the other ranks `told`.
@@ -159,6 +159,7 @@ result<void> world::ranked::agree() {
   if (oldest == nullptr) {
     return {};
   }
+  note_ledger_change();
   for (auto& [key, s] : storages_) {
     s.ledger.forget_copies();
   }
@@ -168,13 +169,16 @@ result<void> world::ranked::agree() {
           : fmt::format("step {} \"{}\"", oldest->failed_step, oldest->name.data());
   return error(static_cast<errc>(oldest->code),
                fmt::format("{} failed on rank {}: expected success, found: {}", task,
-                           failed, oldest->text.data()));
+                           failed, oldest->text.data()))
+      .located(oldest->location.data())
+      .hint(oldest->hint.data());
 }
 
 result<void> world::ranked::wait() {
   if (broken_) {
     return *broken_;
   }
+  WEIR_CHECK(disturb());
   log_.begin_wait();
   WEIR_CHECK(check_equal_streams());
   WEIR_CHECK(drain());

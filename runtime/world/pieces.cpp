@@ -35,36 +35,28 @@ void unpack(const piece& p) {
 struct pieces::kernel {
   pieces* owner;
   piece* what;
+  std::size_t number;
   result<void> operator()(const task_context& context) const {
-    return owner->run(*what, context);
+    const auto* const replay = static_cast<const replay_run*>(context.argument);
+    return owner->run(replay == nullptr ? *what : *replay->pieces[number], context);
   }
 };
 
 pieces::pieces(engine& tasks, transport& link, note_function note)
-    : tasks_(tasks),
-      link_(link),
-      note_(std::move(note)),
-      channel_(link.open_channel()) {}
+    : tasks_(tasks), link_(link), note_(std::move(note)), channel_(link.open_channel()) {}
 
 pieces::~pieces() {
   link_.close_channel(channel_);
 }
 
-/// Returns a piece of this object with the properties of another one.
-piece& pieces::take(const piece& what) {
-  const std::lock_guard lock(mutex_);
+/// Returns a piece of this object. @pre the mutex is locked
+piece& pieces::take(const piece_order& what) {
   if (spare_.empty()) {
     spare_.push_back(&memory_.emplace_back());
   }
   piece& p = *spare_.back();
   spare_.pop_back();
-  p.bytes = what.bytes;
-  p.base = what.base;
-  p.other = what.other;
-  p.number = what.number;
-  p.step = what.step;
-  p.name = what.name;
-  p.sends = what.sends;
+  static_cast<piece_order&>(p) = what;
   p.has_ended = false;
   p.is_forgotten = false;
   return p;
@@ -76,31 +68,29 @@ void pieces::give_back(piece& p) {
   spare_.push_back(&p);
 }
 
-result<void> pieces::submit(piece& p) {
-  const std::array<access, 1> accesses{
-      access{p.bytes, p.sends ? access_mode::read : access_mode::write}};
-  submit_options with;
-  with.though_poisoned = true;
-  WEIR_TRY([[maybe_unused]] const task_id id,
-           tasks_.submit(p.sends ? "send" : "receive", accesses, kernel{this, &p}, with));
-  return {};
-}
-
-result<void> pieces::send(const piece& what) {
-  return submit(take(what));
-}
-
-result<void> pieces::receive(const piece& what) {
+result<piece*> pieces::begin(const piece_order& what) {
+  const std::lock_guard lock(mutex_);
   piece& p = take(what);
-  {
-    const std::lock_guard lock(mutex_);
+  if (!p.sends) {
     p.packed.resize(static_cast<std::size_t>(byte_count(p.bytes)));
     WEIR_TRY(const transfer_id id,
              link_.receive(p.other, {channel_, p.number}, p.packed));
     open_.emplace(id, &p);
     open_count_.store(open_.size(), std::memory_order_relaxed);
   }
-  return submit(p);
+  return &p;
+}
+
+result<void> pieces::submit(const piece_order& what, std::size_t number) {
+  WEIR_TRY(piece* const p, begin(what));
+  const std::array<access, 1> accesses{
+      access{p->bytes, p->sends ? access_mode::read : access_mode::write}};
+  submit_options with;
+  with.though_poisoned = true;
+  WEIR_TRY([[maybe_unused]] const task_id id,
+           tasks_.submit(p->sends ? "send" : "receive", accesses, kernel{this, p, number},
+                         with));
+  return {};
 }
 
 result<void> pieces::run(piece& p, const task_context& context) {

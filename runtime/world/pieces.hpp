@@ -19,8 +19,8 @@
 
 namespace weir::runtime {
 
-/// A piece that this rank sends or receives.
-struct piece {
+/// What a piece is and where it goes.
+struct piece_order {
   footprint bytes;
   std::byte* base = nullptr;
   rank_id other = 0;
@@ -28,6 +28,10 @@ struct piece {
   std::uint64_t step = 0;    ///< submission that needs the piece
   const char* name = "";     ///< its task
   bool sends = false;
+};
+
+/// A piece that this rank sends or receives.
+struct piece : piece_order {
   // Guarded by the mutex of the pieces.
   std::vector<std::byte> packed;
   completion waits;           ///< handle of its task, once its kernel has returned
@@ -44,6 +48,9 @@ struct piece {
 /// whatever comes last, the kernel or the message, lets the bytes be unpacked. Tasks take
 /// their turns from the engine, so the pieces of a rank have the order of its stream.
 /// A poisoned send tells the receiver that the piece does not exist.
+///
+/// Tasks that were recorded by the engine find the pieces of a replay in the argument of
+/// their context, a `replay_run`.
 /// @threads{safe from any thread, unless a comment says otherwise}
 class pieces {
  public:
@@ -59,11 +66,12 @@ class pieces {
   pieces(const pieces&) = delete;
   pieces& operator=(const pieces&) = delete;
 
-  /// Submits the task that sends a piece. @threads{the submitter}
-  [[nodiscard]] result<void> send(const piece& what);
-  /// Begins to receive a piece and submits the task that ends with it.
+  /// Begins to receive a piece, if it is one, and submits its task, which is the one with
+  /// this number in a recording. @threads{the submitter}
+  [[nodiscard]] result<void> submit(const piece_order& what, std::size_t number = 0);
+  /// Begins to receive a piece, if it is one, whose task a replay submits next.
   /// @threads{the submitter}
-  [[nodiscard]] result<void> receive(const piece& what);
+  [[nodiscard]] result<piece*> begin(const piece_order& what);
   /// Ends the transfers that have ended in the transport. Returns true if there was one.
   bool poll();
   /// Returns true if transfers have begun and not ended.
@@ -91,9 +99,8 @@ class pieces {
     completion task;
     result<void> outcome;
   };
-  [[nodiscard]] piece& take(const piece& what);
+  [[nodiscard]] piece& take(const piece_order& what);
   void give_back(piece& p);
-  [[nodiscard]] result<void> submit(piece& p);
   [[nodiscard]] result<void> run(piece& p, const task_context& context);
   [[nodiscard]] result<void> run_send(piece& p, const task_context& context);
   [[nodiscard]] result<void> run_receive(piece& p, const task_context& context);
@@ -112,6 +119,23 @@ class pieces {
   std::vector<piece*> spare_;
   std::optional<error> failure_;
   bool is_closed_ = false;
+};
+
+/// One replay of recorded tasks of a world: what differs from the recorded ones. Kernels
+/// find it as the argument of their context.
+struct replay_run {
+  std::uint64_t steps = 0;     ///< submissions since the recorded ones
+  std::vector<piece*> pieces;  ///< in the order of the recorded ones
+  task_id oldest = 1;          ///< no older task of the replay is in flight
+  task_id last = 0;            ///< last task of the replay
+
+  /// Returns true if all tasks of the replay have ended.
+  [[nodiscard]] bool has_ended(const engine& on) noexcept {
+    while (oldest <= last && on.ended(oldest)) {
+      ++oldest;
+    }
+    return oldest > last;
+  }
 };
 
 }  // namespace weir::runtime

@@ -17,6 +17,7 @@
 #include "world/call_inquiry.hpp"
 #include "world/call_log.hpp"
 #include "world/pieces.hpp"
+#include "world/repetition.hpp"
 #include "world/stop_agreement.hpp"
 
 namespace weir::runtime {
@@ -34,7 +35,9 @@ struct rank_report {
   std::uint64_t failed_step = 0;  ///< oldest failure; 0: none
   std::uint32_t code = 0;         ///< code of it
   std::array<char, 60> name{};    ///< task that failed
-  std::array<char, 320> text{};   ///< text of the failure
+  std::array<char, 400> text{};   ///< text of the failure
+  std::array<char, 200> location{};
+  std::array<char, 200> hint{};
 };
 
 /// A world of several ranks, seen from one of them.
@@ -57,7 +60,19 @@ class world::ranked final : public transport_user {
   /// Moves the pieces of a task. Returns true if this rank runs the task, which the
   /// caller submits to the engine next.
   [[nodiscard]] result<bool> submit(const world_submission& with, const char* name,
-                                    std::span<const access> accesses);
+                                    std::span<const access> accesses,
+                                    std::uint64_t identity);
+  /// Returns true if the newest submission is recorded.
+  [[nodiscard]] bool records() const noexcept {
+    return repetition_.now == repeat_mode::recording;
+  }
+  /// Keeps what submits it to the engine again.
+  void record_start(std::function<result<void>(std::uint64_t)> start) {
+    repetition_.recorded->calls.back().start = std::move(start);
+  }
+  void begin_step();
+  [[nodiscard]] result<void> end_step();
+  [[nodiscard]] result<void> end_steps();
   /// Moves the pieces that bring the bytes to all ranks.
   [[nodiscard]] result<void> bring(std::span<const access> accesses);
   /// Ends the world because of a failure of this rank.
@@ -84,16 +99,28 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<shared_storage*> find(storage_id id, std::int64_t end);
   [[nodiscard]] result<void> check(const world_submission& with,
                                    std::span<const access> accesses);
-  [[nodiscard]] result<void> enter(const world_submission& with, const char* name,
-                                   std::span<const access> accesses);
-  void fold_submission(const world_submission& with, const char* name,
-                       std::span<const access> accesses);
+  [[nodiscard]] result<void> enter(std::uint64_t hash, const world_submission& with,
+                                   const char* name, std::span<const access> accesses);
+  [[nodiscard]] std::uint64_t hash_of(const world_submission& with, const char* name,
+                                      std::span<const access> accesses) const;
+  [[nodiscard]] result<bool> count_task(const world_submission& with,
+                                        std::size_t accesses);
   [[nodiscard]] result<void> fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                    const char* name);
   [[nodiscard]] result<void> note_writes(std::span<const access> accesses, rank_id first,
                                          rank_id last);
   [[nodiscard]] result<void> move_piece(const shared_storage& s, const footprint& bytes,
                                         rank_id other, const char* name, bool sends);
+
+  // Steps that repeat.
+  void begin_recording(std::size_t period);
+  void end_recording(bool complete);
+  [[nodiscard]] result<bool> defers(std::uint64_t signature);
+  [[nodiscard]] result<void> submit_deferred();
+  [[nodiscard]] result<void> stop_following();
+  [[nodiscard]] result<void> disturb();
+  void note_ledger_change();
+  [[nodiscard]] result<void> replay_period();
 
   // Progress.
   [[nodiscard]] result<void> advance();
@@ -116,6 +143,9 @@ class world::ranked final : public transport_user {
                                              rank_id other);
   error end(error cause, const error& told);
 
+  /// Submissions between two polls while nothing is on its way.
+  static constexpr std::uint64_t steps_between_polls = 64;
+
   engine& tasks_;
   transport& link_;
   pieces pieces_;
@@ -135,6 +165,7 @@ class world::ranked final : public transport_user {
   rank_id idle_for_ = 0;           ///< rank that sends the piece
   const char* idle_task_ = "";     ///< task that needs the piece
   std::uint64_t exchanges_ = 0;
+  repetition repetition_;
   world_counters counters_;
   std::optional<error> broken_;
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "weir/runtime/stop_signals.hpp"
+#include "weir/runtime/world.hpp"
 
 namespace weir::runtime {
 
@@ -93,16 +93,12 @@ result<void> stop_agreement::take(peer& p, const transfer_end& one) {
 result<void> stop_agreement::take_message(peer& p) {
   const message content = p.next;
   switch (content.kind) {
-    case message_kind::request:
-      return begin();
+    case message_kind::request: return begin();
     case message_kind::question:
       answer();
       return send(p, {message_kind::answer, *answer_});
-    case message_kind::answer:
-      return note_answer(content.boundary);
-    case message_kind::verdict:
-      last_ = content.boundary;
-      break;
+    case message_kind::answer: return note_answer(content.boundary);
+    case message_kind::verdict: last_ = content.boundary; break;
   }
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Handlers that note a signal and do nothing else.
-#include "weir/runtime/stop_signals.hpp"
+#include "weir/runtime/world.hpp"
 
 #include <atomic>
 #include <csignal>

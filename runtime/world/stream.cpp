@@ -17,8 +17,6 @@
 namespace weir::runtime {
 namespace {
 
-/// Submissions between two polls while nothing is on its way.
-constexpr std::uint64_t steps_between_polls = 64;
 /// Time that a rank waits for the end of a task before it polls again.
 constexpr std::int64_t idle_ns = 50'000;
 /// Number of idle rounds after which a rank asks others for their calls; a power of two.
@@ -66,6 +64,7 @@ world::ranked::~ranked() {
 }
 
 result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view owner) {
+  WEIR_CHECK(disturb());
   WEIR_TRY(const storage s, tasks_.allocate(bytes, owner));
   const std::array<std::int64_t, 1> shape{bytes};
   WEIR_TRY(const tensor all, tensor::over(s, dtype::uint8, shape));
@@ -83,6 +82,9 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
 /// All tasks end before: other worlds move on meanwhile, and other ranks are asked for
 /// their calls, which the engine's own wait would not do.
 result<void> world::ranked::release(storage_id id) {
+  if (!broken_) {
+    WEIR_CHECK(end_steps());
+  }
   if (const auto s = storages_.find(key_of_storage(id)); s != storages_.end()) {
     log_.fold(s->second.ordinal);
     log_.note("release");
@@ -128,51 +130,84 @@ result<void> world::ranked::check(const world_submission& with,
   return {};
 }
 
-/// Mixes a submission into the hash that ranks compare. Storages count by their order,
-/// since ids may differ between ranks.
-void world::ranked::fold_submission(const world_submission& with, const char* name,
-                                    std::span<const access> accesses) {
-  log_.fold(with.executor);
-  log_.fold(with.overwrites);
-  log_.fold(with.everywhere ? 1 : 0);
-  log_.fold(name);
+/// Returns the hash of a submission that ranks compare. Storages count by their order,
+/// since ids may differ between ranks. @pre check(with, accesses)
+std::uint64_t world::ranked::hash_of(const world_submission& with, const char* name,
+                                     std::span<const access> accesses) const {
+  mixed_hash h;
+  h.add(with.executor);
+  h.add(with.overwrites);
+  h.add(with.everywhere ? 1 : 0);
+  h.add(name);
   for (const access& a : accesses) {
     const footprint& f = a.bytes;
-    log_.fold(storages_.at(key_of_storage(f.id)).ordinal);
-    log_.fold(static_cast<std::uint64_t>(a.mode));
+    h.add(storages_.at(key_of_storage(f.id)).ordinal);
+    h.add(static_cast<std::uint64_t>(a.mode));
     for (const std::int64_t number : {f.lo, f.hi, f.run, std::int64_t{f.depth}}) {
-      log_.fold(static_cast<std::uint64_t>(number));
+      h.add(static_cast<std::uint64_t>(number));
     }
     for (std::size_t i = 0; i < f.depth; ++i) {
-      log_.fold(static_cast<std::uint64_t>(f.steps[i].stride));
-      log_.fold(static_cast<std::uint64_t>(f.steps[i].count));
+      h.add(static_cast<std::uint64_t>(f.steps[i].stride));
+      h.add(static_cast<std::uint64_t>(f.steps[i].count));
     }
   }
-  log_.note(name);
+  return h.value();
 }
 
+/// Kernels of other ranks do not matter to this rank.
 result<bool> world::ranked::submit(const world_submission& with, const char* name,
-                                   std::span<const access> accesses) {
-  WEIR_CHECK(enter(with, name, accesses));
+                                   std::span<const access> accesses,
+                                   std::uint64_t identity) {
+  WEIR_CHECK(check(with, accesses));
+  const std::uint64_t hash = hash_of(with, name, accesses);
+  const bool own = with.everywhere || with.executor == link_.rank();
+  mixed_hash signature;
+  signature.add(hash);
+  signature.add(own ? identity : 1);
+  if (repetition_.in_step) {
+    WEIR_TRY(const bool later, defers(own && identity == 0 ? 0 : signature.value()));
+    if (later) {
+      return false;
+    }
+  } else {
+    WEIR_CHECK(disturb());
+    note_ledger_change();
+  }
+  if (records()) {
+    repetition_.recorded->calls.push_back(
+        {signature.value(), hash, with, name, {accesses.begin(), accesses.end()}});
+  }
+  WEIR_CHECK(enter(hash, with, name, accesses));
+  return count_task(with, accesses.size());
+}
+
+/// Counts a task, and waits until the engine takes it if this rank runs it.
+result<bool> world::ranked::count_task(const world_submission& with,
+                                       std::size_t accesses) {
   if (!with.everywhere && with.executor != link_.rank()) {
     ++counters_.foreign_tasks;
     return false;
   }
   ++counters_.own_tasks;
-  WEIR_CHECK(wait_for_space(accesses.size()));
+  ++repetition_.recorded_tasks;
+  WEIR_CHECK(wait_for_space(accesses));
   return true;
 }
 
 result<void> world::ranked::bring(std::span<const access> accesses) {
-  return enter({0, 0, true}, "bring", accesses);
+  const world_submission everywhere{0, 0, true};
+  WEIR_CHECK(check(everywhere, accesses));
+  WEIR_CHECK(disturb());
+  note_ledger_change();
+  return enter(hash_of(everywhere, "bring", accesses), everywhere, "bring", accesses);
 }
 
 /// Moves the pieces that a submission needs, and notes what it writes.
-result<void> world::ranked::enter(const world_submission& with, const char* name,
-                                  std::span<const access> accesses) {
-  WEIR_CHECK(check(with, accesses));
+result<void> world::ranked::enter(std::uint64_t hash, const world_submission& with,
+                                  const char* name, std::span<const access> accesses) {
   ++steps_;
-  fold_submission(with, name, accesses);
+  log_.fold(hash);
+  log_.note(name);
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
   for (rank_id r = first; r <= last; ++r) {
@@ -233,7 +268,7 @@ result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, ran
 result<void> world::ranked::move_piece(const shared_storage& s, const footprint& bytes,
                                        rank_id other, const char* name, bool sends) {
   WEIR_CHECK(wait_for_space(1));
-  piece what;
+  piece_order what;
   what.bytes = bytes;
   what.base = s.local.base;
   what.other = other;
@@ -245,7 +280,13 @@ result<void> world::ranked::move_piece(const shared_storage& s, const footprint&
     ++counters_.pieces_sent;
     counters_.bytes_sent += byte_count(bytes);
   }
-  auto begun = sends ? pieces_.send(what) : pieces_.receive(what);
+  std::size_t number = 0;
+  if (records()) {
+    number = repetition_.recorded->pieces.size();
+    repetition_.recorded->pieces.push_back(what);
+    ++repetition_.recorded_tasks;
+  }
+  auto begun = pieces_.submit(what, number);
   return begun ? result<void>() : fail(std::move(begun).error());
 }
 

@@ -6,10 +6,23 @@
 #include <array>
 #include <utility>
 
-#include "weir/runtime/stop_signals.hpp"
+#include "weir/base/hash.hpp"
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
+
+namespace {
+
+/// Returns the failure of a task with the code, the location and the hint of its kernel.
+error as_on_several_ranks(const error& failed) {
+  const error cause = *failed.cause();
+  return error(cause.code(), failed.text())
+      .located(cause.location())
+      .hint(cause.hint())
+      .because(cause);
+}
+
+}  // namespace
 
 void run_all(engine& tasks) {
   while (tasks.in_flight() != 0) {
@@ -17,6 +30,10 @@ void run_all(engine& tasks) {
       tasks.idle(1'000'000);
     }
   }
+}
+
+void kernel_identity::add(std::span<const std::byte> bytes) noexcept {
+  add(xxh3_64(bytes));
 }
 
 world::world(engine& tasks) : tasks_(&tasks) {}
@@ -46,6 +63,9 @@ result<void> world::bring_everywhere(const tensor& t) {
 }
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
+  if (!ranked_ && !outcome && outcome.error().cause() != nullptr) {
+    outcome = as_on_several_ranks(outcome.error());
+  }
   kept_.clear();
   return outcome;
 }
@@ -62,8 +82,30 @@ void world::drop_kept() {
   }
 }
 result<bool> world::submit_with(const world_submission& with, const char* name,
-                                std::span<const access> accesses) {
-  return ranked_->submit(with, name, accesses);
+                                std::span<const access> accesses,
+                                std::uint64_t identity) {
+  return ranked_->submit(with, name, accesses, identity);
+}
+bool world::records() const noexcept {
+  return ranked_->records();
+}
+void world::record_start(std::function<result<void>(std::uint64_t)> again) {
+  ranked_->record_start(std::move(again));
+}
+void world::begin_step() {
+  if (ranked_) {
+    ranked_->begin_step();
+  }
+}
+result<void> world::end_step() {
+  return ranked_ ? ranked_->end_step() : result<void>();
+}
+result<void> world::end_steps() {
+  return ranked_ ? ranked_->end_steps() : result<void>();
+}
+std::uint64_t world::step_of(std::uint64_t step, const task_context& context) noexcept {
+  const auto* const replay = static_cast<const replay_run*>(context.argument);
+  return replay == nullptr ? step : step + replay->steps;
 }
 error world::fail(error cause) {
   return ranked_->fail(std::move(cause));

@@ -89,6 +89,30 @@ class Ranks(unittest.TestCase):
             self.assertEqual((status, out), (0, alone[1]), words)
 
 
+    def expect_drain(self, ranks, number, to_launcher):
+        """Asks a rank, or the launcher, to stop once a generation exists. All must end with 0, and a later run has the hash of a whole one."""
+        words = [str(w) for w in ("--size", 48, "--tile", 16, "--steps", 20000, "--every", 50)]
+        with tempfile.TemporaryDirectory() as folder:
+            command = [*map(str, self.launcher), "-n", str(ranks), str(DEMOS / "shallow_water"), *words, "--state", folder]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  start_new_session=True, env=environment(TMPDIR=self.temporary.name)) as process:
+                end = time.monotonic() + 60
+                while process.poll() is None and not any(n.endswith("manifest") for n in os.listdir(folder)):
+                    self.assertLess(time.monotonic(), end, "no generation was saved")
+                    time.sleep(0.01)
+                os.kill(process.pid if to_launcher else running()[-1], number)
+                out, complaints = process.communicate(timeout=60)
+            stopped = re.search(r"stopped before step (\d+)", complaints)
+            self.assertTrue(stopped and process.returncode == 0, (process.returncode, out, complaints))
+            step = int(stopped[1])
+            self.assertNotIn("hash", out)
+            words[5] = str(step + 20)
+            whole = run([DEMOS / "shallow_water", *words])
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 3, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn(f"resumed at step {step}", complaints)
+
+
 class OpenMpi(Ranks):
     """Processes of mpirun.openmpi, which stay if one of them fails."""
     plugin = "libweir-openmpi.so"
@@ -127,6 +151,13 @@ class OpenMpi(Ranks):
             status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
         self.assertEqual((status, out), (0, whole[1]), complaints)
         self.assertIn("resumed at step", complaints)
+
+    def test_a_signal_to_a_rank_saves_and_ends_all(self):
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            self.expect_drain(2, number, False)
+
+    def test_a_signal_to_the_launcher_saves_and_ends_all(self):
+        self.expect_drain(3, signal.SIGUSR1, True)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(3, "failing", 1)[2]
@@ -170,6 +201,12 @@ class Mpich(Ranks):
 
     def test_demos_have_the_hash_of_threads(self):
         self.expect_demo_of_threads(2)
+
+    def test_a_signal_to_a_rank_saves_and_ends_all(self):
+        self.expect_drain(2, signal.SIGTERM, False)
+
+    def test_a_signal_to_the_launcher_saves_and_ends_all(self):
+        self.expect_drain(2, signal.SIGUSR1, True)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(2, "failing", 1)[2]

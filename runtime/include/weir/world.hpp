@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "weir/runtime/state/world_state.hpp"
-#include "weir/runtime/stop_signals.hpp"
 #include "weir/tiles.hpp"
 
 namespace weir {
@@ -155,8 +154,9 @@ class world {
         weir::read(parts.all()), weir::write(out));
   }
 
-  /// Waits for all tasks of all ranks, see `runtime::world::wait`.
-  /// @error{kernel_failed; a kernel failed}
+  /// Waits for all tasks of all ranks. The failure of a kernel keeps its code, see
+  /// `runtime::world::wait`.
+  /// @error{kernel_failed; a kernel threw an exception}
   /// @error{diverged; the ranks have submitted different tasks}
   /// @error{rank_lost; a rank shows no sign of life}
   [[nodiscard]] result<void> wait() { return ranks_.wait(); }
@@ -202,7 +202,9 @@ class world {
   }
   /// Calls `body(step)` for each step below `steps`, from 0 or from the step that
   /// `resume` returned. Saves the state after every `state_options::every` steps and
-  /// after the last one. A program that resumes repeats once.
+  /// after the last one. A program that resumes repeats once. Steps that submit the same
+  /// tasks as earlier ones, with captures of the same bytes, are recorded and replayed;
+  /// the results are those of submitting them, see `docs/ranks.md`.
   ///
   /// If a rank is asked to stop (`stop_at_signals`, `ask_to_stop`), all ranks agree on a
   /// step before which they stop: they save the state unless that was done, wait for all
@@ -221,8 +223,11 @@ class world {
         stop(step, !saves && step != first);
         return;
       }
+      ranks_.begin_step();
       body(step);
+      or_throw(ranks_.end_step());
     }
+    or_throw(ranks_.end_steps());
     if (files_ && every_ > 0 && steps > first) {
       or_throw(files_->save(steps));
     }
@@ -240,6 +245,7 @@ class world {
  private:
   /// Ends `repeat` before a step.
   void stop(std::int64_t step, bool saves) {
+    or_throw(ranks_.end_steps());
     if (files_ && saves) {
       or_throw(files_->save(step));
     }
@@ -337,6 +343,19 @@ class world {
       return a.elements;
     }
   }
+  /// Adds the view that a kernel gets to its identity.
+  template <class Argument>
+  static void add_view(runtime::kernel_identity& identity, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      const runtime::tensor& bytes = plain_of(a).operand.bytes();
+      identity.add(reinterpret_cast<std::uintptr_t>(bytes.data()));
+      identity.add(std::as_bytes(bytes.shape()));
+      identity.add(std::as_bytes(bytes.strides()));
+    } else {
+      static_assert(std::has_unique_object_representations_v<decltype(a.elements)>);
+      identity.add(std::as_bytes(std::span(&a.elements, 1)));
+    }
+  }
   /// Combines the elements [lo, hi). The left half has the largest power of two of
   /// elements that leaves one for the right half.
   template <class Operation, class T>
@@ -355,6 +374,8 @@ class world {
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
                    std::index_sequence<I...>, const Argument&... arguments) {
     const auto accesses = all_accesses(arguments...);
+    runtime::kernel_identity identity(kernel);
+    (add_view(identity, arguments), ...);
     auto call = with_accesses(
         name,
         [kernel = std::move(kernel),
@@ -371,14 +392,15 @@ class world {
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::world::max_capture) {
-      or_throw(ranks_.submit(with, name, accesses,
-                             [call](const runtime::task_context&) { return call(); }));
+      or_throw(ranks_.submit(
+          with, name, accesses, [call](const runtime::task_context&) { return call(); },
+          {}, identity.value()));
     } else {
       const auto stored = std::make_shared<call_type>(std::move(call));
       call_type* const own = stored.get();
       or_throw(ranks_.submit(
           with, name, accesses, [own](const runtime::task_context&) { return (*own)(); },
-          stored));
+          stored, identity.value()));
     }
   }
 

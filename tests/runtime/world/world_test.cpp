@@ -312,7 +312,8 @@ TEST(WorldPieces, ATaskBehindAReceiveRunsBeforeThePieceComes) {
                           }
                           std::fill_n(out, 4, 3.0);
                           return has_run ? result<void>()
-                                         : result<void>(error(errc::timeout, "nothing has run"));
+                                         : result<void>(
+                                               error(errc::timeout, "nothing has run"));
                         }));
       or_throw(add_column(w, 1 - other, made[other], sums[1 - other]));
       // Rank 1 runs this while it waits for the piece of rank 0, and makes its own after.
