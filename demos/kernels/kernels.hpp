@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The kernels of this library, their arguments in the order of the parameter buffer, and
-/// helpers. The code needs no run-time library, and no operation depends on the level of
-/// the processor, so all levels give the same bits.
+/// helpers. No operation depends on the level of the processor, so all levels give the
+/// same bits; a NaN in a result has the canonical bits. The kernels for GPUs beside these
+/// (`*.cu`) give the same bits.
 ///
 /// Kernels return 0, or one of `demo_kernels::bad_sizes` and `bad_shared_memory`.
 #pragma once

@@ -28,7 +28,7 @@ inline constexpr std::uint32_t quiet_nan_bits = 0x7FC00000;
 /// Returns `a` if `condition` holds and `b` otherwise. Masks are used instead of `?:`,
 /// for which compilers may emit a branch that stops vectorisation.
 WEIR_MATH std::uint32_t select(bool condition, std::uint32_t a,
-                                                   std::uint32_t b) noexcept {
+                               std::uint32_t b) noexcept {
   const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
   return (a & mask) | (b & ~mask);
 }
@@ -48,8 +48,8 @@ WEIR_MATH std::uint32_t widen(std::uint32_t code) noexcept {
   // A subnormal number is a whole number times the smallest power of two. Both factors
   // are normal in fp32, so the product is exact and no subnormal operand occurs.
   const float smallest = __builtin_bit_cast(float, power_of_two(1 - Bias - Fraction));
-  const auto subnormal = __builtin_bit_cast(std::uint32_t, 
-      static_cast<float>(static_cast<std::int32_t>(code)) * smallest);
+  const auto subnormal = __builtin_bit_cast(
+      std::uint32_t, static_cast<float>(static_cast<std::int32_t>(code)) * smallest);
   return select(code < (1U << Fraction), subnormal, normal);
 }
 
@@ -75,8 +75,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 
 /// Decodes an IEEE 754 half. NaNs keep their fraction bits.
 /// @source{IEEE 754-2008, binary16}
-[[nodiscard]] WEIR_MATH float fp16_to_float(
-    std::uint16_t bits) noexcept {
+[[nodiscard]] WEIR_MATH float fp16_to_float(std::uint16_t bits) noexcept {
   using namespace small_floats_detail;
   const std::uint32_t code = bits & 0x7FFFU;
   const std::uint32_t sign = (bits & 0x8000U) << 16;
@@ -87,16 +86,14 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 
 /// Decodes a bfloat16: the upper half of an fp32.
 /// @source{Tessera Runtime & ABI, appendix B, bf16}
-[[nodiscard]] WEIR_MATH float bf16_to_float(
-    std::uint16_t bits) noexcept {
+[[nodiscard]] WEIR_MATH float bf16_to_float(std::uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
 /// Decodes an 8-bit float with 4 exponent and 3 fraction bits. It has no infinities; NaN
 /// is 0x7F or 0xFF, and the other codes of the largest exponent are ordinary numbers.
 /// @source{OCP 8-bit Floating Point Specification, E4M3}
-[[nodiscard]] WEIR_MATH float fp8_e4m3_to_float(
-    std::uint8_t bits) noexcept {
+[[nodiscard]] WEIR_MATH float fp8_e4m3_to_float(std::uint8_t bits) noexcept {
   using namespace small_floats_detail;
   const std::uint32_t code = bits & 0x7FU;
   const std::uint32_t sign = (bits & 0x80U) << 24;
@@ -107,8 +104,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 /// Decodes an 8-bit float with 5 exponent and 2 fraction bits. Every NaN becomes a quiet
 /// one without further fraction bits.
 /// @source{OCP 8-bit Floating Point Specification, E5M2}
-[[nodiscard]] WEIR_MATH float fp8_e5m2_to_float(
-    std::uint8_t bits) noexcept {
+[[nodiscard]] WEIR_MATH float fp8_e5m2_to_float(std::uint8_t bits) noexcept {
   using namespace small_floats_detail;
   const std::uint32_t code = bits & 0x7FU;
   const std::uint32_t sign = (bits & 0x80U) << 24;
@@ -120,8 +116,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 /// Encodes an IEEE 754 half. Numbers from 65520 on become infinite; NaNs become quiet and
 /// keep their first fraction bits.
 /// @source{IEEE 754-2008, binary16}
-[[nodiscard]] WEIR_MATH std::uint16_t float_to_fp16(
-    float value) noexcept {
+[[nodiscard]] WEIR_MATH std::uint16_t float_to_fp16(float value) noexcept {
   using namespace small_floats_detail;
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t size = bits & 0x7FFFFFFFU;
@@ -134,8 +129,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 
 /// Encodes a bfloat16. NaNs become quiet and keep their first fraction bits.
 /// @source{Tessera Runtime & ABI, appendix B, bf16}
-[[nodiscard]] WEIR_MATH std::uint16_t float_to_bf16(
-    float value) noexcept {
+[[nodiscard]] WEIR_MATH std::uint16_t float_to_bf16(float value) noexcept {
   using namespace small_floats_detail;
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t finite = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
@@ -147,8 +141,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 /// Encodes an 8-bit float with 4 exponent and 3 fraction bits. Numbers above 464, which
 /// are nearer to 480 than to the largest number 448, become NaN, and so does infinity.
 /// @source{OCP 8-bit Floating Point Specification, E4M3}
-[[nodiscard]] WEIR_MATH std::uint8_t float_to_fp8_e4m3(
-    float value) noexcept {
+[[nodiscard]] WEIR_MATH std::uint8_t float_to_fp8_e4m3(float value) noexcept {
   using namespace small_floats_detail;
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t size = bits & 0x7FFFFFFFU;
@@ -160,8 +153,7 @@ WEIR_MATH std::uint32_t narrow(std::uint32_t size) noexcept {
 /// Encodes an 8-bit float with 5 exponent and 2 fraction bits. Numbers from 61440 on
 /// become infinite; every NaN becomes the quiet one 0x7E with its sign.
 /// @source{OCP 8-bit Floating Point Specification, E5M2}
-[[nodiscard]] WEIR_MATH std::uint8_t float_to_fp8_e5m2(
-    float value) noexcept {
+[[nodiscard]] WEIR_MATH std::uint8_t float_to_fp8_e5m2(float value) noexcept {
   using namespace small_floats_detail;
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t size = bits & 0x7FFFFFFFU;

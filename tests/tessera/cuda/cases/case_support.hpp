@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "cuda/cases/kernel_cases.hpp"
+#include "cases/kernel_cases.hpp"
 
 namespace weir::tessera::test {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Expected results of fills and strided copies.
-#include "cuda/cases/case_support.hpp"
+#include "cases/case_support.hpp"
 
 namespace weir::tessera::test {
 namespace {

@@ -6,7 +6,7 @@
 /// these inputs are exact.
 #include <algorithm>
 
-#include "cuda/cases/case_support.hpp"
+#include "cases/case_support.hpp"
 
 namespace weir::tessera::test {
 namespace {

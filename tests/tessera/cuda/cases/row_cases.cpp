@@ -7,7 +7,7 @@
 /// nearly all results are the same; the inputs were chosen so that all are.
 #include <cmath>
 
-#include "cuda/cases/case_support.hpp"
+#include "cases/case_support.hpp"
 
 namespace weir::tessera::test {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Finds accesses that nothing orders.
-#include "cuda/cpu_kernels/access_check.hpp"
+#include "cpu_kernels/access_check.hpp"
 
 #include <algorithm>
 

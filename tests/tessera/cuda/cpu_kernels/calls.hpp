@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cuda/cpu_kernels/machine.hpp"
+#include "cpu_kernels/machine.hpp"
 
 namespace weir::tessera::kernel_machine {
 

@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include "cuda/cases/kernel_cases.hpp"
+#include "cases/kernel_cases.hpp"
 #include "device/cpu.hpp"
 #include "weir/base/file.hpp"
 #include "weir/tessera/module/loader.hpp"

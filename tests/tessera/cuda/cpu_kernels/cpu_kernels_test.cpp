@@ -6,8 +6,8 @@
 
 #include <iostream>
 
-#include "cuda/cpu_kernels/planted.hpp"
-#include "cuda/cpu_kernels/runner.hpp"
+#include "cpu_kernels/planted.hpp"
+#include "cpu_kernels/runner.hpp"
 
 namespace weir::tessera::kernel_machine {
 namespace {
@@ -49,6 +49,9 @@ TEST(CpuKernels, WithAPlantedFaultAreFound) {
       }
     }
     EXPECT_NE(report, "") << fault.name;
+    EXPECT_EQ(fault.kernel.parameter_bytes,
+              find_kernel(fault.kernel.name)->parameter_bytes);
+    std::cout << fault.name << ": " << report << "\n";
     found += report.empty() ? 0 : 1;
   }
   std::cout << "planted kernel faults: " << found << " of " << faults.size()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sources of the kernels for GPUs, compiled for the host, and their table.
-#include "cuda/cpu_kernels/calls.hpp"
+#include "cpu_kernels/calls.hpp"
 
 #include "demos/kernels/matmul.cu"
 #include "demos/kernels/rows.cu"

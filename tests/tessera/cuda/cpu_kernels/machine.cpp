@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The threads of kernels as fibers, and the primitives that the kernels call.
-#include "cuda/cpu_kernels/machine.hpp"
+#include "cpu_kernels/machine.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "cuda/cpu_kernels/access_check.hpp"
+#include "cpu_kernels/access_check.hpp"
 #include "device/cpu/fiber.hpp"
 #include "device/cpu/sanitizers.hpp"
 

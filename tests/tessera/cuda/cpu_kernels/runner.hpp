@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "cuda/cases/kernel_cases.hpp"
-#include "cuda/cpu_kernels/machine.hpp"
+#include "cases/kernel_cases.hpp"
+#include "cpu_kernels/machine.hpp"
 
 namespace weir::tessera::kernel_machine {
 
