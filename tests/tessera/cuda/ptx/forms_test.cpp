@@ -198,7 +198,6 @@ constexpr form_case memory_and_control[] = {
      "ld.shared.f64 %fd1, [%r1+8]",
      "%fd1", 0x3FF0000000000000},
     {"ld.volatile.global.u32", "ld.volatile.global.u32 %r1, [%rd7+4]", "%r1", 0x08070605},
-    {"ld.volatile.u32", "ld.volatile.u32 %r1, [%rd7+4]", "%r1", 0x08070605},
     {"membar.gl", "membar.gl|mov.u32 %r1, 4", "%r1", 4},
     {"nanosleep.u32", "nanosleep.u32 64|mov.u32 %r1, 4", "%r1", 4},
     {"ret", "mov.u32 %r1, 4|ret|mov.u32 %r1, 5", "%r1", 4},

@@ -301,19 +301,30 @@ class machine {
     return fault.empty();
   }
 
+  void load_parameter(lane& l, const instruction& in, std::size_t offset) {
+    const std::size_t bytes = in.what.to.bits / 8U;
+    for (std::size_t i = 0; i < code_.parameters.size(); ++i) {
+      const parameter& p = code_.parameters[i];
+      if (offset >= p.offset && offset + bytes <= p.offset + p.bytes) {
+        std::uint64_t value = 0;
+        std::memcpy(
+            &value,
+            static_cast<const std::byte*>(what_.arguments[i]) + (offset - p.offset),
+            bytes);
+        set(l, in.operands[0], in.what.to, value);
+        return;
+      }
+    }
+    fail(errc::kernel_failed, "the address is in no parameter", in);
+  }
+
   void move(lane& l, const instruction& in) {
     const std::size_t bytes = in.what.to.bits / 8U;
     const bool load = in.what.op == operation::ld;
     const operand& address = in.operands[load ? in.what.elements : 0];
     if (in.what.in == space::param) {
-      const std::size_t offset = address.value;
-      for (std::size_t i = 0; i < code_.parameters.size(); ++i) {
-        if (code_.parameters[i].offset == offset) {
-          std::uint64_t value = 0;
-          std::memcpy(&value, what_.arguments[i], bytes);
-          set(l, in.operands[0], in.what.to, value);
-        }
-      }
+      load_parameter(l, in,
+                     value_of(l, address) + static_cast<std::uint64_t>(address.offset));
       return;
     }
     const access_kind kind = in.what.is_volatile ? access_kind::atomic

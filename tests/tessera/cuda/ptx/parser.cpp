@@ -134,22 +134,59 @@ class reader {
   // ".param .u64 name," of a kernel.
   result<void> read_parameter(std::string_view line) {
     std::string_view rest = trimmed(line.substr(std::string_view(".param ").size()));
+    if (rest.starts_with(".align ")) {
+      return read_structure(line);
+    }
     const std::size_t blank = rest.find_first_of(" \t");
     std::uint64_t bits = 0;
     if (current_ == nullptr || blank == rest.npos ||
         !whole_number(rest.substr(2, blank - 2), 10, bits)) {
       return refuse("a parameter of a number", line);
     }
+    add_parameter(trimmed(rest.substr(blank, rest.find(',') - blank)), bits / 8,
+                  bits / 8);
+    return {};
+  }
+
+  void add_parameter(std::string_view name, std::size_t bytes, std::size_t alignment) {
     parameter p;
-    p.bytes = bits / 8;
-    p.name = trimmed(rest.substr(blank, rest.find(',') - blank));
+    p.bytes = bytes;
+    p.name = name;
     if (!current_->parameters.empty()) {
       const parameter& last = current_->parameters.back();
-      p.offset = (last.offset + last.bytes + p.bytes - 1) / p.bytes * p.bytes;
+      p.offset = (last.offset + last.bytes + alignment - 1) / alignment * alignment;
     }
     symbols_[p.name] = p.offset;
     current_->parameters.push_back(std::move(p));
+  }
+
+  // ".param .align 8 .b8 name[168]", a structure that is passed by value.
+  result<void> read_structure(std::string_view line) {
+    std::uint64_t alignment = 0, bytes = 0;
+    std::string_view name;
+    if (current_ == nullptr || !array_of(line, alignment, bytes, name)) {
+      return refuse("a parameter of bytes", line);
+    }
+    add_parameter(name, bytes, alignment);
     return {};
+  }
+
+  /// Reads ".align A .b8 name[N]" in a line.
+  static bool array_of(std::string_view line, std::uint64_t& alignment,
+                       std::uint64_t& bytes, std::string_view& name) {
+    const std::size_t open = line.find('[');
+    const std::size_t close = line.find(']');
+    const std::size_t align = line.find(".align ");
+    if (open == line.npos || close == line.npos || align == line.npos ||
+        !whole_number(line.substr(align + 7, line.find(' ', align + 7) - align - 7), 10,
+                      alignment) ||
+        !whole_number(line.substr(open + 1, close - open - 1), 10, bytes) ||
+        alignment == 0) {
+      return false;
+    }
+    const std::size_t begin = line.find_last_of(" \t", open) + 1;
+    name = line.substr(begin, open - begin);
+    return true;
   }
 
   // ".reg .f32 %f<7>;" or ".reg .b64 %SP;".
@@ -180,22 +217,15 @@ class reader {
 
   // ".shared .align 4 .b8 name[512];"
   result<void> read_array(std::string_view line) {
-    const std::size_t open = line.find('[');
-    const std::size_t close = line.find(']');
-    const std::size_t align = line.find(".align ");
     std::uint64_t alignment = 1, bytes = 0;
-    if (open == line.npos || close == line.npos || align == line.npos ||
-        !whole_number(line.substr(align + 7, line.find(' ', align + 7) - align - 7), 10,
-                      alignment) ||
-        !whole_number(line.substr(open + 1, close - open - 1), 10, bytes) ||
-        alignment == 0) {
+    std::string_view name;
+    if (!array_of(line, alignment, bytes, name)) {
       return refuse("an array of bytes", line);
     }
-    const std::size_t begin = line.find_last_of(" \t", open) + 1;
     std::size_t& total =
         line.starts_with(".shared") ? current_->shared_bytes : current_->local_bytes;
     total = (total + alignment - 1) / alignment * alignment;
-    symbols_[std::string(line.substr(begin, open - begin))] = total;
+    symbols_[std::string(name)] = total;
     total += bytes;
     return {};
   }
