@@ -2,7 +2,8 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--table 1] [--frames FOLDER [--frame-every N]]
+///   [--state FOLDER [--every N]] [--table 1] [--json 1]
+///   [--frames FOLDER [--frame-every N]]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -75,9 +76,8 @@ void simulate(const demo::options& chosen) {
                       n, n, steps, time, drift, after.energy / before.energy,
                       weir::hex64(digest.digest()).c_str());
         }
-        if (chosen.number("table", 0) != 0) {
-          demo::print_counters(w, rank);
-        }
+        demo::print_counters(w, rank, chosen.number("table", 0) != 0,
+                             chosen.number("json", 0) != 0);
         if (!(drift <= max_drift) || !(after.energy <= before.energy)) {
           throw std::runtime_error("mass or energy are not kept");
         }
@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
                                                                {"steps", "200"},
                                                                {"state", ""},
                                                                {"table", "0"},
+                                                               {"json", "0"},
                                                                {"every", "50"},
                                                                {"frames", ""},
                                                                {"frame-every", "50"}}));

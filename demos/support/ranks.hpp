@@ -66,11 +66,19 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   return w.stopped();
 }
 
-/// Prints what each rank has done, and for whom it has waited.
-inline void print_counters(weir::world& w, weir::runtime::rank_id rank) {
+/// Prints what each rank has done, and for whom it has waited: a table on standard error,
+/// JSON on standard output. All ranks call it.
+inline void print_counters(weir::world& w, weir::runtime::rank_id rank, bool table,
+                           bool json) {
+  if (!table && !json) {
+    return;
+  }
   const auto all = weir::or_throw(w.base().gather_counters());
-  if (rank == 0) {
+  if (rank == 0 && table) {
     std::fputs(weir::runtime::counter_table(all).c_str(), stderr);
+  }
+  if (rank == 0 && json) {
+    std::fputs(weir::runtime::counters_as_json(all).c_str(), stdout);
   }
 }
 

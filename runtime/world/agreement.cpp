@@ -38,6 +38,9 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
 
 /// Ends the use of the transport and tells the other ranks `told`.
 error world::ranked::end(error cause, const error& told) {
+  if (records()) {
+    end_recording(false);
+  }
   pieces_.abandon(told);
   link_.abandon(control_, told);
   inquiry_.close();
