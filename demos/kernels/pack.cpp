@@ -2,6 +2,7 @@
 /// @file
 /// Packs the shared objects of the kernels into one fatbin:
 /// `pack_kernels OUT LEVEL=FILE... -- SOURCE...`, where the sources give the source hash.
+/// A level that begins with "compute_" is that of a file of PTX.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -110,8 +111,9 @@ result<void> pack(std::span<char*> args) {
       continue;
     }
     code.push_back(std::move(bytes));
-    builder.add_code(section_kind::cpu_so, std::string(arg.substr(0, equals)),
-                     code.back());
+    const bool is_ptx = arg.starts_with("compute_");
+    builder.add_code(is_ptx ? section_kind::ptx : section_kind::cpu_so,
+                     std::string(arg.substr(0, equals)), code.back());
   }
   builder.set_source_hash(sources.digest());
   builder.set_explain(std::string(explanation));
