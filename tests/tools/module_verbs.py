@@ -127,9 +127,9 @@ class Verbs(unittest.TestCase):
     def test_code_for_gpus_is_packed_by_its_ending(self):
         (self.folder / "k.ptx").write_text(".version 6.3\n.target sm_75\n.address_size 64\n")
         (self.folder / "k.cubin").write_bytes(b"\x7fELF")
-        self.build("g.fatbin", "--gpu", "k.ptx", "--gpu", "sm_90=k.cubin", "--gpu", "compute_80=k.ptx")
+        self.build("g.fatbin", "--gpu", "k.ptx", "--gpu", "sm_90=k.cubin", "--gpu", "compute_86=k.ptx")
         sections = [(s["kind"], s["arch"]) for s in self.facts("explain", "g.fatbin")["sections"]]
-        self.assertEqual(sections[2:], [("PTX", "sm_75"), ("CUBIN", "sm_90"), ("PTX", "compute_80")])
+        self.assertEqual(sections[2:], [("PTX", "sm_75"), ("CUBIN", "sm_90"), ("PTX", "compute_86")])
         for bad in ("k.cubin", "=k.ptx", "alpha.toml", "sm_75=k.so"):
             self.module("build", "in/alpha.toml", "refused.fatbin", "--gpu", bad, code=2)
         (self.folder / "bad.ptx").write_text("no target")
@@ -142,10 +142,10 @@ class Verbs(unittest.TestCase):
         self.assertIn("nvcc", said)
         if shutil.which("nvcc") is None:
             return
-        self.build("g.fatbin", "--gpu", "compute_80=k.cu")
-        self.assertEqual([(s["kind"], s["arch"]) for s in self.facts("explain", "g.fatbin")["sections"]][2:], [("PTX", "compute_80")])
+        self.build("g.fatbin", "--gpu", "compute_86=k.cu")
+        self.assertEqual([(s["kind"], s["arch"]) for s in self.facts("explain", "g.fatbin")["sections"]][2:], [("PTX", "compute_86")])
         image = (self.folder / "g.fatbin").read_bytes()
-        self.assertIn(b".target sm_80", image)
+        self.assertIn(b".target sm_86", image)
         self.assertNotIn(b"fma.rn", image)
         source.write_text("no source\n")
         self.assertIn("k.cu", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "k.cu", code=2).stderr)
