@@ -2,7 +2,8 @@
 /// @file
 /// Packs the shared objects of the kernels into one fatbin:
 /// `pack_kernels OUT LEVEL=FILE... -- SOURCE...`, where the sources give the source hash.
-/// A level that begins with "compute_" is that of a file of PTX.
+/// A level that begins with "compute_" is that of a file of PTX, one that begins with
+/// "sm_" that of a cubin.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -111,9 +112,10 @@ result<void> pack(std::span<char*> args) {
       continue;
     }
     code.push_back(std::move(bytes));
-    const bool is_ptx = arg.starts_with("compute_");
-    builder.add_code(is_ptx ? section_kind::ptx : section_kind::cpu_so,
-                     std::string(arg.substr(0, equals)), code.back());
+    const section_kind kind = arg.starts_with("compute_") ? section_kind::ptx
+                              : arg.starts_with("sm_")    ? section_kind::cubin
+                                                          : section_kind::cpu_so;
+    builder.add_code(kind, std::string(arg.substr(0, equals)), code.back());
   }
   builder.set_source_hash(sources.digest());
   builder.set_explain(std::string(explanation));
