@@ -12,8 +12,8 @@
 ///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
 /// }
 /// ```
-/// Mistakes of the program and a lack of memory throw `std::runtime_error` with the whole
-/// message. Failures of kernels and of ranks are returned by `wait` and `get`.
+/// Mistakes of the program and a lack of memory throw `std::runtime_error`. Failures of
+/// kernels and of ranks are returned by `wait` and `get`.
 /// @source{docs/ranks.md}
 #pragma once
 
@@ -122,9 +122,15 @@ class world {
               const tensor<T, 0>& out) {
     submit_everywhere(
         "reduce",
-        [operation](view<const T, 1> all, view<T, 0> sum) {
-          sum() = combine(operation, all, 0, all.extent(0));
-        },
+        [&] {
+          if constexpr (std::is_class_v<Operation>) {
+            return reduction<Operation, T>{operation};
+          } else {
+            return [operation](view<const T, 1> all, view<T, 0> sum) {
+              sum() = combine(operation, all, 0, all.extent(0));
+            };
+          }
+        }(),
         weir::read(parts.all()), weir::write(out));
   }
 
@@ -206,9 +212,9 @@ class world {
       or_throw(files_->save(steps));
     }
   }
-  /// Returns true if `repeat` has ended early because a rank was asked to stop.
+  /// Returns true if `repeat` has ended early, as a rank was asked to stop.
   [[nodiscard]] bool stopped() const noexcept { return stopped_at_ >= 0; }
-  /// Returns the step before which it has ended. @pre stopped()
+  /// Returns the step before which it has ended.
   [[nodiscard]] std::int64_t stopped_at() const noexcept { return stopped_at_; }
   /// Asks all ranks to stop, see `repeat`. @threads{safe from any thread}
   void ask_to_stop() noexcept { ranks_.ask_to_stop(); }
@@ -226,6 +232,14 @@ class world {
     or_throw(ranks_.wait());
     stopped_at_ = step;
   }
+  /// Kernel of `reduce`. An operation without captures is a base class, so that it adds
+  /// no byte of undefined value, by which equal kernels would differ.
+  template <class Operation, class T>
+  struct reduction : Operation {
+    void operator()(view<const T, 1> all, view<T, 0> sum) const {
+      sum() = combine(static_cast<const Operation&>(*this), all, 0, all.extent(0));
+    }
+  };
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> make_bytes(
       const std::array<std::int64_t, static_cast<std::size_t>(Rank)>& shape) {
@@ -317,7 +331,6 @@ class world {
       return a.elements;
     }
   }
-  /// Adds the view that a kernel gets to its identity.
   template <class Argument>
   static void add_view(runtime::kernel_identity& identity, const Argument& a) {
     if constexpr (world_argument<Argument>::one_access) {
