@@ -123,6 +123,9 @@ json built_in() {
           {"compression", compressions()},
           {"volumes", {"hn4"}},
           {"devices", {"cpu"}},
+          {"gpus",
+           "a backend for CUDA 12.0 and newer, not yet used by streams; it has run over a "
+           "stand-in for the driver, and no result on a physical GPU has been seen"},
           {"models", {"prose"}}};
 }
 
