@@ -13,8 +13,8 @@
 namespace weir::tessera::cuda {
 namespace {
 
-/// An event that cannot be asked is asked again. The device is given up after this many
-/// failures, because the end of its work can then not be learnt any more.
+/// An event that cannot be recorded or asked is tried again. The device is given up after
+/// this many failures, because the end of its work can then not be learnt any more.
 constexpr unsigned max_failed_queries = 8;
 
 }  // namespace
@@ -72,7 +72,8 @@ void device_thread::close_batches() {
     if (s == status::success) {
       l.flights.push_back({event, std::move(l.batch)});
       l.batch.clear();
-    } else if (kind_of(s) == status_kind::sticky) {
+    } else if (kind_of(s) == status_kind::sticky ||
+               ++l.failed_queries > max_failed_queries) {
       lose(s, l.batch.front().label);
     }
   }

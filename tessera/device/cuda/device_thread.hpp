@@ -73,7 +73,7 @@ struct lane {
   std::vector<operation> batch;  ///< operations without an event yet
   std::deque<flight> flights;    ///< operations with events, in order
   std::size_t outstanding = 0;   ///< number of operations that have not ended
-  unsigned failed_queries = 0;   ///< questions for the first event that have failed
+  unsigned failed_queries = 0;   ///< calls for events that have failed in a row
   bool once = false;             ///< the stream is destroyed when its operation has ended
 };
 
@@ -172,15 +172,22 @@ class device_thread {
   [[nodiscard]] bool issue_launch(const grid_launch& launch, completion& done);
   [[nodiscard]] bool issue_staged();
   void issue_piece(const std::shared_ptr<staged_copy>& copy, std::size_t buffer);
-  void issue_persistent(const grid_launch& launch,
-                        const std::shared_ptr<persistent_state>& state, completion done,
-                        const reply& answer);
   [[nodiscard]] status fill_stream(stream_handle stream, const fill_work& work,
                                    bool& begun);
   [[nodiscard]] status launch_on(stream_handle stream, const grid_launch& launch,
                                  launch_facts& facts, bool cooperative);
   [[nodiscard]] lane* free_lane(std::size_t first, std::size_t last) noexcept;
   [[nodiscard]] launch_facts facts_of(const grid_launch& launch) const noexcept;
+
+  // device_persistent.cpp: persistent kernels
+  [[nodiscard]] result<void> check_persistent(const grid_launch& launch,
+                                              const std::string& label);
+  [[nodiscard]] result<void> issue_persistent(
+      const grid_launch& launch, const std::shared_ptr<persistent_state>& state,
+      completion done);
+  [[nodiscard]] status launch_persistent(stream_handle stream, const grid_launch& launch,
+                                         launch_facts& facts);
+  [[nodiscard]] error returned_or_lost(status s, const std::string& label);
 
   // device_events.cpp: ends of work and loss of the device
   void give(lane& to, operation made, status outcome, bool begun);

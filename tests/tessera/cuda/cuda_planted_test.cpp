@@ -2,9 +2,9 @@
 /// @file
 /// Mistakes in the use of the driver, one switch each. Each changes one function between
 /// the backend and the stand-in, which has to report the rule that is broken.
-#include <chrono>
+#include <unistd.h>
+
 #include <cstdio>
-#include <thread>
 
 #include "tessera/cuda/workload.hpp"
 
@@ -30,7 +30,7 @@ struct mistake {
 
 constexpr std::size_t far_away = std::size_t{1} << 30;
 
-const std::vector<mistake>& context_mistakes() {
+const std::vector<mistake>& context_mistakes() {  // long: a table
   static const std::vector<mistake> all{
       {"cuInit left out", "initialised",
        [](Api& a) { a.init = [](unsigned) { return status::success; }; }},
@@ -115,14 +115,14 @@ const std::vector<mistake>& context_mistakes() {
        }},
       {"end of work not waited for", "access_order", [](Api& a) {
          a.event_query = [](cuda::event_handle) {
-           std::this_thread::sleep_for(std::chrono::milliseconds(1));
+           settle();
            return status::success;
          };
        }}};
   return all;
 }
 
-const std::vector<mistake>& memory_mistakes() {
+const std::vector<mistake>& memory_mistakes() {  // long: a table
   using address = cuda::device_address;
   using stream = cuda::stream_handle;
   static const std::vector<mistake> all{
@@ -241,6 +241,7 @@ const std::vector<mistake>& memory_mistakes() {
            const status made = real.allocate(p, n, pool, s);
            (void)real.stream_create(&kept_stream, cuda::stream_non_blocking, 0);
            (void)real.fill8(*p, 0, 1, kept_stream);
+           settle();
            (void)real.stream_destroy(kept_stream);
            return made;
          };
@@ -248,7 +249,7 @@ const std::vector<mistake>& memory_mistakes() {
   return all;
 }
 
-const std::vector<mistake>& kernel_mistakes() {
+const std::vector<mistake>& kernel_mistakes() {  // long: a table
   using config = const cuda::launch_config*;
   using function = cuda::function_handle;
   static const std::vector<mistake> all{
@@ -355,7 +356,9 @@ bool reports(const mistake& planted, const std::shared_ptr<listed_executor>& exe
   planted.plant(changed.api);
   cuda_options options = stand_in_options();
   options.driver = &changed;
+  ::alarm(10);  // a run that does not end, ends the process
   (void)run_workload(options, *executor);
+  ::alarm(0);
   bool reported = false;
   found.clear();
   for (const breach& b : take_breaches()) {

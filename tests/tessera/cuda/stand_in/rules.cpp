@@ -10,7 +10,7 @@ namespace weir::tessera::stand_in {
 // The sentences are from the comments in cuda.h of the toolkit 13.0. A rule without a
 // sentence is stricter than the reference: pageable memory makes an asynchronous copy
 // wait, and the driver does not work in children of fork.
-std::span<const rule> rules() noexcept {
+std::span<const rule> rules() noexcept {  // long: a table
   static constexpr std::array table{
       rule{
           "initialised", "all", "cuInit",

@@ -66,6 +66,9 @@ void set_up(const machine& shown, std::shared_ptr<kernel_executor> executor);
 [[nodiscard]] object_counts objects();
 /// Makes the call with the number `nth`, from 1 on, of a function fail, counted from now.
 void fail_call(std::string_view function, unsigned nth, cuda::status outcome);
+/// Waits until all streams are idle, without telling the host of the end of operations. A
+/// test that lets memory go too early calls it, so that the mistake does no harm.
+void settle();
 /// Returns how often a function was called since `set_up`.
 [[nodiscard]] unsigned calls_of(std::string_view function);
 /// Breaks the context of a device: all calls return this outcome from now on.

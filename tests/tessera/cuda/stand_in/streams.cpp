@@ -291,6 +291,19 @@ void serve_stream(const std::shared_ptr<stream_state>& stream) {
   }
 }
 
+void settle() {
+  world& w = the_world();
+  std::unique_lock lock(w.mutex);
+  const auto idle = [](const std::shared_ptr<stream_state>& s) {
+    return s->ended >= s->given;
+  };
+  w.ended.wait(lock, [&] {
+    return std::all_of(w.dying.begin(), w.dying.end(), idle) &&
+           std::all_of(w.streams.begin(), w.streams.end(),
+                       [&](const auto& entry) { return idle(entry.second); });
+  });
+}
+
 void join_dying() {
   std::vector<std::shared_ptr<stream_state>> dying;
   {

@@ -57,6 +57,9 @@ void set_up(const machine& shown, std::shared_ptr<kernel_executor> executor) {
   for (const auto& [first, a] : w.memory) {
     std::free(reinterpret_cast<void*>(first));
   }
+  for (const std::uintptr_t first : w.freed) {
+    std::free(reinterpret_cast<void*>(first));
+  }
   w.memory.clear();
   w.host.clear();
   w.pools.clear();

@@ -126,7 +126,7 @@ struct world {
   std::map<std::uintptr_t, allocation> memory;
   std::map<std::uintptr_t, std::size_t> host;  ///< registered ranges
   std::map<void*, std::unique_ptr<library_state>> libraries;
-  std::set<std::uintptr_t> freed;  ///< starts of allocations that were freed
+  std::set<std::uintptr_t> freed;  ///< freed allocations; `set_up` returns their memory
   std::vector<access> accesses;
   vector_clock host_clock;  ///< operations whose end the host knows
   std::size_t running_launches = 0;
