@@ -21,6 +21,7 @@ inline cuda_options stand_in_options() {
   options.library = WEIR_STAND_IN_DRIVER;
   options.staging_bytes = 4096;
   options.staging_buffers = 4;
+  options.stop_limit_ns = 200'000'000;
   return options;
 }
 
