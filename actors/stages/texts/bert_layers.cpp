@@ -106,7 +106,10 @@ class bert_layers final : public flow::stage_object {
       }
     }
     WEIR_TRY(const token_item item, read_token_item(s[any_in{0}]));
-    flight f{item.texts.size(), item.tokens(), {}};
+    flight f;
+    f.seq = s.seq();
+    f.texts = item.texts.size();
+    f.tokens = item.tokens();
     WEIR_CHECK(check(item, f));
     if (!item.texts.empty()) {
       std::vector<models::token_run> runs;
@@ -117,26 +120,29 @@ class bert_layers final : public flow::stage_object {
       if (settings_.first != 0) {
         WEIR_TRY(rows, rows_of(s[any_in{1}]));
       }
+      WEIR_CHECK(free_a_call());
       WEIR_TRY(f.ticket, encoder_->submit(runs, rows));
+      f.submitted = true;
       const task_id last = encoder_->last_task(f.ticket);
       s.adopt_tasks(last, last);
     }
-    in_flight_.push_back(f);
+    in_flight_.push_back(std::move(f));
     return {};
   }
 
   result<void> on_done(step& s) override {
-    const flight f = in_flight_.front();
+    while (in_flight_.front().seq != s.seq()) {  // an item that has failed
+      WEIR_CHECK(collect(in_flight_.front()));
+      in_flight_.pop_front();
+    }
+    flight f = std::move(in_flight_.front());
     in_flight_.pop_front();
+    WEIR_CHECK(collect(f));
     const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(f.tokens),
                                             encoder_->facts().width};
     // Memory that `make_bytes` returns has no users, so it is written without a task.
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, dtype::fp32, shape));
-    if (f.texts != 0) {
-      WEIR_TRY(const std::span<const float> rows, encoder_->rows(f.ticket));
-      std::copy(rows.begin(), rows.end(), to.as<float>());
-      WEIR_CHECK(encoder_->finish(f.ticket));
-    }
+    std::copy(f.rows.begin(), f.rows.end(), to.as<float>());
     texts_ += f.texts;
     tokens_ += f.tokens;
     return s.emit();
@@ -150,13 +156,36 @@ class bert_layers final : public flow::stage_object {
   }
 
  private:
-  /// An item whose tasks have not ended.
+  /// An item that was not emitted.
   struct flight {
+    std::uint64_t seq = 0;  ///< number of the item
     std::size_t texts = 0;
     std::size_t tokens = 0;
-    models::step_ticket ticket{};  ///< only if there are texts
+    models::step_ticket ticket{};
+    bool submitted = false;   ///< the encoder has a call of the item
+    std::vector<float> rows;  ///< of a call that is finished
   };
 
+  /// Takes the rows of an item's call and finishes the call.
+  result<void> collect(flight& f) {
+    if (!f.submitted) {
+      return {};
+    }
+    WEIR_TRY(const std::span<const float> rows, encoder_->rows(f.ticket));
+    f.rows.assign(rows.begin(), rows.end());
+    f.submitted = false;
+    return encoder_->finish(f.ticket);
+  }
+  /// Finishes the oldest call if the encoder has no free one. Its tasks have ended, but
+  /// its item waits for the stages behind this one.
+  result<void> free_a_call() {
+    const auto is_submitted = [](const flight& f) { return f.submitted; };
+    const auto open = std::count_if(in_flight_.begin(), in_flight_.end(), is_submitted);
+    if (open < static_cast<std::ptrdiff_t>(models::encoder::max_in_flight)) {
+      return {};
+    }
+    return collect(*std::find_if(in_flight_.begin(), in_flight_.end(), is_submitted));
+  }
   [[nodiscard]] result<void> check(const token_item& item, const flight& f) const {
     if (item.model != digest_) {
       return error(
