@@ -31,10 +31,10 @@ void note_interrupt(int /*signal*/) {
 class interrupt_scope {
  public:
   interrupt_scope() {
-    struct sigaction action {};
-    action.sa_handler = &note_interrupt;  // without SA_RESTART, so that `read` returns
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(SIGINT, &action, &before_);
+    struct sigaction handler {};
+    handler.sa_handler = &note_interrupt;  // without SA_RESTART, so that `read` returns
+    ::sigemptyset(&handler.sa_mask);
+    ::sigaction(SIGINT, &handler, &before_);
   }
   ~interrupt_scope() { ::sigaction(SIGINT, &before_, nullptr); }
   interrupt_scope(const interrupt_scope&) = delete;

@@ -72,8 +72,11 @@ result<std::uint32_t> conversation::draw() {
       continue;
     }
     WEIR_TRY(const std::span<const float> logits, model_.logits(ticket, 0));
+    // A model may have more ids than its tokenizer, so that its size is a round number.
+    const auto known =
+        logits.first(std::min<std::size_t>(logits.size(), tokens_.vocabulary_size()));
     const std::uint32_t id =
-        models::draw_token(logits, history_, rules_.sampling, drawn_++);
+        models::draw_token(known, history_, rules_.sampling, drawn_++);
     WEIR_CHECK(model_.finish(ticket));
     return id;
   }

@@ -260,7 +260,10 @@ result<void> llama_answers::submit_step(step& s) {
 
 void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
   sampling_.seed = a.seed;
-  const std::uint32_t id = models::draw_token(logits, a.tokens, sampling_, a.drawn());
+  // A model may have more ids than its tokenizer, so that its size is a round number.
+  const auto known =
+      logits.first(std::min<std::size_t>(logits.size(), tokens_->vocabulary_size()));
+  const std::uint32_t id = models::draw_token(known, a.tokens, sampling_, a.drawn());
   a.stopped = end_token_ == id;
   if (!a.stopped) {
     a.tokens.push_back(id);

@@ -114,8 +114,8 @@ class tgm_embeddings final : public flow::stage_object {
     }
     const std::uint64_t limit = bytes.size();
     if (bytes.size() < sizeof head || head.lines >= rows_of_message ||
-        head.width > limit ||
-        bytes.size() - sizeof head != head.lines * (8 + 4 * head.width)) {
+        (head.lines != 0 && head.width > limit) ||
+        limit - sizeof head != head.lines * (8 + 4 * head.width)) {
       return error(
           errc::corrupt,
           fmt::format("cannot use the stored rows of {}: expected a state of its "
