@@ -71,10 +71,10 @@ WEIR_KERNEL atomic_sum(const float* x, float* total, std::int64_t n) {
   }
 }
 
-/// Simulates diffusion in a rod until it has done its steps or is stopped.
+/// Simulates diffusion in a rod until it has done its steps or is stopped. The backend
+/// passes the facts behind the arguments.
 WEIR_KERNEL persistent_heat(float* a, float* b, std::int64_t* done, std::int64_t n,
-                            std::int64_t steps,
-                            weir::device_code::grid_control* control) {
+                            std::int64_t steps, weir::tessera::cuda::launch_facts facts) {
   using namespace weir::device_code;
   const std::int64_t stride = block_count() * thread_count();
   WEIR_ROLLED
@@ -91,7 +91,7 @@ WEIR_KERNEL persistent_heat(float* a, float* b, std::int64_t* done, std::int64_t
       }
       store(to, i, canonical(next));
     }
-    if (grid_barrier(control)) {
+    if (grid_barrier(facts)) {
       return;
     }
     if (block_number() == 0 && thread_number() == 0) {

@@ -365,7 +365,6 @@ class faulty_files final : public file_system {
       for (const std::size_t inode : reachable) {
         const auto found = base_.contents.find(inode);
         contents[inode] = found == base_.contents.end() ? byte_vector() : found->second;
-        durable == base_.contents.end() ? byte_vector() : durable->second;
       }
       for (std::size_t i = 0; i < writes.size(); ++i) {
         if ((chosen >> i & 1) != 0) {

@@ -53,7 +53,7 @@ position where() noexcept;
 /// Waits for all threads of the block. The line names the call.
 void barrier(int line) noexcept;
 /// Lets other threads run.
-void pause() noexcept;
+void short_wait() noexcept;
 /// Returns the array of this name, one for each block.
 void* shared_array(const char* name, std::size_t bytes) noexcept;
 /// Notes an access. Returns false if it must not take place.
@@ -117,11 +117,11 @@ WEIR_DEVICE void fence() noexcept {
 }
 
 /// Waits for a short time in a loop that asks for a value of another block.
-WEIR_DEVICE void pause() noexcept {
+WEIR_DEVICE void short_wait() noexcept {
 #if defined(__CUDACC__)
   __nanosleep(64);
 #else
-  host::pause();
+  host::short_wait();
 #endif
 }
 

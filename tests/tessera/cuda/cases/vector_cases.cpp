@@ -2,6 +2,7 @@
 /// @file
 /// Expected results of the kernels on vectors.
 #include "cases/case_support.hpp"
+#include "device/cuda/launch_facts.hpp"
 
 namespace weir::tessera::test {
 namespace {
@@ -82,12 +83,13 @@ std::string heat_case(const kernel_runner& run, shape grid, shape block, std::si
   }
   std::vector<std::int64_t> done(1, 0);
   const std::vector<std::uint32_t> request(1, stop ? 1U : 0U);
-  std::vector<std::uint64_t> control(3);
-  const auto address = reinterpret_cast<std::uintptr_t>(request.data());
-  std::memcpy(&control[2], &address, sizeof address);
+  std::vector<std::uint32_t> barrier(16);
+  cuda::launch_facts facts{};
+  facts.stop = request.data();
+  facts.barrier = barrier.data();
   launch_maker m("persistent_heat", grid, block);
   m.memory(a).memory(b).memory(done).number(static_cast<std::int64_t>(n)).number(steps);
-  m.memory(control).reachable(request).cooperative();
+  m.number(facts).reachable(barrier).reachable(request).cooperative();
   const std::string fault = run(m.made());
   if (!fault.empty()) {
     return fault;

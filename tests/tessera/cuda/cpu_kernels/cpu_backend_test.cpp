@@ -24,7 +24,7 @@ struct demo_device {
     if (kernel == nullptr) {
       return "no such kernel";
     }
-    // A persistent kernel for GPUs has one argument more, its state of the grid barrier.
+    // A persistent kernel for GPUs has one argument more, the facts about the launch.
     std::vector<bytes_view> arguments;
     for (std::size_t i = 0; i < kernel->record.parameters.size(); ++i) {
       arguments.emplace_back(static_cast<const std::byte*>(launch.arguments[i]),

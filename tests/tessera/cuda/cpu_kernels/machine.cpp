@@ -74,7 +74,7 @@ class machine {
     }
   }
 
-  std::string run() {
+  result<void> run() {
     prepare_own(outside_);
     machine* const before = std::exchange(active, this);
     const std::int64_t together = options_.cooperative ? blocks_total_ : 1;
@@ -88,7 +88,7 @@ class machine {
       run_blocks(std::span(order).subspan(i, static_cast<std::size_t>(together)));
     }
     active = before;
-    return fault_;
+    return fault_.empty() ? result<void>() : error(code_of_fault_, fault_);
   }
 
   // The functions below are called by the threads.
@@ -97,7 +97,7 @@ class machine {
     running_->line = line;
     suspend(fiber_state::at_barrier);
   }
-  void pause() { suspend(fiber_state::ready); }
+  void short_wait() { suspend(fiber_state::ready); }
   void* shared_array(const char* name, std::size_t bytes) {
     shared_memory& m = live_[running_->block].shared[name];
     if (!m.bytes) {
@@ -115,7 +115,17 @@ class machine {
     // Other threads may run before an atomic operation.
     if (kind == host::access::atomic && options_.order == thread_order::random &&
         random_() % 2 == 0) {
-      pause();
+      short_wait();
+    }
+    if (options_.accessible && !is_shared(address) &&
+        !options_.accessible(address, bytes, kind != host::access::read)) {
+      fail(
+          errc::out_of_range,
+          fmt::format("access to {} bytes by thread {} of block {}: expected memory that "
+                      "the launch may access",
+                      bytes, running_->position.thread, running_->position.block));
+      suspend(fiber_state::ended);  // never resumed
+      return false;
     }
     if (!options_.checked) {
       return true;
@@ -127,7 +137,7 @@ class machine {
     if (found.empty()) {
       return true;
     }
-    fail(std::move(found));
+    fail(errc::out_of_range, std::move(found));
     suspend(fiber_state::ended);  // never resumed
     return false;
   }
@@ -146,7 +156,23 @@ class machine {
     }
   }
 
-  void fail(std::string text) { fault_ = fault_.empty() ? std::move(text) : fault_; }
+  void fail(errc code, std::string text) {
+    if (fault_.empty()) {
+      code_of_fault_ = code;
+      fault_ = std::move(text);
+    }
+  }
+
+  [[nodiscard]] bool is_shared(const void* address) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (const auto& [name, m] : live_[running_->block].shared) {
+      const auto first = reinterpret_cast<std::uintptr_t>(m.bytes.get());
+      if (at >= first && at - first < m.size) {
+        return true;
+      }
+    }
+    return false;
+  }
 
   static void enter(void* of_thread) noexcept {
     auto* self = static_cast<kernel_thread*>(of_thread);
@@ -242,7 +268,8 @@ class machine {
         continue;
       }
       if (ended != nullptr || differ) {
-        fail(fmt::format("barrier in line {}: not all threads of block {} reach it",
+        fail(errc::kernel_failed,
+             fmt::format("barrier in line {}: not all threads of block {} reach it",
                          waiting->line, threads[0].position.block));
         return false;
       }
@@ -266,13 +293,14 @@ class machine {
   std::vector<kernel_thread> pool_;
   std::vector<live_block> live_;
   kernel_thread* running_ = nullptr;
+  errc code_of_fault_ = errc::kernel_failed;
   std::string fault_;
 };
 
 }  // namespace
 
-std::string run(kernel_call call, std::span<const void* const> arguments,
-                const launch_options& options) {
+result<void> run(kernel_call call, std::span<const void* const> arguments,
+                 const launch_options& options) {
   return machine(call, arguments, options).run();
 }
 
@@ -288,8 +316,8 @@ position where() noexcept {
 void barrier(int line) noexcept {
   cpu::active->wait(line);
 }
-void pause() noexcept {
-  cpu::active->pause();
+void short_wait() noexcept {
+  cpu::active->short_wait();
 }
 void* shared_array(const char* name, std::size_t bytes) noexcept {
   return cpu::active->shared_array(name, bytes);

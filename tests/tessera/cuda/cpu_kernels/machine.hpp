@@ -14,10 +14,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "weir/base/error.hpp"
 
 namespace weir::tessera::kernel_machine {
 
@@ -39,15 +42,19 @@ struct launch_options {
   std::uint64_t seed = 1;            ///< of the random order
   bool checked = true;               ///< checks accesses; false: every access takes place
   std::vector<memory_range> memory;  ///< memory outside of which accesses are faults
+  /// Returns whether global memory may be accessed; empty: `memory` tells if the launch
+  /// is checked. Shared memory is not asked for.
+  std::function<bool(const void* first, std::size_t bytes, bool write)> accessible;
 };
 
 /// Calls a kernel with the arguments at these addresses.
 using kernel_call = void (*)(const void* const* arguments);
 
-/// Runs a launch to its end or to its first fault. Returns the text of the fault, or an
-/// empty string. @threads{safe to call concurrently}
-[[nodiscard]] std::string run(kernel_call call, std::span<const void* const> arguments,
-                              const launch_options& options);
+/// Runs a launch to its end or to its first fault. @threads{safe to call concurrently}
+/// @error{out_of_range; an access that is not allowed, or that nothing orders}
+/// @error{kernel_failed; a barrier that not all threads of a block reach}
+[[nodiscard]] result<void> run(kernel_call call, std::span<const void* const> arguments,
+                               const launch_options& options);
 
 /// A kernel that is compiled for the host.
 struct kernel_entry {

@@ -39,7 +39,8 @@ inline test::kernel_runner runner_of(
     for (const test::case_memory& m : launch.memory) {
       options.memory.push_back({m.first, m.bytes});
     }
-    return run(kernel->call, launch.arguments, options);
+    const result<void> done = run(kernel->call, launch.arguments, options);
+    return done ? "" : done.error().text();
   };
 }
 
