@@ -252,10 +252,10 @@ class Live(Base):
         feeds = self.feeds()
         for name in ("pipe", "unix", "input"):
             settings, open_it = feeds[name]
-            run = self.live_run(name, settings)
+            run = self.live_run(f"{name}-run", settings)
             open_it(run)(GARBAGE[:3000])
             (run.stdin if name == "input" else self.peers[-1]).close()
-            self.check_end(run, name)
+            self.check_end(run, f"{name}-run")
 
     def test_behind_a_socket_whose_writer_dies_another_one_goes_on(self):
         settings, open_it = self.feeds()["tcp"]
