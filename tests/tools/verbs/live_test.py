@@ -115,8 +115,10 @@ class Base(Case):
     def check_end(self, run, name):
         """Checks that a run ends with the first 3000 tokens of GARBAGE, in the state of a run over a file."""
         run.wait(timeout=60)
-        with run.stdin, run.stdout, run.stderr:
-            self.assertEqual(run.returncode, 0, run.stderr.read().decode())
+        errors = run.stderr.read().decode()
+        for stream in (run.stdin, run.stdout, run.stderr):
+            stream.close()
+        self.assertEqual(run.returncode, 0, errors)
         if not (self.folder / "file").exists():
             (self.folder / "file").write_bytes(GARBAGE[:3000])
             self.run_it("file-run", 100_000, stream__path=str(self.folder / "file"), stream__eot="false")
