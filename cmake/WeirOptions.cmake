@@ -55,13 +55,18 @@ if(WEIR_SANITIZE)
   endif()
 endif()
 
-# weir_computes_little()
-# A folder calls this if what it builds computes little: a build with AddressSanitizer does not optimise it, which compiles
-# sooner. A program of libFuzzer is run for long, so it is optimised. ThreadSanitizer notes every call of a function on a stack
-# of its own, which does not survive the first switch to a fiber unless the switch is optimised.
+# weir_computes_little([ON_FIBERS])
+# A folder calls this if what it builds computes little: a build with a sanitizer does not optimise it, which compiles in half
+# the time (docs/decisions/026). A program of libFuzzer is run for long, so it is optimised. ThreadSanitizer notes every call of
+# a function on a stack of its own, which does not survive the first switch to a fiber unless the switch is optimised. A folder
+# whose functions run on fibers says ON_FIBERS, and is optimised under ThreadSanitizer.
 macro(weir_computes_little)
-  if(WEIR_SANITIZE MATCHES "address" AND NOT WEIR_FUZZ)
-    add_compile_options(-O0)
+  if(WEIR_SANITIZE AND NOT WEIR_FUZZ)
+    if("${ARGN}" STREQUAL "ON_FIBERS" AND WEIR_SANITIZE MATCHES "thread")
+      add_compile_options(-O1)  # also if the folder above is not optimised
+    else()
+      add_compile_options(-O0)
+    endif()
   endif()
 endmacro()
 

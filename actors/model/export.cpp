@@ -15,6 +15,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/formats/tokenizer_forms.hpp"
+#include "weir/models/rotary_rows.hpp"
 
 namespace weir::actors {
 

@@ -256,8 +256,8 @@ void gguf_maker::tensor(std::string_view name, std::span<const std::int64_t> sha
 }
 
 byte_vector gguf_maker::header() const {
-  byte_vector out;
-  append(out, as_view("GGUF"));
+  const bytes_view magic = as_view("GGUF");
+  byte_vector out(magic.begin(), magic.end());
   put_number(out, std::uint32_t{3});
   put_number(out, tensor_count_);
   put_number(out, entry_count_);

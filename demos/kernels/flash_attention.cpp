@@ -4,13 +4,13 @@
 /// so far are relative to the largest score so far, and are scaled down when a tile has a
 /// larger one.
 /// @source{Dao et al., "FlashAttention", NeurIPS 2022}
+#include <cmath>
 #include <limits>
 
 #include "kernels.hpp"
+#include "weir/base/math/elementary.hpp"
 
 namespace {
-
-using demo_kernels::exponential;
 
 constexpr std::int64_t key_tile = 64;
 
@@ -23,12 +23,12 @@ float inner_product(const float* a, const float* b, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     for (int j = 0; j < 8; ++j) {
-      sums[j] += a[i + j] * b[i + j];
+      sums[j] = std::fma(a[i + j], b[i + j], sums[j]);
     }
   }
   float rest = 0;
   for (; i < n; ++i) {
-    rest += a[i] * b[i];
+    rest = std::fma(a[i], b[i], rest);
   }
   return (((sums[0] + sums[4]) + (sums[2] + sums[6])) +
           ((sums[1] + sums[5]) + (sums[3] + sums[7]))) +
@@ -50,16 +50,16 @@ void add_tile(const float* q, const float* k, const float* v, std::int64_t keys,
     scores[j] = inner_product(q, k + j * D, D) * scale;
     largest = scores[j] > largest ? scores[j] : largest;
   }
-  const float before = exponential(state.largest - largest);
+  const float before = weir::math::exp(state.largest - largest);
   float weight = state.weight * before;
   for (std::int64_t d = 0; d < D; ++d) {
     o[d] *= before;
   }
   for (std::int64_t j = 0; j < keys; ++j) {
-    const float w = exponential(scores[j] - largest);
+    const float w = weir::math::exp(scores[j] - largest);
     weight += w;
     for (std::int64_t d = 0; d < D; ++d) {
-      o[d] += w * v[j * D + d];
+      o[d] = std::fma(w, v[j * D + d], o[d]);
     }
   }
   state = {largest, weight};
@@ -87,7 +87,7 @@ int flash_attention_fused(const tessBlockContext* block, const void* args) {
                a.scale, state, o);
     }
     for (std::int64_t d = 0; d < D; ++d) {
-      o[d] /= state.weight;
+      o[d] = demo_kernels::canonical(o[d] / state.weight);
     }
   }
   return 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The kernels of this library, their arguments in the order of the parameter buffer, and
-/// helpers. The code needs no run-time library, and no operation depends on the level of
-/// the processor, so all levels give the same bits.
+/// helpers. No operation depends on the level of the processor, so all levels give the
+/// same bits; a NaN in a result has the canonical bits. The kernels for GPUs beside these
+/// (`*.cu`) give the same bits.
 ///
 /// Kernels return 0, or one of `demo_kernels::bad_sizes` and `bad_shared_memory`.
 #pragma once
@@ -137,29 +138,35 @@ inline slice slice_of(const tessBlockContext& b, std::int64_t n) {
   return {from, std::min(from + each, n)};
 }
 
-/// Returns e^x with a relative error below 3e-7 for x from -87 to 88, and 0 below -87.
-///
-/// x is split into whole * ln 2 + r; a polynomial gives e^r, and 2^whole is put together
-/// from its exponent bits. ln 2 is subtracted in two parts, so that r is accurate.
-inline float exponential(float x) {
-  constexpr float shift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
-  constexpr float log2_e = 1.44269504F;
-  constexpr float ln2_high = 0.693359375F;
-  constexpr float ln2_low = -2.12194440e-4F;
-  const float moved = x * log2_e + shift;
-  const float whole = moved - shift;
-  const float r = (x - whole * ln2_high) - whole * ln2_low;
-  float p = 1.0F / 5040;
-  p = p * r + 1.0F / 720;
-  p = p * r + 1.0F / 120;
-  p = p * r + 1.0F / 24;
-  p = p * r + 1.0F / 6;
-  p = p * r + 0.5F;
-  p = p * r + 1.0F;
-  p = p * r + 1.0F;
-  const std::uint32_t power =
-      std::bit_cast<std::uint32_t>(moved) - std::bit_cast<std::uint32_t>(shift) + 127;
-  return x < -87.0F ? 0.0F : p * std::bit_cast<float>(power << 23);
+/// Returns the number, or the canonical NaN if it is a NaN: the bits of a NaN that an
+/// operation makes depend on the processor.
+inline float canonical(float x) {
+  return x == x ? x : __builtin_bit_cast(float, 0x7FC00000U);
+}
+
+/// Number of sums of which the sum of a row is made.
+inline constexpr std::int64_t row_lanes = 32;
+
+/// Returns the sum of f(i) for i in [0, n). Lane l adds every element whose number is l
+/// modulo `row_lanes`; then lanes are added in pairs, half their number apart.
+template <class F>
+double row_sum(std::int64_t n, F f) {
+  double lanes[row_lanes] = {};
+  std::int64_t i = 0;
+  for (; i + row_lanes <= n; i += row_lanes) {
+    for (std::int64_t l = 0; l < row_lanes; ++l) {
+      lanes[l] += f(i + l);
+    }
+  }
+  for (std::int64_t l = 0; i + l < n; ++l) {
+    lanes[l] += f(i + l);
+  }
+  for (std::int64_t half = row_lanes / 2; half > 0; half /= 2) {
+    for (std::int64_t l = 0; l < half; ++l) {
+      lanes[l] += lanes[l + half];
+    }
+  }
+  return lanes[0];
 }
 
 }  // namespace demo_kernels

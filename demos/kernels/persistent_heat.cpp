@@ -15,7 +15,8 @@ int persistent_heat(const tessBlockContext* block, const void* args) {
     float* to = step % 2 == 0 ? a.b : a.a;
     for (std::int64_t i = mine.from; i < mine.to; ++i) {
       const bool end = i == 0 || i == a.n - 1;
-      to[i] = end ? from[i] : 0.25F * from[i - 1] + 0.5F * from[i] + 0.25F * from[i + 1];
+      to[i] = demo_kernels::canonical(
+          end ? from[i] : 0.25F * from[i - 1] + 0.5F * from[i] + 0.25F * from[i + 1]);
     }
     if (block->services->gridBarrier(block) != 0) {
       return 0;

@@ -4,38 +4,35 @@
 #include <cmath>
 
 #include "kernels.hpp"
+#include "weir/base/math/elementary.hpp"
 
 namespace {
 
 // Subtracts the largest element first, so that no exponential overflows.
 void softmax_row(const float* x, float* y, std::int64_t n) {
   const float largest = *std::max_element(x, x + n);
-  double weight = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    y[i] = demo_kernels::exponential(x[i] - largest);
-    weight += y[i];
+    y[i] = weir::math::exp(x[i] - largest);
   }
+  const double weight =
+      demo_kernels::row_sum(n, [&](std::int64_t i) { return double{y[i]}; });
   const auto scale = static_cast<float>(1 / weight);
   for (std::int64_t i = 0; i < n; ++i) {
-    y[i] *= scale;
+    y[i] = demo_kernels::canonical(y[i] * scale);
   }
 }
 
 // Computes mean and variance in double precision, in two passes.
 void layer_norm_row(const layer_norm_args& a, const float* x, float* y) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < a.columns; ++i) {
-    sum += x[i];
-  }
+  const double sum =
+      demo_kernels::row_sum(a.columns, [&](std::int64_t i) { return double{x[i]}; });
   const double mean = sum / a.columns;
-  double squares = 0;
-  for (std::int64_t i = 0; i < a.columns; ++i) {
-    squares += (x[i] - mean) * (x[i] - mean);
-  }
+  const double squares = demo_kernels::row_sum(
+      a.columns, [&](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
   const double scale = 1 / std::sqrt(squares / a.columns + a.epsilon);
   for (std::int64_t i = 0; i < a.columns; ++i) {
     const auto unit = static_cast<float>((x[i] - mean) * scale);
-    y[i] = unit * a.gain[i] + a.shift[i];
+    y[i] = demo_kernels::canonical(unit * a.gain[i] + a.shift[i]);
   }
 }
 

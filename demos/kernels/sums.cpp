@@ -12,7 +12,7 @@ int saxpy(const tessBlockContext* block, const void* args) {
   }
   const demo_kernels::slice mine = demo_kernels::slice_of(*block, a.n);
   for (std::int64_t i = mine.from; i < mine.to; ++i) {
-    a.y[i] += a.a * a.x[i];
+    a.y[i] = demo_kernels::canonical(a.y[i] + a.a * a.x[i]);
   }
   return 0;
 }
@@ -50,7 +50,7 @@ int block_sum(const tessBlockContext* block, const std::int32_t thread[3],
     }
   }
   if (t == 0) {
-    a.sums[number] = shared[0];
+    a.sums[number] = demo_kernels::canonical(shared[0]);
   }
   return 0;
 }
@@ -66,6 +66,9 @@ int atomic_sum(const tessBlockContext* block, const void* args) {
   for (std::int64_t i = mine.from; i < mine.to; ++i) {
     sum += a.x[i];
   }
-  std::atomic_ref<float>(a.total[0]).fetch_add(sum);
+  const std::atomic_ref<float> total(a.total[0]);
+  float before = total.load();
+  while (!total.compare_exchange_weak(before, demo_kernels::canonical(before + sum))) {
+  }
   return 0;
 }

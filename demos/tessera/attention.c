@@ -21,8 +21,8 @@ enum { B = 2, H = 3, L = 70, D = 32, ROWS = B * H * L, COUNT = ROWS * D };
 #define V_BYTES Q_BYTES
 #define O_BYTES Q_BYTES
 
-/* Bound of |o - exact|. Values are at most 1. The relative error of a weight is at most
- * 3e-7 for its exponential, plus twice the error of a score, a sum of D fp32 products. */
+/* Bound of |o - exact|. Values are at most 1. The relative error of a weight is that of
+ * its exponential, below 1e-7, and twice the error of a score, a sum of D fp32 products. */
 #define BOUND 1e-5
 
 static float q[COUNT], k[COUNT], v[COUNT], o[COUNT];

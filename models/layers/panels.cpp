@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "weir/base/small_floats.hpp"
+#include "weir/models/rotary_rows.hpp"
 
 namespace weir::models {
 
@@ -158,7 +159,7 @@ result<void> pack_panels(std::string_view name, const panel_shape& shape, bytes_
     const std::uint64_t lanes = std::min(panel_outputs, shape.outputs - first);
     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
       const std::uint64_t row =
-          pair_rows == 0 ? first + lane : paired_row(first + lane, pair_rows);
+          pair_rows == 0 ? first + lane : row_of_pairs(first + lane, pair_rows);
       place_row(shape.type, rows.data() + row * shape.row_bytes(), shape.inputs, lane,
                 panel);
     }

@@ -10,6 +10,7 @@
 
 #include "weir/base/small_floats.hpp"
 #include "weir/base/text.hpp"
+#include "weir/models/rotary_rows.hpp"
 #include "weir/models/weights.hpp"
 
 namespace weir::models {

@@ -363,9 +363,8 @@ class faulty_files final : public file_system {
     for_each_subset(writes.size(), [&](std::uint64_t chosen) {
       std::map<std::size_t, byte_vector> contents;
       for (const std::size_t inode : reachable) {
-        const auto durable = base_.contents.find(inode);
-        contents[inode] =
-            durable == base_.contents.end() ? byte_vector() : durable->second;
+        const auto found = base_.contents.find(inode);
+        contents[inode] = found == base_.contents.end() ? byte_vector() : found->second;
       }
       for (std::size_t i = 0; i < writes.size(); ++i) {
         if ((chosen >> i & 1) != 0) {

@@ -3,11 +3,9 @@
 /// The choice of the kernels of the layers by the level of the processor.
 #include "layers/kernels/select.hpp"
 
-#include <fmt/core.h>
-
-#include <string>
 #include <vector>
 
+#include "kernel_choice.hpp"
 #include "processor_level.hpp"
 
 namespace weir::models::layers {
@@ -23,21 +21,7 @@ result<const layer_kernels*> select_layer_kernels(std::string_view name) {
     tables.push_back(&level_v4::layer_table());
   }
 #endif
-  if (name == "auto") {
-    return tables.back();
-  }
-  std::string known = "auto";
-  for (const layer_kernels* table : tables) {
-    if (name == table->name) {
-      return table;
-    }
-    known += ", ";
-    known += table->name;
-  }
-  return error(
-      errc::invalid_argument,
-      fmt::format("choice of kernels of the layers: expected one of {}, found {}", known,
-                  name));
+  return choose_table<layer_kernels>("choice of kernels of the layers", tables, name);
 }
 
 }  // namespace weir::models::layers

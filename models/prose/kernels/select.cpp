@@ -3,10 +3,9 @@
 /// The choice of kernels by the features of the processor.
 #include "prose/kernels/select.hpp"
 
-#include <fmt/core.h>
-
 #include <vector>
 
+#include "kernel_choice.hpp"
 #include "processor_level.hpp"
 
 namespace weir::models {
@@ -31,21 +30,7 @@ std::vector<const kernel_table<float>*> usable_tables() {
 }  // namespace
 
 result<const kernel_table<float>*> select_kernels(std::string_view name) {
-  const auto tables = usable_tables();
-  if (name == "auto") {
-    return tables.back();
-  }
-  std::string known = "auto";
-  for (const auto* table : tables) {
-    if (name == table->name) {
-      return table;
-    }
-    known += ", ";
-    known += table->name;
-  }
-  return error(
-      errc::invalid_argument,
-      fmt::format("choice of kernels: expected one of {}, found {}", known, name));
+  return choose_table<kernel_table<float>>("choice of kernels", usable_tables(), name);
 }
 
 const kernel_table<double>& double_kernels() {

@@ -317,9 +317,9 @@ byte_vector framed_header(const nlohmann::ordered_json& header) {
   std::string text =
       header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize(align_up(text.size(), alignment), ' ');
-  byte_vector file(sizeof(std::uint64_t));
+  byte_vector file(sizeof(std::uint64_t) + text.size());
   store_le(file.data(), std::uint64_t{text.size()});
-  append(file, as_view(text));
+  std::ranges::copy(as_view(text), file.begin() + sizeof(std::uint64_t));
   return file;
 }
 

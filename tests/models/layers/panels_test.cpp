@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/layers/some_weights.hpp"
+#include "weir/models/rotary_rows.hpp"
 
 namespace weir::models {
 namespace {
@@ -45,7 +46,7 @@ TEST(Panels, PairsOfRowsBecomeHalves) {
   // A head of 8: rows 0, 2, 4, 6 of a GGUF file are the first elements of the pairs.
   const std::uint64_t expected[] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
   for (std::uint64_t o = 0; o < 16; ++o) {
-    EXPECT_EQ(paired_row(o, 8), expected[o]);
+    EXPECT_EQ(row_of_pairs(o, 8), expected[o]);
   }
   for (const weight_type type : all_types) {
     const panel_shape shape{type, 32, 32};
@@ -54,7 +55,7 @@ TEST(Panels, PairsOfRowsBecomeHalves) {
     std::vector<float> weights(shape.inputs);
     for (std::uint64_t o = 0; o < shape.outputs; ++o) {
       read_output(matrix.view(), o, weights);
-      EXPECT_EQ(weights, expected_weights(shape, rows, paired_row(o, 8)));
+      EXPECT_EQ(weights, expected_weights(shape, rows, row_of_pairs(o, 8)));
     }
   }
 }

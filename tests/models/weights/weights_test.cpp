@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weir/base/hash.hpp"
+#include "weir/models/rotary_rows.hpp"
 #include "weir/models/weights.hpp"
 
 namespace weir::models {

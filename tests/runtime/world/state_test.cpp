@@ -13,6 +13,7 @@
 
 #include "state/manifest.hpp"
 #include "support/faulty_files.hpp"
+#include "support/real_files.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/runtime/in_process.hpp"
@@ -332,55 +333,29 @@ TEST(WorldState, AFolderIsOpenInOneRunAtATime) {
 }
 
 /// The real file system, with writes that fail.
-class full_disk final : public file_system {
+class full_disk final : public test::real_files {
  public:
   /// Part of the path of files that cannot be written.
   std::string full;
   std::atomic<bool> active{true};
 
-  class handle final : public file {
+  class handle final : public test::real_file {
    public:
     handle(std::unique_ptr<file> real, const full_disk& disk)
-        : real_(std::move(real)), disk_(disk) {}
-    result<std::size_t> read_some(std::uint64_t offset, mutable_bytes to) override {
-      return real_->read_some(offset, to);
-    }
+        : real_file(std::move(real)), disk_(disk) {}
     result<std::size_t> write_some(std::uint64_t offset, bytes_view bytes) override {
       if (disk_.active && path().find(disk_.full) != std::string::npos) {
         return error(errc::no_space, "cannot write \"" + path() + "\": injected");
       }
-      return real_->write_some(offset, bytes);
+      return real_file::write_some(offset, bytes);
     }
-    result<std::uint64_t> size() override { return real_->size(); }
-    result<void> resize(std::uint64_t bytes) override { return real_->resize(bytes); }
-    result<void> sync() override { return real_->sync(); }
-    const std::string& path() const noexcept override { return real_->path(); }
 
    private:
-    std::unique_ptr<file> real_;
     const full_disk& disk_;
   };
   result<std::unique_ptr<file>> open(const std::string& path, open_mode mode) override {
-    WEIR_TRY(auto real, posix_file_system().open(path, mode));
+    WEIR_TRY(auto real, real_files::open(path, mode));
     return std::unique_ptr<file>(std::make_unique<handle>(std::move(real), *this));
-  }
-  result<void> rename(const std::string& a, const std::string& b) override {
-    return posix_file_system().rename(a, b);
-  }
-  result<void> remove(const std::string& path) override {
-    return posix_file_system().remove(path);
-  }
-  result<std::vector<std::string>> list(const std::string& folder) override {
-    return posix_file_system().list(folder);
-  }
-  result<void> make_folder(const std::string& path) override {
-    return posix_file_system().make_folder(path);
-  }
-  result<void> sync_folder(const std::string& path) override {
-    return posix_file_system().sync_folder(path);
-  }
-  bool exists(const std::string& path) override {
-    return posix_file_system().exists(path);
   }
 };
 

@@ -83,7 +83,7 @@ struct panel_shape {
 /// @param rows  All rows as in files: fp32, or blocks of GGUF's types Q8_0 and Q4_1.
 /// @param pair_rows  0: output i is row i. Otherwise the width of a head whose rows lie
 /// in pairs that RoPE turns, as in GGUF files of Llama; the outputs are then in the order
-/// of Hugging Face, first halves of the pairs first. See `paired_row`.
+/// of Hugging Face, first halves of the pairs first. See `row_of_pairs`.
 /// @param first_panel  Number of the first panel to pack.
 /// @param panels  Destination of whole panels from `first_panel` on.
 /// @error{invalid_argument, `check_shape` refuses the shape; `rows` has another length
@@ -93,17 +93,6 @@ struct panel_shape {
 [[nodiscard]] result<void> pack_panels(std::string_view name, const panel_shape& shape,
                                        bytes_view rows, std::uint64_t pair_rows,
                                        std::uint64_t first_panel, mutable_bytes panels);
-
-/// Returns the row of a GGUF file of Llama that holds output `output` of a matrix whose
-/// outputs are in the order of Hugging Face.
-/// @param head_width  Outputs of a head; even.
-/// @threads{pure}
-[[nodiscard]] constexpr std::uint64_t paired_row(std::uint64_t output,
-                                                 std::uint64_t head_width) noexcept {
-  const std::uint64_t in_head = output % head_width;
-  const std::uint64_t half = head_width / 2;
-  return output - in_head + in_head % half * 2 + in_head / half;
-}
 
 /// Whole panels that follow each other in memory.
 struct panel_run {

@@ -167,27 +167,6 @@ class weight_view {
   bytes_view bytes_;
 };
 
-/// Returns the row of a file whose queries and keys are in pairs that holds row `row` of
-/// the model, whose rows are in halves: row i < D/2 of a head is the even row 2i of the
-/// file, row D/2 + i is the odd row 2i + 1.
-/// @param head_width  D, the features of a head.
-/// @threads{safe to call concurrently}
-/// @source{llama.cpp, conversion of Llama models, permute}
-[[nodiscard]] constexpr std::uint64_t row_of_pairs(std::uint64_t row,
-                                                   std::uint64_t head_width) noexcept {
-  const std::uint64_t inside = row % head_width;
-  const std::uint64_t half = head_width / 2;
-  return row - inside + (inside < half ? 2 * inside : 2 * (inside - half) + 1);
-}
-/// Returns the inverse of `row_of_pairs`: the row of the model that a file holds in row
-/// `row`.
-/// @threads{safe to call concurrently}
-[[nodiscard]] constexpr std::uint64_t row_of_halves(std::uint64_t row,
-                                                    std::uint64_t head_width) noexcept {
-  const std::uint64_t inside = row % head_width;
-  return row - inside + inside / 2 + (inside % 2 == 0 ? 0 : head_width / 2);
-}
-
 /// Digest of the values of the weights.
 ///
 /// The digest is a function of the decoded fp32 values in the order of the model. Files

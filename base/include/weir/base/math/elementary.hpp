@@ -15,11 +15,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define WEIR_MATH __host__ __device__ inline __attribute__((always_inline))
-#else
-#define WEIR_MATH [[gnu::always_inline]] inline
-#endif
+#include "weir/base/math/device_inline.hpp"
 
 namespace weir::math {
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs launches of the stand-in driver on the kernels' sources.
+#include "cpu_kernels/executor.hpp"
+
+#include <fmt/core.h>
+
+namespace weir::tessera::kernel_machine {
+
+result<stand_in::module_id> source_executor::load(std::span<const std::byte> image) {
+  std::string text(reinterpret_cast<const char*>(image.data()), image.size());
+  if (text.find(".entry ") == std::string::npos) {
+    return error(errc::corrupt,
+                 "cannot load a module: expected PTX with a kernel, found none");
+  }
+  const std::lock_guard guard(lock_);
+  modules_[next_] = std::move(text);
+  return next_++;
+}
+
+void source_executor::unload(stand_in::module_id module) noexcept {
+  const std::lock_guard guard(lock_);
+  modules_.erase(module);
+}
+
+result<stand_in::function_facts> source_executor::find(stand_in::module_id module,
+                                                       std::string_view name) {
+  const kernel_entry* kernel = find_kernel(name);
+  const std::lock_guard guard(lock_);
+  const auto text = modules_.find(module);
+  if (kernel == nullptr || text == modules_.end() ||
+      text->second.find(fmt::format(".entry {}(", name)) == std::string::npos) {
+    return error(errc::not_found, fmt::format("cannot find kernel \"{}\" in module {}: "
+                                              "expected its text and its source",
+                                              name, module));
+  }
+  stand_in::function_facts facts;
+  facts.id = static_cast<std::uint64_t>(kernel - all_kernels().data());
+  std::size_t offset = 0;
+  for (const std::size_t bytes : kernel->parameter_bytes) {
+    // A structure is aligned to 8 bytes, and a number to its size.
+    const std::size_t alignment = bytes < 8 ? bytes : 8;
+    offset = (offset + alignment - 1) / alignment * alignment;
+    facts.parameters.push_back({offset, bytes});
+    offset += bytes;
+  }
+  return facts;
+}
+
+result<stand_in::launch_report> source_executor::launch(
+    const stand_in::launch_request& request) {
+  launch_options options;
+  options.grid = request.grid;
+  options.block = request.block;
+  options.cooperative = request.cooperative;
+  options.order = thread_order::random;
+  options.seed = seed_;
+  options.checked = false;
+  options.accessible = request.accessible;
+  WEIR_CHECK(run(all_kernels()[request.function].call, request.arguments, options));
+  return stand_in::launch_report{};
+}
+
+}  // namespace weir::tessera::kernel_machine
