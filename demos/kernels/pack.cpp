@@ -2,6 +2,8 @@
 /// @file
 /// Packs the shared objects of the kernels into one fatbin:
 /// `pack_kernels OUT LEVEL=FILE... -- SOURCE...`, where the sources give the source hash.
+/// A level that begins with "compute_" is that of a file of PTX, one that begins with
+/// "sm_" that of a cubin.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -110,8 +112,10 @@ result<void> pack(std::span<char*> args) {
       continue;
     }
     code.push_back(std::move(bytes));
-    builder.add_code(section_kind::cpu_so, std::string(arg.substr(0, equals)),
-                     code.back());
+    const section_kind kind = arg.starts_with("compute_") ? section_kind::ptx
+                              : arg.starts_with("sm_")    ? section_kind::cubin
+                                                          : section_kind::cpu_so;
+    builder.add_code(kind, std::string(arg.substr(0, equals)), code.back());
   }
   builder.set_source_hash(sources.digest());
   builder.set_explain(std::string(explanation));

@@ -46,8 +46,8 @@ WEIR_DEVICE double row_sum(double* lanes, std::int64_t n, F f) noexcept {
 }
 
 /// Returns the largest element of a row. If one is a NaN, it may be any of the others.
+/// Ends with a barrier; between two calls there is another one.
 WEIR_DEVICE float largest_of(float* lanes, const float* x, std::int64_t n) noexcept {
-  barrier();
   WEIR_ROLLED
   for (std::int32_t l = thread_number(); l < row_lanes; l += thread_count()) {
     float largest = -__builtin_inff();

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -122,6 +123,32 @@ class Verbs(unittest.TestCase):
         self.assertIn("--force", said)
         self.build("a.fatbin", "--force")
         self.assertNotEqual((self.folder / "a.fatbin").read_bytes(), (self.folder / "b.fatbin").read_bytes())
+
+    def test_code_for_gpus_is_packed_by_its_ending(self):
+        (self.folder / "k.ptx").write_text(".version 6.3\n.target sm_75\n.address_size 64\n")
+        (self.folder / "k.cubin").write_bytes(b"\x7fELF")
+        self.build("g.fatbin", "--gpu", "k.ptx", "--gpu", "sm_90=k.cubin", "--gpu", "compute_86=k.ptx")
+        sections = [(s["kind"], s["arch"]) for s in self.facts("explain", "g.fatbin")["sections"]]
+        self.assertEqual(sections[2:], [("PTX", "sm_75"), ("CUBIN", "sm_90"), ("PTX", "compute_86")])
+        for bad in ("k.cubin", "=k.ptx", "alpha.toml", "sm_75=k.so"):
+            self.module("build", "in/alpha.toml", "refused.fatbin", "--gpu", bad, code=2)
+        (self.folder / "bad.ptx").write_text("no target")
+        self.assertIn(".target", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "bad.ptx", code=2).stderr)
+
+    def test_a_cuda_source_is_compiled_where_nvcc_is_found(self):
+        source = self.folder / "k.cu"
+        source.write_text('extern "C" __global__ void k(float* x) { x[0] = x[0] * x[1] + x[2]; }\n')
+        said = self.module("build", "in/alpha.toml", "n.fatbin", "--gpu", "k.cu", code=3, PATH="/nowhere", CUDA_HOME="/nowhere").stderr
+        self.assertIn("nvcc", said)
+        if shutil.which("nvcc") is None:
+            return
+        self.build("g.fatbin", "--gpu", "compute_86=k.cu")
+        self.assertEqual([(s["kind"], s["arch"]) for s in self.facts("explain", "g.fatbin")["sections"]][2:], [("PTX", "compute_86")])
+        image = (self.folder / "g.fatbin").read_bytes()
+        self.assertIn(b".target sm_86", image)
+        self.assertNotIn(b"fma.rn", image)
+        source.write_text("no source\n")
+        self.assertIn("k.cu", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "k.cu", code=2).stderr)
 
     def test_slips_of_the_pen_are_named(self):
         self.refuses("shared_bytes", "shared_byte", "shared_bytes", "kernel[0]", "line 14")

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "module/description.hpp"
+#include "module/gpu_code.hpp"
 #include "module/keys.hpp"
 #include "module/verbs.hpp"
 #include "weir/base/file.hpp"
@@ -52,14 +53,13 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
 }
 
 // Returns the bytes of the fatbin that a description asks for, signed if there is a key.
-result<byte_vector> build_image(const module_description& from,
-                                const secret_key* sign_with) {
+result<byte_vector> build_image(module_description& from, const secret_key* sign_with) {
   tessera::fatbin_builder builder;
   std::deque<byte_vector>
       code_bytes;  // the builder refers to the code until it has built
-  for (const code_file& code : from.code) {
+  for (code_file& code : from.code) {
     if (!code.path.empty()) {
-      WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));
+      WEIR_TRY(byte_vector bytes, content_of(code));
       code_bytes.push_back(std::move(bytes));
     }
     builder.add_code(code.kind, code.arch,
@@ -124,6 +124,10 @@ command_result module_build(const module_options& options, output& out) {
            read_description(as_text(text), options.file, folder_of(options.file)));
   for (const std::string& argument : options.code) {
     WEIR_TRY(code_file code, read_code_argument(argument));
+    from.code.push_back(std::move(code));
+  }
+  for (const std::string& argument : options.gpu_code) {
+    WEIR_TRY(code_file code, read_gpu_argument(argument));
     from.code.push_back(std::move(code));
   }
   WEIR_TRY(const std::optional<secret_key> key, key_of(options));

@@ -293,13 +293,19 @@ std::string below(const std::string& folder, const std::string& path) {
 }
 
 void read_code(table_reader& t, const std::string& folder, code_file& code) {
-  std::string kind = "cpu_so";
+  std::string kind;
   t.read("kind", kind);
   t.read("arch", code.arch);
   t.read("file", code.path);
   code.path = below(folder, code.path);
+  // The ending of the file tells the kind of code for GPUs.
+  const std::string ending = std::filesystem::path(code.path).extension().string();
   if (t.has("kind")) {
     t.keep(tessera::code_kind_named(kind), "kind", code.kind);
+  } else if (ending == ".ptx" || ending == ".cu") {
+    code.kind = tessera::section_kind::ptx;
+  } else if (ending == ".cubin") {
+    code.kind = tessera::section_kind::cubin;
   }
 }
 

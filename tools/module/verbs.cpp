@@ -49,6 +49,12 @@ void add_module_verbs(CLI::App& app, action& chosen) {
       ->type_name("LEVEL=FILE")
       ->take_all()
       ->allow_extra_args(false);
+  build
+      ->add_option("--gpu", o->gpu_code,
+                   "PTX, a cubin, or a CUDA source that nvcc compiles; repeatable")
+      ->type_name("[ARCH=]FILE")
+      ->take_all()
+      ->allow_extra_args(false);
   build->add_option("--key", o->key, "Sign with this secret key")->type_name("FILE");
   build->add_flag("--force", o->force, "Replace an existing file");
 

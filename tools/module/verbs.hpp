@@ -18,20 +18,21 @@ namespace weir::tools {
 
 /// Options of all verbs of `weir module`.
 struct module_options {
-  std::string file;                ///< module, description or key
-  std::string out;                 ///< output file of `build` and `sign`
-  std::vector<std::string> code;   ///< shared objects of `build`: LEVEL=FILE
-  std::string key;                 ///< file of the secret key of `build` and `sign`
-  std::string trusted;             ///< for `verify`: trusted keys, or a file of them
-  bool require_signature = false;  ///< for `verify`: fail without a trusted signature
-  bool force = false;              ///< for `build`: replace an existing file
+  std::string file;                   ///< module, description or key
+  std::string out;                    ///< output file of `build` and `sign`
+  std::vector<std::string> code;      ///< shared objects of `build`: LEVEL=FILE
+  std::vector<std::string> gpu_code;  ///< code for GPUs of `build`: [ARCH=]FILE
+  std::string key;                    ///< file of the secret key of `build` and `sign`
+  std::string trusted;                ///< for `verify`: trusted keys, or a file of them
+  bool require_signature = false;     ///< for `verify`: fail without a trusted signature
+  bool force = false;                 ///< for `build`: replace an existing file
   bool json = false;
 };
 
 /// Packs kernels and their code into a fatbin.
 /// @error{already_exists, the output exists and `force` is not set}
 /// @error{not_found, io, no_space, a file cannot be read or written}
-/// @error{invalid_argument, unknown_key, the description is wrong}
+/// @error{invalid_argument, unknown_key, the description or the code is wrong}
 [[nodiscard]] command_result module_build(const module_options& options, output& out);
 /// Lists the kernels, parameters and code sections of a module.
 /// @error{not_found, io, the file cannot be read}

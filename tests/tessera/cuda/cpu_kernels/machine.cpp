@@ -21,9 +21,9 @@ namespace {
 
 namespace host = device_code::host;
 
-constexpr std::size_t stack_bytes = std::size_t{64} << 10;
+constexpr std::size_t stack_bytes = std::size_t{128} << 10;
 
-/// A stack that is a multiple of 16 bytes.
+/// Memory of a stack.
 struct fiber_stack {
   alignas(64) std::array<std::byte, stack_bytes> bytes;
 };
@@ -203,7 +203,7 @@ class machine {
                     blocks_total_};
       t.state = fiber_state::ready;
       if (!t.stack) {
-        t.stack = std::make_unique<fiber_stack>();
+        t.stack = std::make_unique_for_overwrite<fiber_stack>();
       }
       permit(t.stack->bytes.data(), stack_bytes);
       t.context = {};

@@ -49,6 +49,32 @@ TEST(PtxKernels, EqualTheOracleInEveryOrderOfThreads) {
   }
 }
 
+// Every barrier of the kernels is needed: without it a check or a result shows a fault.
+TEST(PtxKernels, WithoutOneBarrierAreFound) {
+  const std::string barrier = "bar.sync";
+  for (const std::string& text : repository_texts()) {
+    for (std::size_t at = text.find(barrier); at != std::string::npos;
+         at = text.find(barrier, at + 1)) {
+      std::string changed = text;
+      const std::size_t end = text.find(';', at);
+      changed.replace(at, end - at, "membar.gl");
+      const std::size_t entry = text.rfind(".entry ", at) + 7;
+      const std::string name = text.substr(entry, text.find('(', entry) - entry);
+      const std::vector<kernel> kernels = or_throw(parse(changed));
+      std::string report;
+      for (const test::kernel_case& c : test::kernel_cases(false)) {
+        for (const thread_order order :
+             {thread_order::ascending, thread_order::descending}) {
+          if (report.empty() && c.name.starts_with(name)) {
+            report = c.run(interpreter_of(kernels, order, 7));
+          }
+        }
+      }
+      EXPECT_NE(report, "") << name << ", barrier at byte " << at;
+    }
+  }
+}
+
 // The kernels that are compiled for the processor have the same names and parameters.
 TEST(PtxKernels, HaveTheParametersOfTheSources) {
   std::set<std::string_view> names;

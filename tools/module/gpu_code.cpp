@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads code for GPUs, and runs nvcc.
+#include "module/gpu_code.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+using tessera::section_kind;
+
+constexpr const char* default_arch = "compute_75";
+
+/// A folder that is removed with everything in it.
+class scratch_folder {
+ public:
+  scratch_folder() {
+    std::string name = (fs::temp_directory_path() / "weir-nvcc-XXXXXX").string();
+    path_ = ::mkdtemp(name.data()) != nullptr ? name : std::string();
+  }
+  ~scratch_folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+
+  /// Returns the path of a file in it; an empty path if there is no folder.
+  [[nodiscard]] std::string file(const char* name) const {
+    return path_.empty() ? path_ : path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+/// Returns the path of nvcc, or an empty string.
+std::string nvcc_path() {
+  const char* const path = std::getenv("PATH");
+  const char* const home = std::getenv("CUDA_HOME");
+  std::string folders = path != nullptr ? path : "";
+  folders += home != nullptr ? std::string(":") + home + "/bin" : "";
+  while (!folders.empty()) {
+    const std::size_t end = std::min(folders.find(':'), folders.size());
+    const std::string found = folders.substr(0, end) + "/nvcc";
+    if (end != 0 && ::access(found.c_str(), X_OK) == 0) {
+      return found;
+    }
+    folders.erase(0, end + 1);
+  }
+  return {};
+}
+
+/// Runs a program and returns its exit status. Its messages go to a file.
+result<int> run_program(std::vector<std::string> words, const std::string& messages) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, 1, messages.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ::posix_spawn_file_actions_adddup2(&files, 1, 2);
+  pid_t child = -1;
+  const int failed =
+      ::posix_spawn(&child, pointers[0], &files, nullptr, pointers.data(), environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) {
+    return error(errc::io,
+                 fmt::format("cannot start {}: {}", words[0], std::strerror(failed)));
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/// Compiles a source to PTX.
+result<byte_vector> compiled_source(const code_file& code) {
+  const std::string nvcc = nvcc_path();
+  if (nvcc.empty()) {
+    return error(
+               errc::not_found,
+               fmt::format("cannot compile {}: expected nvcc on PATH or below CUDA_HOME, "
+                           "found none",
+                           code.path))
+        .hint("install the CUDA toolkit, or pack PTX that was made elsewhere");
+  }
+  const scratch_folder folder;
+  const std::string out = folder.file("code.ptx");
+  const std::string messages = folder.file("messages");
+  std::string arch = code.arch;
+  arch.replace(0, arch.find('_') + 1, "compute_");
+  WEIR_TRY(const int status, run_program({nvcc, "-ptx", "-std=c++20", "-arch=" + arch,
+                                          "--fmad=false", "-ftz=false", "-prec-div=true",
+                                          "-prec-sqrt=true", code.path, "-o", out},
+                                         messages));
+  if (status != 0) {
+    const auto said = read_file(posix_file_system(), messages);
+    return error(errc::invalid_argument,
+                 fmt::format("cannot compile {}: nvcc ended with {}: {}", code.path,
+                             status, said ? std::string(as_text(*said)) : "no messages"));
+  }
+  return read_file(posix_file_system(), out);
+}
+
+/// Returns the architecture that PTX names in its line ".target".
+result<std::string> target_of(std::string_view ptx, const std::string& path) {
+  constexpr std::string_view word = ".target ";
+  const std::size_t at = ptx.find(word);
+  if (at == ptx.npos) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot take {} for PTX: expected a line \".target\", found "
+                             "none",
+                             path));
+  }
+  const std::string_view rest = ptx.substr(at + word.size());
+  return std::string(rest.substr(0, rest.find_first_of(" ,;\r\n")));
+}
+
+}  // namespace
+
+result<code_file> read_gpu_argument(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const bool has_arch = equals != std::string::npos;
+  code_file out;
+  out.arch = has_arch ? text.substr(0, equals) : "";
+  out.path = has_arch ? text.substr(equals + 1) : text;
+  const std::string ending = fs::path(out.path).extension().string();
+  const bool known = ending == ".ptx" || ending == ".cubin" || ending == ".cu";
+  if (!known || (has_arch && out.arch.empty())) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot take code for GPUs: expected [ARCH=]FILE with a file "
+                    "that ends in .ptx, .cubin or .cu, found {}",
+                    json_quote(text)));
+  }
+  if (ending == ".cubin" && !has_arch) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot take a cubin: expected ARCH=FILE such as sm_90={}, "
+                             "found {}",
+                             out.path, json_quote(text)));
+  }
+  out.kind = ending == ".cubin" ? section_kind::cubin : section_kind::ptx;
+  return out;
+}
+
+result<byte_vector> content_of(code_file& code) {
+  if (fs::path(code.path).extension() == ".cu") {
+    code.kind = section_kind::ptx;
+    code.arch = code.arch.empty() ? default_arch : code.arch;
+    return compiled_source(code);
+  }
+  WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));
+  if (code.kind == section_kind::ptx && code.arch.empty()) {
+    WEIR_TRY(code.arch, target_of(as_text(bytes), code.path));
+  }
+  return bytes;
+}
+
+}  // namespace weir::tools
