@@ -6,8 +6,6 @@
 #include <array>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace weir::worlds {
 namespace {
 
@@ -37,8 +35,6 @@ std::vector<byte_block> blocks_of(const runtime::tensor& tile) {
   return out;
 }
 
-/// A failure gets its location into its text, since the agreement of ranks keeps the text
-/// alone.
 result<void> fill_from(runtime::world& ranks, const std::shared_ptr<tile_source>& source,
                        std::span<const owned_tile> tiles) {
   using job = std::pair<std::shared_ptr<tile_source>, std::vector<owned_tile>>;
@@ -47,14 +43,8 @@ result<void> fill_from(runtime::world& ranks, const std::shared_ptr<tile_source>
   for (const owned_tile& tile : own->second) {
     WEIR_CHECK(ranks.submit(
         {tile.owner, 1}, "read tile", std::array{runtime::writes(tile.elements)},
-        [from = source.get(),
-         to = &tile.elements](const runtime::task_context&) -> result<void> {
-          auto done = from->fill(*to);
-          if (done || done.error().location().empty()) {
-            return done;
-          }
-          return error(done.error().code(), fmt::format("{} (in {})", done.error().text(),
-                                                        done.error().location()));
+        [from = source.get(), to = &tile.elements](const runtime::task_context&) {
+          return from->fill(*to);
         },
         own));
   }

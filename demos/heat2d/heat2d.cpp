@@ -2,7 +2,7 @@
 /// @file
 /// Simulates heat in a plate on several ranks and compares it with the exact solution.
 /// Usage: heat2d [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--table 1]
+///   [--state FOLDER [--every N]] [--table 1] [--json 1]
 #include <cinttypes>
 #include <cstdio>
 #include <stdexcept>
@@ -29,6 +29,9 @@ void simulate(const demo::options& chosen) {
           demo::resume(w, rank);
         }
         w.repeat(steps, [&](std::int64_t) { plate.step(); });
+        if (demo::has_stopped(w, rank)) {
+          return;
+        }
         const double error = weir::or_throw(plate.error_after(steps));
         weir::xxh3_stream digest;
         demo::add_elements(w, plate.cells(), digest);
@@ -38,9 +41,8 @@ void simulate(const demo::options& chosen) {
                       n, n, steps, error <= max_error ? "below" : "ABOVE",
                       weir::hex64(digest.digest()).c_str());
         }
-        if (chosen.number("table", 0) != 0) {
-          demo::print_counters(w, rank);
-        }
+        demo::print_counters(w, rank, chosen.number("table", 0) != 0,
+                             chosen.number("json", 0) != 0);
         if (!(error <= max_error)) {
           throw std::runtime_error("the plate differs from the exact solution by " +
                                    std::to_string(error));
@@ -51,6 +53,7 @@ void simulate(const demo::options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weir::stop_at_signals();
   try {
     simulate(demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
                                                                     {"workers", "1"},
@@ -59,6 +62,7 @@ int main(int argc, char** argv) {
                                                                     {"steps", "1000"},
                                                                     {"state", ""},
                                                                     {"table", "0"},
+                                                                    {"json", "0"},
                                                                     {"every", "100"}}));
     return 0;
   } catch (const std::exception& e) {

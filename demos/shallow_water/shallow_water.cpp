@@ -2,7 +2,8 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--table 1] [--frames FOLDER [--frame-every N]]
+///   [--state FOLDER [--every N]] [--table 1] [--json 1]
+///   [--frames FOLDER [--frame-every N]]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -58,6 +59,9 @@ void simulate(const demo::options& chosen) {
           water.step();
           write_frame(w, water, chosen, step + 1);
         });
+        if (demo::has_stopped(w, rank)) {
+          return;
+        }
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;
@@ -72,9 +76,8 @@ void simulate(const demo::options& chosen) {
                       n, n, steps, time, drift, after.energy / before.energy,
                       weir::hex64(digest.digest()).c_str());
         }
-        if (chosen.number("table", 0) != 0) {
-          demo::print_counters(w, rank);
-        }
+        demo::print_counters(w, rank, chosen.number("table", 0) != 0,
+                             chosen.number("json", 0) != 0);
         if (!(drift <= max_drift) || !(after.energy <= before.energy)) {
           throw std::runtime_error("mass or energy are not kept");
         }
@@ -84,6 +87,7 @@ void simulate(const demo::options& chosen) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weir::stop_at_signals();
   try {
     simulate(
         demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
@@ -93,6 +97,7 @@ int main(int argc, char** argv) {
                                                                {"steps", "200"},
                                                                {"state", ""},
                                                                {"table", "0"},
+                                                               {"json", "0"},
                                                                {"every", "50"},
                                                                {"frames", ""},
                                                                {"frame-every", "50"}}));

@@ -54,11 +54,31 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   }
 }
 
-/// Prints what each rank has done, and for whom it has waited.
-inline void print_counters(weir::world& w, weir::runtime::rank_id rank) {
+/// Returns true if `repeat` has ended early because a rank was asked to stop; rank 0 says
+/// at which step.
+[[nodiscard]] inline bool has_stopped(const weir::world& w, weir::runtime::rank_id rank) {
+  if (w.stopped() && rank == 0) {
+    std::fprintf(stderr,
+                 "stopped before step %lld; the state is saved, if it has a "
+                 "folder\n",
+                 static_cast<long long>(w.stopped_at()));
+  }
+  return w.stopped();
+}
+
+/// Prints what each rank has done, and for whom it has waited: a table on standard error,
+/// JSON on standard output. All ranks call it.
+inline void print_counters(weir::world& w, weir::runtime::rank_id rank, bool table,
+                           bool json) {
+  if (!table && !json) {
+    return;
+  }
   const auto all = weir::or_throw(w.base().gather_counters());
-  if (rank == 0) {
+  if (rank == 0 && table) {
     std::fputs(weir::runtime::counter_table(all).c_str(), stderr);
+  }
+  if (rank == 0 && json) {
+    std::fputs(weir::runtime::counters_as_json(all).c_str(), stdout);
   }
 }
 

@@ -151,6 +151,19 @@ std::uint32_t engine::free_slots() {
   w.retire_ended();
   return w.capacity() - static_cast<std::uint32_t>(w.next() - w.oldest());
 }
+bool engine::accepts(std::size_t accesses) {
+  task_window& w = impl_->window;
+  if (!w.has_space(accesses)) {
+    w.retire_ended();
+  }
+  return w.fits(accesses);
+}
+std::uint64_t engine::add_poller(std::function<bool()> poller) {
+  return impl_->workers.add_poller(std::move(poller));
+}
+void engine::remove_poller(std::uint64_t number) noexcept {
+  impl_->workers.remove_poller(number);
+}
 std::uint32_t engine::window() const noexcept {
   return impl_->window.capacity();
 }

@@ -76,6 +76,7 @@ void captured_graph::add(node kernel, const void* values,
   kernel.first_access = static_cast<std::uint32_t>(accesses.size());
   kernel.urgent = with.urgent;
   kernel.worker = with.worker;
+  kernel.though_poisoned = with.though_poisoned;
   const auto index = static_cast<std::uint32_t>(nodes.size());
   for (const task_id before : with.after) {
     if (before >= first_id) {  // older tasks matter to this run alone, not to replays

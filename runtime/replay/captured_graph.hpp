@@ -52,6 +52,7 @@ struct captured_graph {
     std::uint32_t first_access = 0;  ///< its accesses end where the next one's begin
     bool urgent = false;
     std::uint8_t worker = submit_options::anywhere;
+    bool though_poisoned = false;
     std::uint16_t tag = 0;
   };
 

@@ -36,6 +36,7 @@ std::unique_ptr<replay_instance> make_instance(const captured_graph& g,
     t.fn = g.nodes[i].fn;
     t.urgent = g.nodes[i].urgent;
     t.worker = g.nodes[i].worker;
+    t.though_poisoned = g.nodes[i].though_poisoned;
     t.tag = g.nodes[i].tag;
     t.batch = &out->batch;
   }

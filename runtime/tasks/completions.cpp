@@ -16,6 +16,12 @@
 #include "weir/base/clock.hpp"
 
 namespace weir::runtime {
+namespace {
+
+/// Time between two polls of a worker that runs tasks.
+constexpr std::int64_t busy_poll_ns = 2'000;
+
+}  // namespace
 
 /// A call that enters counts itself before it looks whether the table is closed, and
 /// `close` marks the table before it looks at the count. Both are read-modify-write
@@ -152,6 +158,11 @@ completion task_context::later() const {
   return out;
 }
 
+bool task_context::poisoned() const noexcept {
+  return postponable_ != nullptr &&
+         postponable_->root.load(std::memory_order_relaxed) != 0;
+}
+
 /// Returns the table of handles, which is made for the first of them.
 completion_table& scheduler::completions() {
   if (completion_table* const made = table_.load(std::memory_order_acquire);
@@ -260,20 +271,50 @@ void scheduler::attend(unsigned w) {
   if (has_answers()) {
     finish_answers(w);
   }
-  if (polls() && clock_.now() - polled_.load(std::memory_order_relaxed) >= poll_ticks_) {
+  if (polls() && clock_.now() - polled_.load(std::memory_order_relaxed) >=
+                     poll_ticks_.load(std::memory_order_relaxed)) {
     poll();
   }
 }
 
 bool scheduler::poll() {
-  if (!poller_ || polling_.exchange(true, std::memory_order_acquire)) {
+  if (!has_pollers() || polling_.exchange(true, std::memory_order_acquire)) {
     return false;
   }
-  const bool moved = poller_();
+  bool moved = false;
+  for (const auto& [number, poller] : pollers_) {
+    moved = poller() || moved;
+  }
   ensure_kernel_fp();
   polled_.store(clock_.now(), std::memory_order_relaxed);
   polling_.store(false, std::memory_order_release);
   return moved;
+}
+
+/// Keeps all threads from polling, and waits for the one that does.
+void scheduler::stop_polling() noexcept {
+  while (polling_.exchange(true, std::memory_order_acquire)) {
+    std::this_thread::yield();
+  }
+}
+
+std::uint64_t scheduler::add_poller(std::function<bool()> poller) {
+  stop_polling();
+  poll_ticks_.store(clock_.to_ticks(busy_poll_ns), std::memory_order_relaxed);
+  pollers_.emplace_back(++poller_number_, std::move(poller));
+  attention_.fetch_or(polls_too, std::memory_order_relaxed);
+  polling_.store(false, std::memory_order_release);
+  return poller_number_;
+}
+
+void scheduler::remove_poller(std::uint64_t number) noexcept {
+  stop_polling();
+  std::erase_if(pollers_, [number](const auto& one) { return one.first == number; });
+  if (pollers_.empty()) {
+    attention_.fetch_and(static_cast<std::uint8_t>(~polls_too),
+                         std::memory_order_relaxed);
+  }
+  polling_.store(false, std::memory_order_release);
 }
 
 void scheduler::leave_group(task& t, unsigned w) {

@@ -100,13 +100,24 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   return ended_ns;
 }
 
+/// Calls the kernel of a poisoned task that asked for it. A failure of the kernel adds
+/// nothing to that of the task.
+[[gnu::cold, gnu::noinline]] std::int64_t scheduler::execute_poisoned(task& t,
+                                                                      unsigned w) {
+  const std::int64_t now = t.history != nullptr ? now_ns() : 0;
+  const task_context context(t.id, w, t.batch->argument, t);
+  static_cast<void>(call(t, context));
+  ensure_kernel_fp();
+  return context.postponable_ == nullptr ? after_return(t, w, now, now) : 0;
+}
+
 /// Runs a task, on the shortest path if nothing about it must be observed.
 template <bool Alone>
 [[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool samples = !Alone && state_[w]->lengths.sample();
   if (t.root.load(std::memory_order_relaxed) != 0) [[unlikely]] {  // it is not run
     tally<std::uint64_t>(state_[w]->done.poisoned);
-    return 0;
+    return t.though_poisoned ? execute_poisoned(t, w) : 0;
   }
   const std::uint8_t attention = attention_.load(std::memory_order_relaxed);
   if (t.history != nullptr || attention != 0 || samples) {

@@ -23,8 +23,6 @@ constexpr std::int64_t spin_ns = 100'000;
 constexpr int pauses_per_look = 16;
 /// Time between two looks of a worker with tiny kernels at the others.
 constexpr std::int64_t watch_ns = 3'000;
-/// Time between two polls of a worker that runs tasks.
-constexpr std::int64_t busy_poll_ns = 2'000;
 /// Longest sleep of a worker while another one polls, which may get a long task.
 constexpr std::int64_t relief_ns = 1'000'000;
 
@@ -55,8 +53,7 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
       alone_(places_ == 1),
       times_(options.kernel_time),
       attention_(static_cast<std::uint8_t>((times_ ? observes : 0) |
-                                           (options.watchdog_ns > 0 ? watched : 0) |
-                                           (options.poller ? polls_too : 0))),
+                                           (options.watchdog_ns > 0 ? watched : 0))),
       moves_(workers_ <= allowed_processors()),
       failures_(failures),
       tracer_(tracer),
@@ -65,9 +62,10 @@ scheduler::scheduler(const engine_options& options, failure_log& failures, trace
                  ? std::make_unique<wait_board>(options.window, places_)
                  : nullptr),
       window_(options.window),
-      drain_ns_(options.drain),
-      poller_(options.poller),
-      poll_ticks_(poller_ ? clock_.to_ticks(busy_poll_ns) : 0) {
+      drain_ns_(options.drain) {
+  if (options.poller) {
+    static_cast<void>(add_poller(options.poller));
+  }
   for (unsigned w = 0; w < places_; ++w) {
     state_.push_back(std::make_unique<worker>());
     state_.back()->seen_finished.resize(places_);
@@ -128,7 +126,7 @@ void scheduler::drain() noexcept {
         break;
       }
       constexpr std::int64_t nap = 50'000;
-      sleep_unless(0, poller_ ? std::min(left, nap) : left, false,
+      sleep_unless(0, has_pollers() ? std::min(left, nap) : left, false,
                    [this] { return has_answers(); });
     }
   }

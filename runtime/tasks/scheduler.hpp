@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "map/tally.hpp"
@@ -173,6 +174,11 @@ class scheduler {
   /// Lets a worker do that. @threads{safe from any thread}
   void add_answer(completion_slot& s) noexcept;
 
+  /// Adds a function that polls. Returns its number, which is never 0.
+  [[nodiscard]] std::uint64_t add_poller(std::function<bool()> poller);
+  /// Removes it. No thread is inside of it afterwards.
+  void remove_poller(std::uint64_t number) noexcept;
+
   /// The notes for the watchdog; null if the engine has none.
   [[nodiscard]] wait_board* board() const noexcept { return board_.get(); }
 
@@ -219,6 +225,8 @@ class scheduler {
   std::int64_t execute(task& t, unsigned w);
   /// Does the same with all notes and times that the options ask for.
   std::int64_t execute_observed(task& t, unsigned w, bool samples);
+  /// Calls the kernel of a poisoned task. Returns what `execute` returns.
+  std::int64_t execute_poisoned(task& t, unsigned w);
   /// Does the same, and first what else `attention_` asks for.
   std::int64_t execute_attended(task& t, unsigned w, bool samples);
   /// Notes the failure of the task's kernel.
@@ -245,7 +253,13 @@ class scheduler {
     return outstanding_.load(std::memory_order_acquire) != 0;
   }
   /// Returns true if the poller may be called and is of use.
-  [[nodiscard]] bool polls() const noexcept { return poller_ && awaits_completions(); }
+  [[nodiscard]] bool polls() const noexcept {
+    return has_pollers() && awaits_completions();
+  }
+  [[nodiscard]] bool has_pollers() const noexcept {
+    return (attention_.load(std::memory_order_relaxed) & polls_too) != 0;
+  }
+  void stop_polling() noexcept;
   /// Calls the poller, unless another thread does. Returns true if anything has moved.
   bool poll();
   /// Polls until there is a task, `awake` returns true, the time is over (never if
@@ -375,8 +389,10 @@ class scheduler {
   std::vector<task*> batch_;           ///< ready tasks that will start together
   std::uint32_t window_;
   std::int64_t drain_ns_;
-  std::function<bool()> poller_;
-  std::int64_t poll_ticks_ = 0;  ///< time between two polls of busy workers
+  /// Functions that poll, with their numbers; guarded by `polling_`.
+  std::vector<std::pair<std::uint64_t, std::function<bool()>>> pollers_;
+  std::uint64_t poller_number_ = 0;
+  std::atomic<std::int64_t> poll_ticks_{0};  ///< time between two polls of busy workers
   std::mutex table_made_;
   std::shared_ptr<completion_table> own_table_;    ///< made for the first handle
   std::atomic<completion_table*> table_{nullptr};  ///< the same

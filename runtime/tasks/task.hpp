@@ -135,6 +135,7 @@ struct alignas(64) task {
   std::uint8_t worker = submit_options::anywhere;
   std::atomic<std::uint32_t> successors{over};  ///< their number, and the bits above
   bool exclusive = false;                       ///< commutes with others in any order
+  bool though_poisoned = false;                 ///< its kernel is called in any case
   std::uint16_t tag = 0;                        ///< time in the kernel counts for it
   std::atomic<task_id> root{
       0};  ///< oldest failed task that this one depends on, or itself; 0 if none

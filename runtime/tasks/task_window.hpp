@@ -104,7 +104,11 @@ class task_window {
   /// Returns true if one more task with this many accesses fits and no ended tasks are
   /// due to be retired.
   [[nodiscard]] bool has_space(std::size_t accesses) const noexcept {
-    return next_ % submissions_per_look != 0 && !is_full(1) && map_.space() >= accesses;
+    return next_ % submissions_per_look != 0 && fits(accesses);
+  }
+  /// Returns true if one more task with this many accesses fits.
+  [[nodiscard]] bool fits(std::size_t accesses) const noexcept {
+    return !is_full(1) && map_.space() >= accesses;
   }
   /// Retires tasks, and runs tasks if that is not enough, until this many more fit, with
   /// this many accesses in total.
@@ -218,6 +222,7 @@ class task_window {
   t.name = name;
   t.urgent = with.urgent;
   t.exclusive = false;
+  t.though_poisoned = with.though_poisoned;
   t.worker = with.worker;
   t.tag = tag_;
   t.root.store(0, std::memory_order_relaxed);

@@ -98,21 +98,28 @@ class in_process_network::endpoint final : public transport {
   [[nodiscard]] rank_id rank() const noexcept override { return own_; }
   [[nodiscard]] rank_id ranks() const noexcept override { return network_.options.ranks; }
   [[nodiscard]] std::uint32_t open_channel() override {
+    const std::lock_guard lock(mutex_);
     channels_.push_back({true, {}});
     return static_cast<std::uint32_t>(channels_.size() - 1);
   }
-  void close_channel(std::uint32_t channel) noexcept override;
+  void close_channel(std::uint32_t channel) noexcept override {
+    const std::lock_guard lock(mutex_);
+    close(channel);
+  }
   void abandon(std::uint32_t channel, const error& cause) override;
 
   result<transfer_id> send(rank_id to, message_key key,
                            std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(mutex_);
     return post(to, key, std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
   result<transfer_id> send_failure(rank_id to, message_key key) override {
+    const std::lock_guard lock(mutex_);
     return post(to, key, std::nullopt);
   }
   result<transfer_id> receive(rank_id from, message_key key,
                               std::span<std::byte> into) override {
+    const std::lock_guard lock(mutex_);
     WEIR_CHECK(check_open(from, key));
     const open_receive next{next_transfer_, into, network_.now()};
     if (!receives_.try_emplace({from, key}, next).second) {
@@ -137,6 +144,7 @@ class in_process_network::endpoint final : public transport {
   };
 
   [[nodiscard]] result<void> check_open(rank_id other, const message_key& key) const;
+  void close(std::uint32_t channel) noexcept;
   result<transfer_id> post(rank_id to, message_key key,
                            std::optional<std::vector<std::byte>> bytes);
   void take_letters();
@@ -150,6 +158,7 @@ class in_process_network::endpoint final : public transport {
 
   shared& network_;
   rank_id own_;
+  std::mutex mutex_;  ///< guards all below; locked before that of a mailbox
   std::mt19937_64 random_;
   transfer_id next_transfer_ = 1;
   std::vector<channel_state> channels_;
@@ -213,10 +222,11 @@ result<transfer_id> in_process_network::endpoint::post(
 }
 
 void in_process_network::endpoint::abandon(std::uint32_t channel, const error& cause) {
+  const std::lock_guard lock(mutex_);
   if (channel >= channels_.size() || !channels_[channel].open) {
     return;
   }
-  close_channel(channel);
+  close(channel);
   for (rank_id to = 0; to < network_.options.ranks; ++to) {
     shared::mailbox& box = network_.mailboxes[to];
     const std::lock_guard lock(box.mutex);
@@ -342,6 +352,7 @@ std::optional<error> in_process_network::endpoint::lost(const sender_and_key& wh
 
 void in_process_network::endpoint::poll(std::uint32_t channel,
                                         std::vector<transfer_end>& ended) {
+  const std::lock_guard lock(mutex_);
   take_letters();
   const std::int64_t now = receives_.empty() ? 0 : network_.now();
   std::int64_t received = 0;
@@ -375,7 +386,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
 }
 
 /// Drops the letters of the channel. Later ones are dropped as they are sent.
-void in_process_network::endpoint::close_channel(std::uint32_t channel) noexcept {
+void in_process_network::endpoint::close(std::uint32_t channel) noexcept {
   if (channel >= channels_.size() || !channels_[channel].open) {
     return;
   }

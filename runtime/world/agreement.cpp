@@ -28,24 +28,24 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   if (failure_.failed_step != 0 && failure_.failed_step <= step) {
     return;
   }
-  const bool kept = cause.code() == errc::timeout || cause.code() == errc::stopping ||
-                    cause.code() == errc::rank_lost || cause.code() == errc::diverged;
   failure_.failed_step = step;
-  failure_.code = static_cast<std::uint32_t>(kept ? cause.code() : errc::kernel_failed);
+  failure_.code = static_cast<std::uint32_t>(cause.code());
   put_text(failure_.name, name);
   put_text(failure_.text, cause.text());
+  put_text(failure_.location, cause.location());
+  put_text(failure_.hint, cause.hint());
 }
 
-/// Ends the use of the transport and tells the other ranks `told`. Tasks that use pieces
-/// end before the pieces do.
+/// Ends the use of the transport and tells the other ranks `told`.
 error world::ranked::end(error cause, const error& told) {
-  link_.abandon(data_, told);
+  if (records()) {
+    end_recording(false);
+  }
+  pieces_.abandon(told);
   link_.abandon(control_, told);
   inquiry_.close();
-  held_.clear();
+  stop_.abandon(told);
   run_all(tasks_);
-  sends_.clear();
-  receives_.clear();
   broken_ = cause;
   return cause;
 }
@@ -162,6 +162,7 @@ result<void> world::ranked::agree() {
   if (oldest == nullptr) {
     return {};
   }
+  note_ledger_change();
   for (auto& [key, s] : storages_) {
     s.ledger.forget_copies();
   }
@@ -171,19 +172,41 @@ result<void> world::ranked::agree() {
           : fmt::format("step {} \"{}\"", oldest->failed_step, oldest->name.data());
   return error(static_cast<errc>(oldest->code),
                fmt::format("{} failed on rank {}: expected success, found: {}", task,
-                           failed, oldest->text.data()));
+                           failed, oldest->text.data()))
+      .located(oldest->location.data())
+      .hint(oldest->hint.data());
 }
 
 result<void> world::ranked::wait() {
   if (broken_) {
     return *broken_;
   }
+  WEIR_CHECK(disturb());
   log_.begin_wait();
   WEIR_CHECK(check_equal_streams());
   WEIR_CHECK(drain());
   result<void> outcome = agree();
   log_.end_wait();
   return outcome;
+}
+
+/// Comes to the boundary before the next step. Moves on while the ranks agree.
+result<bool> world::ranked::stops_here() {
+  if (broken_) {
+    return *broken_;
+  }
+  stop_.arrive();
+  for (;;) {
+    if (auto moved = stop_.move_on(); !moved) {
+      return fail(std::move(moved).error());
+    }
+    if (!stop_.holds()) {
+      break;
+    }
+    WEIR_CHECK(advance());
+  }
+  stop_.pass();
+  return stop_.stops();
 }
 
 /// The ranks exchange their counters as they exchange reports.

@@ -68,15 +68,9 @@ result<void> compare_calls(rank_id one_rank, const call_history& one, rank_id ot
   return difference(one_rank, one, other_rank, other, end, begin > end);
 }
 
-void call_log::fold(const char* text) noexcept {
-  for (const char* c = text; *c != '\0'; ++c) {
-    fold(static_cast<std::uint64_t>(*c));
-  }
-}
-
 void call_log::note(const char* name) {
   ++calls_;
-  newest_.push_back({fold_, name});
+  newest_.push_back({fold_.value(), name});
   if (newest_.size() > max_remembered) {
     newest_.pop_front();
   }

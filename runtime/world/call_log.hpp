@@ -45,6 +45,27 @@ struct call_history {
 [[nodiscard]] result<void> compare_calls(rank_id one_rank, const call_history& one,
                                          rank_id other_rank, const call_history& other);
 
+/// A hash of numbers and texts in their order. @threads{thread-compatible}
+class mixed_hash {
+ public:
+  /// Mixes a number into the hash.
+  void add(std::uint64_t number) noexcept {
+    value_ = (value_ ^ number) * 0x9E3779B97F4A7C15U;
+    value_ ^= value_ >> 29U;
+  }
+  /// Mixes a text into the hash.
+  void add(const char* text) noexcept {
+    for (; *text != '\0'; ++text) {
+      add(static_cast<std::uint64_t>(*text));
+    }
+  }
+  /// Returns the hash.
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 0;
+};
+
 /// Hash of all calls of a rank, and the names of the newest ones.
 /// @threads{thread-compatible}
 class call_log {
@@ -53,12 +74,7 @@ class call_log {
   static constexpr std::size_t max_remembered = 4096;
 
   /// Mixes a number into the hash.
-  void fold(std::uint64_t number) noexcept {
-    fold_ = (fold_ ^ number) * 0x9E3779B97F4A7C15U;
-    fold_ ^= fold_ >> 29U;
-  }
-  /// Mixes a text into the hash.
-  void fold(const char* text) noexcept;
+  void fold(std::uint64_t number) noexcept { fold_.add(number); }
   /// Ends a call whose arguments have been mixed into the hash. `name` is a literal.
   void note(const char* name);
   /// Forgets all calls so far, because all ranks have made the same ones.
@@ -72,7 +88,7 @@ class call_log {
   void end_wait() noexcept { inside_ = false; }
 
   /// Returns the hash of all calls.
-  [[nodiscard]] std::uint64_t folded() const noexcept { return fold_; }
+  [[nodiscard]] std::uint64_t folded() const noexcept { return fold_.value(); }
   /// Returns the number of calls.
   [[nodiscard]] call_count count() const noexcept;
   /// Returns the newest calls.
@@ -83,7 +99,7 @@ class call_log {
     std::uint64_t fold;
     const char* name;
   };
-  std::uint64_t fold_ = 0;
+  mixed_hash fold_;
   std::uint64_t calls_ = 0;
   std::uint64_t compared_ = 0;
   std::uint64_t waits_ = 0;

@@ -4,11 +4,8 @@
 /// that wait for pieces, and the agreement at waits.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,47 +16,14 @@
 #include "weir/runtime/world.hpp"
 #include "world/call_inquiry.hpp"
 #include "world/call_log.hpp"
+#include "world/pieces.hpp"
+#include "world/repetition.hpp"
+#include "world/stop_agreement.hpp"
 
 namespace weir::runtime {
 
 /// Runs tasks until all of an engine have ended. Their failures stay in the engine.
 void run_all(engine& tasks);
-
-/// A piece that this rank sends. A task packs it; then the transport gets it.
-struct outgoing_piece {
-  footprint bytes;
-  const std::byte* base = nullptr;
-  rank_id to = 0;
-  message_key key;
-  std::vector<std::byte> packed;
-  std::atomic<bool> is_packed{
-      false};                ///< false after the task has ended: it was poisoned
-  task_id task = 0;          ///< task that packs; 0: not submitted
-  transfer_id transfer = 0;  ///< 0: not begun
-};
-
-/// A piece that this rank receives. A task unpacks it after it has arrived.
-struct incoming_piece {
-  footprint bytes;
-  std::byte* base = nullptr;
-  rank_id from = 0;
-  std::vector<std::byte> packed;
-  transfer_id transfer = 0;
-  bool on_its_way = true;
-  std::optional<error> failure;  ///< reason why it has not arrived
-  bool is_absent = false;        ///< true if the reason is a failed task of its sender
-  task_id task = 0;              ///< task that unpacks; 0: not submitted
-};
-
-/// One entry of the stream as this rank sees it. Entries start in the order of the
-/// stream.
-struct stream_entry {
-  outgoing_piece* send = nullptr;
-  incoming_piece* receive = nullptr;
-  std::function<result<void>(engine&)> run;
-  std::uint64_t step = 0;
-  const char* name = "";  ///< task that needs the piece
-};
 
 /// State of a rank that all ranks exchange at a wait.
 struct rank_report {
@@ -71,15 +35,17 @@ struct rank_report {
   std::uint64_t failed_step = 0;  ///< oldest failure; 0: none
   std::uint32_t code = 0;         ///< code of it
   std::array<char, 60> name{};    ///< task that failed
-  std::array<char, 320> text{};   ///< text of the failure
+  std::array<char, 400> text{};   ///< text of the failure
+  std::array<char, 200> location{};
+  std::array<char, 200> hint{};
 };
 
 /// A world of several ranks, seen from one of them.
 ///
-/// Invariant: entries of the stream are submitted to the engine in order, so the engine
-/// sees the order of one rank. A receive holds back the entries behind it until its piece
-/// has arrived. The oldest entry of all ranks is never held back for ever: everything
-/// before it has been started, so its piece has been sent or its sender has failed.
+/// Invariant: the tasks of this rank, its sends and its receives are submitted to the
+/// engine in the order of the stream. Take the unfinished one that is oldest on all
+/// ranks: everything before it has ended, so it is in the window of its ranks or next to
+/// enter it, and its piece is sent or its sender fails. So it ends.
 /// While a world waits, the other worlds of its transport move on, because a rank that
 /// waits for the same world may need a piece of another one first.
 class world::ranked final : public transport_user {
@@ -91,13 +57,33 @@ class world::ranked final : public transport_user {
 
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   [[nodiscard]] result<void> release(storage_id id);
-  [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
-                                    std::span<const access> accesses, start run);
+  /// Moves the pieces of a task. Returns true if this rank runs the task, which the
+  /// caller submits to the engine next.
+  [[nodiscard]] result<bool> submit(const world_submission& with, const char* name,
+                                    std::span<const access> accesses,
+                                    std::uint64_t identity);
+  /// Returns true if the newest submission is recorded.
+  [[nodiscard]] bool records() const noexcept {
+    return repetition_.now == repeat_mode::recording;
+  }
+  /// Keeps what submits it to the engine again.
+  void record_start(std::function<result<void>(std::uint64_t)> start) {
+    repetition_.recorded->calls.back().start = std::move(start);
+  }
+  void begin_step();
+  [[nodiscard]] result<void> end_step();
+  [[nodiscard]] result<void> end_steps();
+  /// Moves the pieces that bring the bytes to all ranks.
+  [[nodiscard]] result<void> bring(std::span<const access> accesses);
+  /// Ends the world because of a failure of this rank.
+  [[nodiscard]] error fail(error cause);
   [[nodiscard]] result<void> wait();
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
+  [[nodiscard]] result<bool> stops_here();
+  void ask_to_stop() noexcept { stop_.ask(); }
   bool move_on_for_others() override;
 
-  [[nodiscard]] std::uint64_t next_step() const noexcept { return steps_ + 1; }
+  [[nodiscard]] std::uint64_t step() const noexcept { return steps_; }
   [[nodiscard]] const world_counters& counters() const noexcept { return counters_; }
   void note_failure(std::uint64_t step, const char* name, const error& cause);
 
@@ -113,16 +99,28 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<shared_storage*> find(storage_id id, std::int64_t end);
   [[nodiscard]] result<void> check(const world_submission& with,
                                    std::span<const access> accesses);
-  void fold_submission(const world_submission& with, const char* name,
-                       std::span<const access> accesses);
+  [[nodiscard]] result<void> enter(std::uint64_t hash, const world_submission& with,
+                                   const char* name, std::span<const access> accesses);
+  [[nodiscard]] std::uint64_t hash_of(const world_submission& with, const char* name,
+                                      std::span<const access> accesses) const;
+  [[nodiscard]] result<bool> count_task(const world_submission& with,
+                                        std::size_t accesses);
   [[nodiscard]] result<void> fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                    const char* name);
   [[nodiscard]] result<void> note_writes(std::span<const access> accesses, rank_id first,
                                          rank_id last);
-  void send_piece(const shared_storage& s, const footprint& bytes, rank_id to);
-  [[nodiscard]] result<void> receive_piece(const shared_storage& s,
-                                           const footprint& bytes, rank_id from,
-                                           const char* name);
+  [[nodiscard]] result<void> move_piece(const shared_storage& s, const footprint& bytes,
+                                        rank_id other, const char* name, bool sends);
+
+  // Steps that repeat.
+  void begin_recording(std::size_t period);
+  void end_recording(bool complete);
+  [[nodiscard]] result<bool> defers(std::uint64_t signature);
+  [[nodiscard]] result<void> submit_deferred();
+  [[nodiscard]] result<void> stop_following();
+  [[nodiscard]] result<void> disturb();
+  void note_ledger_change();
+  [[nodiscard]] result<void> replay_period();
 
   // Progress.
   [[nodiscard]] result<void> advance();
@@ -130,11 +128,7 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> question_others();
   void begin_idle();
   void end_idle();
-  [[nodiscard]] result<bool> end_transfers();
-  [[nodiscard]] result<bool> start_entries();
-  [[nodiscard]] result<bool> start_entry(stream_entry& entry);
-  [[nodiscard]] result<bool> hand_over_sends();
-  [[nodiscard]] bool receives_open() const noexcept;
+  [[nodiscard]] result<void> wait_for_space(std::size_t accesses);
   [[nodiscard]] result<void> drain();
 
   // Agreement.
@@ -147,29 +141,31 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> check_equal_streams();
   [[nodiscard]] result<void> find_difference(const std::vector<rank_report>& reports,
                                              rank_id other);
-  [[nodiscard]] error fail(error cause);
   error end(error cause, const error& told);
+
+  /// Submissions between two polls while nothing is on its way.
+  static constexpr std::uint64_t steps_between_polls = 64;
 
   engine& tasks_;
   transport& link_;
-  std::uint32_t data_;
+  pieces pieces_;
   std::uint32_t control_;
+  std::uint64_t poller_;
   storage_map storages_;
   std::uint64_t ordinals_ = 0;
   std::vector<std::uint64_t> sent_to_;        ///< messages to each rank
   std::vector<std::uint64_t> received_from_;  ///< messages from each rank
-  std::deque<stream_entry> held_;
-  std::list<outgoing_piece> sends_;
-  std::list<incoming_piece> receives_;
   std::vector<missing_piece> missing_;
   std::uint64_t steps_ = 0;
   call_log log_;
   call_inquiry inquiry_;
+  stop_agreement stop_;
   std::uint64_t idle_rounds_ = 0;  ///< since anything has moved
   std::int64_t idle_since_ = 0;    ///< time at which a wait for a piece began; 0: none
   rank_id idle_for_ = 0;           ///< rank that sends the piece
   const char* idle_task_ = "";     ///< task that needs the piece
   std::uint64_t exchanges_ = 0;
+  repetition repetition_;
   world_counters counters_;
   std::optional<error> broken_;
 

@@ -17,10 +17,6 @@
 namespace weir::runtime {
 namespace {
 
-/// Entries of the stream that wait before `submit` waits too.
-constexpr std::size_t max_held = 1024;
-/// Submissions between two polls while nothing is on its way.
-constexpr std::uint64_t steps_between_polls = 64;
 /// Time that a rank waits for the end of a task before it polls again.
 constexpr std::int64_t idle_ns = 50'000;
 /// Number of idle rounds after which a rank asks others for their calls; a power of two.
@@ -29,25 +25,6 @@ constexpr std::uint64_t rounds_before_question = 64;
 
 std::uint64_t key_of_storage(storage_id id) noexcept {
   return (std::uint64_t{id.generation} << 32U) | id.index;
-}
-
-/// Gathers the blocks of a piece.
-void pack(outgoing_piece& piece) {
-  std::byte* to = piece.packed.data();
-  for_each_run(piece.bytes, [&](std::int64_t lo, std::int64_t hi) {
-    std::memcpy(to, piece.base + lo, static_cast<std::size_t>(hi - lo));
-    to += hi - lo;
-  });
-  piece.is_packed.store(true, std::memory_order_release);
-}
-
-/// Scatters the blocks of a piece.
-void unpack(const incoming_piece& piece) {
-  const std::byte* from = piece.packed.data();
-  for_each_run(piece.bytes, [&](std::int64_t lo, std::int64_t hi) {
-    std::memcpy(piece.base + lo, from, static_cast<std::size_t>(hi - lo));
-    from += hi - lo;
-  });
 }
 
 /// Returns true if a task sees or leaves old bytes of its access `index`.
@@ -61,11 +38,16 @@ bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites
 world::ranked::ranked(engine& tasks, transport& link)
     : tasks_(tasks),
       link_(link),
-      data_(link.open_channel()),
+      pieces_(tasks, link,
+              [this](std::uint64_t step, const char* name, const error& cause) {
+                note_failure(step, name, cause);
+              }),
       control_(link.open_channel()),
+      poller_(tasks.add_poller([this] { return pieces_.poll(); })),
       sent_to_(link.ranks()),
       received_from_(link.ranks()),
-      inquiry_(link) {
+      inquiry_(link),
+      stop_(link) {
   WEIR_EXPECT(link.ranks() <= copy_ledger::max_holders);
   link.enter(*this);
 }
@@ -78,9 +60,11 @@ world::ranked::~ranked() {
                                 "live, found that it has ended",
                                 link_.rank()));
   static_cast<void>(end(cause, cause));
+  tasks_.remove_poller(poller_);
 }
 
 result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view owner) {
+  WEIR_CHECK(disturb());
   WEIR_TRY(const storage s, tasks_.allocate(bytes, owner));
   const std::array<std::int64_t, 1> shape{bytes};
   WEIR_TRY(const tensor all, tensor::over(s, dtype::uint8, shape));
@@ -95,13 +79,17 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
   return s;
 }
 
-/// Entries that are held back may use the storage, so they are started first.
+/// All tasks end before: other worlds move on meanwhile, and other ranks are asked for
+/// their calls, which the engine's own wait would not do.
 result<void> world::ranked::release(storage_id id) {
+  if (!broken_) {
+    WEIR_CHECK(end_steps());
+  }
   if (const auto s = storages_.find(key_of_storage(id)); s != storages_.end()) {
     log_.fold(s->second.ordinal);
     log_.note("release");
   }
-  while (!held_.empty() && !broken_) {
+  while (tasks_.in_flight() != 0 && !broken_) {
     WEIR_CHECK(advance());
   }
   storages_.erase(key_of_storage(id));
@@ -142,34 +130,84 @@ result<void> world::ranked::check(const world_submission& with,
   return {};
 }
 
-/// Mixes a submission into the hash that ranks compare. Storages count by their order,
-/// since ids may differ between ranks.
-void world::ranked::fold_submission(const world_submission& with, const char* name,
-                                    std::span<const access> accesses) {
-  log_.fold(with.executor);
-  log_.fold(with.overwrites);
-  log_.fold(with.everywhere ? 1 : 0);
-  log_.fold(name);
+/// Returns the hash of a submission that ranks compare. Storages count by their order,
+/// since ids may differ between ranks. @pre check(with, accesses)
+std::uint64_t world::ranked::hash_of(const world_submission& with, const char* name,
+                                     std::span<const access> accesses) const {
+  mixed_hash h;
+  h.add(with.executor);
+  h.add(with.overwrites);
+  h.add(with.everywhere ? 1 : 0);
+  h.add(name);
   for (const access& a : accesses) {
     const footprint& f = a.bytes;
-    log_.fold(storages_.at(key_of_storage(f.id)).ordinal);
-    log_.fold(static_cast<std::uint64_t>(a.mode));
+    h.add(storages_.at(key_of_storage(f.id)).ordinal);
+    h.add(static_cast<std::uint64_t>(a.mode));
     for (const std::int64_t number : {f.lo, f.hi, f.run, std::int64_t{f.depth}}) {
-      log_.fold(static_cast<std::uint64_t>(number));
+      h.add(static_cast<std::uint64_t>(number));
     }
     for (std::size_t i = 0; i < f.depth; ++i) {
-      log_.fold(static_cast<std::uint64_t>(f.steps[i].stride));
-      log_.fold(static_cast<std::uint64_t>(f.steps[i].count));
+      h.add(static_cast<std::uint64_t>(f.steps[i].stride));
+      h.add(static_cast<std::uint64_t>(f.steps[i].count));
     }
   }
-  log_.note(name);
+  return h.value();
 }
 
-result<void> world::ranked::submit(const world_submission& with, const char* name,
-                                   std::span<const access> accesses, start run) {
+/// Kernels of other ranks do not matter to this rank.
+result<bool> world::ranked::submit(const world_submission& with, const char* name,
+                                   std::span<const access> accesses,
+                                   std::uint64_t identity) {
   WEIR_CHECK(check(with, accesses));
+  const std::uint64_t hash = hash_of(with, name, accesses);
+  const bool own = with.everywhere || with.executor == link_.rank();
+  mixed_hash signature;
+  signature.add(hash);
+  signature.add(own ? identity : 1);
+  if (repetition_.in_step) {
+    WEIR_TRY(const bool later, defers(own && identity == 0 ? 0 : signature.value()));
+    if (later) {
+      return false;
+    }
+  } else {
+    WEIR_CHECK(disturb());
+    note_ledger_change();
+  }
+  if (records()) {
+    repetition_.recorded->calls.push_back(
+        {signature.value(), hash, with, name, {accesses.begin(), accesses.end()}});
+  }
+  WEIR_CHECK(enter(hash, with, name, accesses));
+  return count_task(with, accesses.size());
+}
+
+/// Counts a task, and waits until the engine takes it if this rank runs it.
+result<bool> world::ranked::count_task(const world_submission& with,
+                                       std::size_t accesses) {
+  if (!with.everywhere && with.executor != link_.rank()) {
+    ++counters_.foreign_tasks;
+    return false;
+  }
+  ++counters_.own_tasks;
+  ++repetition_.recorded_tasks;
+  WEIR_CHECK(wait_for_space(accesses));
+  return true;
+}
+
+result<void> world::ranked::bring(std::span<const access> accesses) {
+  const world_submission everywhere{0, 0, true};
+  WEIR_CHECK(check(everywhere, accesses));
+  WEIR_CHECK(disturb());
+  note_ledger_change();
+  return enter(hash_of(everywhere, "bring", accesses), everywhere, "bring", accesses);
+}
+
+/// Moves the pieces that a submission needs, and notes what it writes.
+result<void> world::ranked::enter(std::uint64_t hash, const world_submission& with,
+                                  const char* name, std::span<const access> accesses) {
   ++steps_;
-  fold_submission(with, name, accesses);
+  log_.fold(hash);
+  log_.note(name);
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
   for (rank_id r = first; r <= last; ++r) {
@@ -181,18 +219,15 @@ result<void> world::ranked::submit(const world_submission& with, const char* nam
     }
   }
   WEIR_CHECK(note_writes(accesses, first, last));
-  if (run) {
-    ++counters_.own_tasks;
-    held_.push_back({nullptr, nullptr, std::move(run), steps_, name});
-  } else if (!with.everywhere) {
-    ++counters_.foreign_tasks;
+  if (pieces_.any_open() || steps_ % steps_between_polls == 0) {
+    WEIR_CHECK(move_on());
   }
-  const bool quiet = held_.empty() && sends_.empty() && receives_.empty();
-  if (quiet && steps_ % steps_between_polls != 0) {
-    return {};
-  }
-  WEIR_CHECK(move_on());
-  while (held_.size() > max_held) {
+  return {};
+}
+
+/// Waits until the engine takes one more task without waiting.
+result<void> world::ranked::wait_for_space(std::size_t accesses) {
+  while (!tasks_.accepts(accesses) && tasks_.in_flight() != 0) {
     WEIR_CHECK(advance());
   }
   return {};
@@ -221,44 +256,38 @@ result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, ran
   s.ledger.find_missing(bytes, to, missing_);
   for (const missing_piece& piece : missing_) {
     if (piece.from == link_.rank()) {
-      send_piece(s, piece.bytes, to);
+      WEIR_CHECK(move_piece(s, piece.bytes, to, name, true));
     } else if (to == link_.rank()) {
-      WEIR_CHECK(receive_piece(s, piece.bytes, piece.from, name));
+      WEIR_CHECK(move_piece(s, piece.bytes, piece.from, name, false));
     }
     s.ledger.copied(piece.bytes, to);
   }
   return {};
 }
 
-void world::ranked::send_piece(const shared_storage& s, const footprint& bytes,
-                               rank_id to) {
-  outgoing_piece& piece = sends_.emplace_back();
-  piece.bytes = bytes;
-  piece.base = s.local.base;
-  piece.to = to;
-  piece.key = {data_, sent_to_[to]++};
-  piece.packed.resize(static_cast<std::size_t>(byte_count(bytes)));
-  ++counters_.pieces_sent;
-  counters_.bytes_sent += byte_count(bytes);
-  held_.push_back({&piece, nullptr, {}, steps_, "send"});
-}
-
-/// The receive begins at once, into memory of its own: older readers of the bytes do not
-/// delay it.
-result<void> world::ranked::receive_piece(const shared_storage& s, const footprint& bytes,
-                                          rank_id from, const char* name) {
-  incoming_piece& piece = receives_.emplace_back();
-  piece.bytes = bytes;
-  piece.base = s.local.base;
-  piece.from = from;
-  piece.packed.resize(static_cast<std::size_t>(byte_count(bytes)));
-  held_.push_back({nullptr, &piece, {}, steps_, name});
-  auto begun = link_.receive(from, {data_, received_from_[from]++}, piece.packed);
-  if (!begun) {
-    return fail(std::move(begun).error());
+result<void> world::ranked::move_piece(const shared_storage& s, const footprint& bytes,
+                                       rank_id other, const char* name, bool sends) {
+  WEIR_CHECK(wait_for_space(1));
+  piece_order what;
+  what.bytes = bytes;
+  what.base = s.local.base;
+  what.other = other;
+  what.number = sends ? sent_to_[other]++ : received_from_[other]++;
+  what.step = steps_;
+  what.name = name;
+  what.sends = sends;
+  if (sends) {
+    ++counters_.pieces_sent;
+    counters_.bytes_sent += byte_count(bytes);
   }
-  piece.transfer = *begun;
-  return {};
+  std::size_t number = 0;
+  if (records()) {
+    number = repetition_.recorded->pieces.size();
+    repetition_.recorded->pieces.push_back(what);
+    ++repetition_.recorded_tasks;
+  }
+  auto begun = pieces_.submit(what, number);
+  return begun ? result<void>() : fail(std::move(begun).error());
 }
 
 /// Moves on, or runs a task, or lets other worlds move on, or waits a short time.
@@ -277,13 +306,14 @@ result<void> world::ranked::advance() {
 
 /// Begins to measure if the rank has nothing to do because of a piece.
 void world::ranked::begin_idle() {
-  if (idle_since_ != 0 || held_.empty() || held_.front().receive == nullptr ||
-      !held_.front().receive->on_its_way) {
+  if (idle_since_ != 0) {
     return;
   }
-  idle_since_ = now_ns();
-  idle_for_ = held_.front().receive->from;
-  idle_task_ = held_.front().name;
+  if (const auto awaited = pieces_.oldest_awaited()) {
+    idle_since_ = now_ns();
+    idle_for_ = awaited->from;
+    idle_task_ = awaited->task;
+  }
 }
 
 /// Counts the time since `begin_idle`.
@@ -313,6 +343,9 @@ result<void> world::ranked::question_others() {
   if (equal && asks) {
     equal = inquiry_.ask();
   }
+  if (equal) {
+    equal = stop_.move_on();
+  }
   return equal ? result<void>() : fail(std::move(equal).error());
 }
 
@@ -330,124 +363,25 @@ bool world::ranked::move_on_for_others() {
   return !moved || *moved || tasks_.run_one();
 }
 
-/// Returns true if anything has changed.
+/// Returns true if a transfer has ended.
 result<bool> world::ranked::move_on() {
-  WEIR_TRY(const bool ended, end_transfers());
-  WEIR_TRY(const bool started, start_entries());
-  WEIR_TRY(const bool sent, hand_over_sends());
-  return ended || started || sent;
+  const bool moved = pieces_.poll();
+  if (auto failed = pieces_.failure()) {
+    return fail(std::move(*failed));
+  }
+  return moved;
 }
 
-/// Takes the transfers that have ended from the transport, and drops received pieces
-/// whose tasks have ended.
-result<bool> world::ranked::end_transfers() {
-  std::vector<transfer_end> ended;
-  link_.poll(data_, ended);
-  for (transfer_end& one : ended) {
-    const auto is_it = [&one](const auto& piece) { return piece.transfer == one.id; };
-    if (const auto it = std::find_if(receives_.begin(), receives_.end(), is_it);
-        it != receives_.end()) {
-      it->on_its_way = false;
-      if (!one.outcome) {
-        it->failure = std::move(one.outcome).error();
-        it->is_absent = !one.abandoned && it->failure->code() == errc::upstream_failed;
-      }
-    } else if (one.outcome) {
-      sends_.remove_if(is_it);
-    } else {
-      return fail(std::move(one.outcome).error());
-    }
-  }
-  receives_.remove_if([this](const incoming_piece& piece) {
-    return piece.task != 0 && tasks_.ended(piece.task);
-  });
-  return !ended.empty();
-}
-
-result<bool> world::ranked::start_entries() {
-  bool any = false;
-  while (!held_.empty()) {
-    auto started = start_entry(held_.front());
-    if (!started) {
-      return fail(std::move(started).error());
-    }
-    if (!*started) {
-      break;
-    }
-    held_.pop_front();
-    any = true;
-  }
-  return any;
-}
-
-/// Submits one entry to the engine. Returns false if its piece is on its way.
-result<bool> world::ranked::start_entry(stream_entry& entry) {
-  if (entry.run) {
-    WEIR_CHECK(entry.run(tasks_));
-    return true;
-  }
-  if (outgoing_piece* piece = entry.send; piece != nullptr) {
-    const std::array<access, 1> accesses{access{piece->bytes, access_mode::read}};
-    WEIR_TRY(piece->task, tasks_.submit("send", accesses,
-                                        [piece](const task_context&) { pack(*piece); }));
-    return true;
-  }
-  incoming_piece* piece = entry.receive;
-  if (piece->on_its_way) {
-    return false;
-  }
-  if (piece->failure && !piece->is_absent) {
-    note_failure(entry.step, entry.name, *piece->failure);
-  }
-  const std::array<access, 1> accesses{access{piece->bytes, access_mode::write}};
-  const auto kernel = [piece](const task_context&) -> result<void> {
-    if (piece->failure) {
-      return *piece->failure;
-    }
-    unpack(*piece);
-    return {};
-  };
-  WEIR_TRY(piece->task, tasks_.submit("receive", accesses, kernel));
-  return true;
-}
-
-/// Gives packed pieces to the transport. The task of a piece that was not packed was
-/// poisoned, and the receiver is told so.
-result<bool> world::ranked::hand_over_sends() {
-  bool any = false;
-  for (outgoing_piece& piece : sends_) {
-    if (piece.task == 0 || piece.transfer != 0 || !tasks_.ended(piece.task)) {
-      continue;
-    }
-    auto begun = piece.is_packed.load(std::memory_order_acquire)
-                     ? link_.send(piece.to, piece.key, piece.packed)
-                     : link_.send_failure(piece.to, piece.key);
-    if (!begun) {
-      return fail(std::move(begun).error());
-    }
-    piece.transfer = *begun;
-    any = true;
-  }
-  return any;
-}
-
-bool world::ranked::receives_open() const noexcept {
-  return std::any_of(receives_.begin(), receives_.end(),
-                     [](const incoming_piece& piece) { return piece.on_its_way; });
-}
-
-/// Waits until all entries have been started, all tasks have ended and all pieces have
-/// been sent. Polls meanwhile, as a sign of life. A failure of the engine counts behind
-/// those that have been noted with their steps.
+/// Waits until all tasks have ended and all messages have come. Polls meanwhile, as a
+/// sign of life. A failure of the engine counts behind those that have been noted with
+/// their steps.
 result<void> world::ranked::drain() {
-  while (!held_.empty() || !sends_.empty() || receives_open() ||
-         tasks_.in_flight() != 0) {
+  while (tasks_.in_flight() != 0 || pieces_.any_open()) {
     WEIR_CHECK(advance());
   }
   if (const auto all = tasks_.wait_all(); !all) {
     note_failure(rank_report::no_step, "", all.error());
   }
-  receives_.clear();
   return {};
 }
 

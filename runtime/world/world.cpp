@@ -6,9 +6,23 @@
 #include <array>
 #include <utility>
 
+#include "weir/base/hash.hpp"
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
+
+namespace {
+
+/// Returns the failure of a task with the code, the location and the hint of its kernel.
+error as_on_several_ranks(const error& failed) {
+  const error cause = *failed.cause();
+  return error(cause.code(), failed.text())
+      .located(cause.location())
+      .hint(cause.hint())
+      .because(cause);
+}
+
+}  // namespace
 
 void run_all(engine& tasks) {
   while (tasks.in_flight() != 0) {
@@ -16,6 +30,10 @@ void run_all(engine& tasks) {
       tasks.idle(1'000'000);
     }
   }
+}
+
+void kernel_identity::add(std::span<const std::byte> bytes) noexcept {
+  add(xxh3_64(bytes));
 }
 
 world::world(engine& tasks) : tasks_(&tasks) {}
@@ -41,10 +59,13 @@ result<void> world::release(storage_id id) {
 }
 result<void> world::bring_everywhere(const tensor& t) {
   const std::array<access, 1> accesses{reads(t)};
-  return ranked_ ? ranked_->submit({0, 0, true}, "bring", accesses, {}) : result<void>();
+  return ranked_ ? ranked_->bring(accesses) : result<void>();
 }
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
+  if (!ranked_ && !outcome && outcome.error().cause() != nullptr) {
+    outcome = as_on_several_ranks(outcome.error());
+  }
   kept_.clear();
   return outcome;
 }
@@ -60,15 +81,51 @@ void world::drop_kept() {
     sweep_at_ = 2 * kept_.size() + 64;
   }
 }
-result<void> world::submit_with(const world_submission& with, const char* name,
-                                std::span<const access> accesses, start run) {
-  return ranked_->submit(with, name, accesses, std::move(run));
+result<bool> world::submit_with(const world_submission& with, const char* name,
+                                std::span<const access> accesses,
+                                std::uint64_t identity) {
+  return ranked_->submit(with, name, accesses, identity);
 }
-std::uint64_t world::next_step() const noexcept {
-  return ranked_->next_step();
+bool world::records() const noexcept {
+  return ranked_->records();
+}
+void world::record_start(std::function<result<void>(std::uint64_t)> again) {
+  ranked_->record_start(std::move(again));
+}
+void world::begin_step() {
+  if (ranked_) {
+    ranked_->begin_step();
+  }
+}
+result<void> world::end_step() {
+  return ranked_ ? ranked_->end_step() : result<void>();
+}
+result<void> world::end_steps() {
+  return ranked_ ? ranked_->end_steps() : result<void>();
+}
+std::uint64_t world::step_of(std::uint64_t step, const task_context& context) noexcept {
+  const auto* const replay = static_cast<const replay_run*>(context.argument);
+  return replay == nullptr ? step : step + replay->steps;
+}
+error world::fail(error cause) {
+  return ranked_->fail(std::move(cause));
+}
+std::uint64_t world::step() const noexcept {
+  return ranked_->step();
 }
 void world::note_failure(std::uint64_t step, const char* name, const error& cause) {
   ranked_->note_failure(step, name, cause);
+}
+result<bool> world::stops_here() {
+  return ranked_ ? ranked_->stops_here()
+                 : result<bool>(asked_to_stop_.load(std::memory_order_relaxed) ||
+                                stop_signal_arrived());
+}
+void world::ask_to_stop() noexcept {
+  asked_to_stop_.store(true, std::memory_order_relaxed);
+  if (ranked_) {
+    ranked_->ask_to_stop();
+  }
 }
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds of several processes: launchers_test.py PROGRAM PLUGINS DEMOS SUITE. Each program must print the hash of one process, a failed
 rank must be named by the others, and nothing may be left behind. Exits with 77 if the launcher or its plug-in is not installed."""
+import json
 import os
 import pathlib
 import re
@@ -22,16 +23,16 @@ def environment(**more):
     return {**clean, "WEIR_MPI_FOLDER": str(PLUGINS), **more}
 
 
-def run(command, **more):
-    """Runs a command in a group of its own, all of which is ended afterwards. Returns its status, output and errors."""
+def run(command, limit=60, **more):
+    """Runs a command in a group of its own, all of which is ended after a limit in seconds. Returns its status, output and errors."""
     with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, start_new_session=True, env=environment(**more)) as process:
         try:
-            out, words = process.communicate(timeout=60)
+            out, words = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, words = process.communicate()
-            raise AssertionError(f"{command} did not end within 60 s: {out}{words}") from None
+            raise AssertionError(f"{command} did not end within {limit} s: {out}{words}") from None
     # A library below MPICH prints warnings of its own.
     return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
 
@@ -70,8 +71,8 @@ class Ranks(unittest.TestCase):
         self.assertEqual(shared_memory() - self.before, set())
         self.assertEqual(os.listdir(self.temporary.name), [])
 
-    def launch(self, ranks, *words, program=PROGRAM):
-        return run([*self.launcher, "-n", ranks, program, *words], TMPDIR=self.temporary.name)
+    def launch(self, ranks, *words, program=PROGRAM, limit=60):
+        return run([*self.launcher, "-n", ranks, program, *words], limit, TMPDIR=self.temporary.name)
 
     def expect_demo_of_threads(self, ranks):
         for name in ("shallow_water", "heat2d"):
@@ -87,6 +88,36 @@ class Ranks(unittest.TestCase):
             self.assertEqual(alone[0], 0, alone)
             status, out, words = self.launch(ranks, name, workers)
             self.assertEqual((status, out), (0, alone[1]), words)
+
+
+    def expect_random_programs(self, ranks, workers):
+        alone = run([PROGRAM, "random", 1], 900)
+        self.assertEqual(alone[0], 0, alone)
+        status, out, words = self.launch(ranks, "random", workers, limit=900)
+        self.assertEqual((status, out), (0, alone[1]), words)
+
+    def expect_drain(self, ranks, number, to_launcher):
+        """Asks a rank, or the launcher, to stop once a generation exists. All must end with 0, and a later run has the hash of a whole one."""
+        words = [str(w) for w in ("--size", 48, "--tile", 16, "--steps", 20000, "--every", 50)]
+        with tempfile.TemporaryDirectory() as folder:
+            command = [*map(str, self.launcher), "-n", str(ranks), str(DEMOS / "shallow_water"), *words, "--state", folder]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  start_new_session=True, env=environment(TMPDIR=self.temporary.name)) as process:
+                end = time.monotonic() + 60
+                while process.poll() is None and not any(n.endswith("manifest") for n in os.listdir(folder)):
+                    self.assertLess(time.monotonic(), end, "no generation was saved")
+                    time.sleep(0.01)
+                os.kill(process.pid if to_launcher else running()[-1], number)
+                out, complaints = process.communicate(timeout=60)
+            stopped = re.search(r"stopped before step (\d+)", complaints)
+            self.assertTrue(stopped and process.returncode == 0, (process.returncode, out, complaints))
+            step = int(stopped[1])
+            self.assertNotIn("hash", out)
+            words[5] = str(step + 20)
+            whole = run([DEMOS / "shallow_water", *words])
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 3, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn(f"resumed at step {step}", complaints)
 
 
 class OpenMpi(Ranks):
@@ -106,6 +137,16 @@ class OpenMpi(Ranks):
 
     def test_demos_have_the_hash_of_threads(self):
         self.expect_demo_of_threads(3)
+
+    def test_random_programs_equal_their_serial_runs(self):
+        self.expect_random_programs(3, 2)
+
+    def test_counters_of_all_ranks_are_json(self):
+        status, out, words = self.launch(3, "--size", 48, "--tile", 16, "--steps", 5, "--json", 1, program=DEMOS / "shallow_water")
+        self.assertEqual(status, 0, words)
+        ranks = json.loads(out.split("\n", 1)[1])
+        self.assertEqual([r["rank"] for r in ranks], [0, 1, 2])
+        self.assertTrue(all(r["own_tasks"] > 0 and r["bytes_sent"] > 0 for r in ranks), ranks)
 
     def test_a_killed_demo_resumes_on_another_number_of_ranks(self):
         words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
@@ -127,6 +168,13 @@ class OpenMpi(Ranks):
             status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
         self.assertEqual((status, out), (0, whole[1]), complaints)
         self.assertIn("resumed at step", complaints)
+
+    def test_a_signal_to_a_rank_saves_and_ends_all(self):
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            self.expect_drain(2, number, False)
+
+    def test_a_signal_to_the_launcher_saves_and_ends_all(self):
+        self.expect_drain(3, signal.SIGUSR1, True)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(3, "failing", 1)[2]
@@ -170,6 +218,15 @@ class Mpich(Ranks):
 
     def test_demos_have_the_hash_of_threads(self):
         self.expect_demo_of_threads(2)
+
+    def test_random_programs_equal_their_serial_runs(self):
+        self.expect_random_programs(2, 1)
+
+    def test_a_signal_to_a_rank_saves_and_ends_all(self):
+        self.expect_drain(2, signal.SIGTERM, False)
+
+    def test_a_signal_to_the_launcher_saves_and_ends_all(self):
+        self.expect_drain(2, signal.SIGUSR1, True)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(2, "failing", 1)[2]

@@ -14,9 +14,12 @@
 #include <map>
 #include <string>
 
+#include "support/case_count.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/weir.hpp"
 #include "weir/world.hpp"
+#include "world/random_worlds.hpp"
 
 namespace {
 
@@ -163,6 +166,32 @@ result<std::uint64_t> mirror(world& w) {
   return hash_of(w, a);
 }
 
+/// Runs random programs, as many as WEIR_TEST_RANK_PROGRAMS says, each in a world of its
+/// own, and compares each with its serial run.
+result<std::uint64_t> random_programs(weir::runtime::transport* link, unsigned workers) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < weir::test::case_count("WEIR_TEST_RANK_PROGRAMS", 10);
+       ++i) {
+    weir::test::dice d(7000 + i);
+    const weir::test::program p = weir::test::random_program(d, 0);
+    weir::runtime::rank_run run;
+    run.source = &p;
+    run.memory.seen.resize(p.tasks.size());
+    weir::runtime::run_program(link, run, i, workers);
+    std::vector<std::uint64_t> seen;
+    if (!run.failure.empty() || run.result != weir::runtime::run_serially(p, seen)) {
+      return weir::error(weir::errc::internal,
+                         "random program " + std::to_string(i) +
+                             ": expected the bytes of its serial run, found " +
+                             (run.failure.empty() ? "others" : run.failure));
+    }
+    for (const auto& bytes : run.result) {
+      sum = sum * 31 + weir::xxh3_64(bytes);
+    }
+  }
+  return sum;
+}
+
 /// Makes more worlds than one communicator has channels for.
 result<std::uint64_t> worlds(world& w, weir::engine& e, weir::runtime::transport* link) {
   std::uint64_t sum = 0;
@@ -261,6 +290,7 @@ int main(int argc, char** argv) {
         {"normalise", [&] { return normalise(w); }},
         {"mirror", [&] { return mirror(w); }},
         {"worlds", [&] { return worlds(w, e, link->get()); }},
+        {"random", [&] { return random_programs(link->get(), e.base().workers()); }},
         {"long", [&] { return long_kernels(w); }},
         {"failing", [&] { return failing(w); }},
         {"diverging", [&] { return diverging(w); }},

@@ -29,31 +29,7 @@
 
 namespace weir {
 
-/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, `writes`
-/// for arguments that a kernel may write, `one_access` for those with one box of bytes.
-template <class Argument>
-struct world_argument;
-/// Properties of a number that all ranks have.
-template <class T, int Rank, runtime::access_mode Mode>
-struct world_argument<argument<T, Rank, Mode>> {
-  static constexpr bool is_part = false;    ///< it has no owner
-  static constexpr bool one_access = true;  ///< it is one box
-  /// True if the kernel may write it.
-  static constexpr bool writes = !argument<T, Rank, Mode>::reads_only;
-};
-/// Properties of a part of a world tensor.
-template <class T, int Rank, runtime::access_mode Mode>
-struct world_argument<tile_argument<T, Rank, Mode>>
-    : world_argument<argument<T, Rank, Mode>> {
-  static constexpr bool is_part = true;  ///< it has an owner
-};
-/// Properties of a part over the edges.
-template <class T, int Rank>
-struct world_argument<wrapped_part<T, Rank>> {
-  static constexpr bool is_part = true;      ///< it has an owner
-  static constexpr bool one_access = false;  ///< it is several boxes
-  static constexpr bool writes = false;      ///< it is for reading
-};
+using runtime::stop_at_signals;
 
 /// A tensor of a state and its name in the files. Made by `named`.
 template <class Tensor>
@@ -152,8 +128,9 @@ class world {
         weir::read(parts.all()), weir::write(out));
   }
 
-  /// Waits for all tasks of all ranks, see `runtime::world::wait`.
-  /// @error{kernel_failed; a kernel failed}
+  /// Waits for all tasks of all ranks. The failure of a kernel keeps its code, see
+  /// `runtime::world::wait`.
+  /// @error{kernel_failed; a kernel threw an exception}
   /// @error{diverged; the ranks have submitted different tasks}
   /// @error{rank_lost; a rank shows no sign of life}
   [[nodiscard]] result<void> wait() { return ranks_.wait(); }
@@ -199,23 +176,56 @@ class world {
   }
   /// Calls `body(step)` for each step below `steps`, from 0 or from the step that
   /// `resume` returned. Saves the state after every `state_options::every` steps and
-  /// after the last one. A program that resumes repeats once. @error{stopping; thrown:
-  /// see `submit`}
+  /// after the last one. A program that resumes repeats once. Steps that submit the same
+  /// tasks as earlier ones, with captures of the same bytes, are recorded and replayed;
+  /// the results are those of submitting them, see `docs/ranks.md`.
+  ///
+  /// If a rank is asked to stop (`stop_at_signals`, `ask_to_stop`), all ranks agree on a
+  /// step before which they stop: they save the state unless that was done, wait for all
+  /// tasks, and `repeat` returns early. `stopped` tells so, and the program should end.
+  /// @error{stopping; thrown: see `submit`} @error{kernel_failed; thrown: a kernel failed
+  /// before the stop}
   template <class Body>
   void repeat(std::int64_t steps, Body&& body) {
-    for (std::int64_t step = std::exchange(first_step_, 0); step < steps; ++step) {
-      body(step);
-      const std::int64_t done = step + 1;
-      if (files_ && every_ > 0 && (done % every_ == 0 || done == steps)) {
-        or_throw(files_->save(done));
+    const std::int64_t first = std::exchange(first_step_, 0);
+    for (std::int64_t step = first; step < steps; ++step) {
+      const bool saves = files_ && every_ > 0 && step % every_ == 0;
+      if (saves && step != first) {
+        or_throw(files_->save(step));
       }
+      if (or_throw(ranks_.stops_here())) {
+        stop(step, !saves && step != first);
+        return;
+      }
+      ranks_.begin_step();
+      body(step);
+      or_throw(ranks_.end_step());
+    }
+    or_throw(ranks_.end_steps());
+    if (files_ && every_ > 0 && steps > first) {
+      or_throw(files_->save(steps));
     }
   }
+  /// Returns true if `repeat` has ended early because a rank was asked to stop.
+  [[nodiscard]] bool stopped() const noexcept { return stopped_at_ >= 0; }
+  /// Returns the step before which it has ended. @pre stopped()
+  [[nodiscard]] std::int64_t stopped_at() const noexcept { return stopped_at_; }
+  /// Asks all ranks to stop, see `repeat`. @threads{safe from any thread}
+  void ask_to_stop() noexcept { ranks_.ask_to_stop(); }
 
   /// Returns the world of the layer below, for counters.
   [[nodiscard]] runtime::world& base() { return ranks_; }
 
  private:
+  /// Ends `repeat` before a step.
+  void stop(std::int64_t step, bool saves) {
+    or_throw(ranks_.end_steps());
+    if (files_ && saves) {
+      or_throw(files_->save(step));
+    }
+    or_throw(ranks_.wait());
+    stopped_at_ = step;
+  }
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> make_bytes(
       const std::array<std::int64_t, static_cast<std::size_t>(Rank)>& shape) {
@@ -307,6 +317,19 @@ class world {
       return a.elements;
     }
   }
+  /// Adds the view that a kernel gets to its identity.
+  template <class Argument>
+  static void add_view(runtime::kernel_identity& identity, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      const runtime::tensor& bytes = plain_of(a).operand.bytes();
+      identity.add(reinterpret_cast<std::uintptr_t>(bytes.data()));
+      identity.add(std::as_bytes(bytes.shape()));
+      identity.add(std::as_bytes(bytes.strides()));
+    } else {
+      static_assert(std::has_unique_object_representations_v<decltype(a.elements)>);
+      identity.add(std::as_bytes(std::span(&a.elements, 1)));
+    }
+  }
   /// Combines the elements [lo, hi). The left half has the largest power of two of
   /// elements that leaves one for the right half.
   template <class Operation, class T>
@@ -325,6 +348,8 @@ class world {
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
                    std::index_sequence<I...>, const Argument&... arguments) {
     const auto accesses = all_accesses(arguments...);
+    runtime::kernel_identity identity(kernel);
+    (add_view(identity, arguments), ...);
     auto call = with_accesses(
         name,
         [kernel = std::move(kernel),
@@ -341,14 +366,15 @@ class world {
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::world::max_capture) {
-      or_throw(ranks_.submit(with, name, accesses,
-                             [call](const runtime::task_context&) { return call(); }));
+      or_throw(ranks_.submit(
+          with, name, accesses, [call](const runtime::task_context&) { return call(); },
+          {}, identity.value()));
     } else {
       const auto stored = std::make_shared<call_type>(std::move(call));
       call_type* const own = stored.get();
       or_throw(ranks_.submit(
           with, name, accesses, [own](const runtime::task_context&) { return (*own)(); },
-          stored));
+          stored, identity.value()));
     }
   }
 
@@ -356,6 +382,7 @@ class world {
   std::unique_ptr<runtime::world_state> files_;  ///< null without `checkpoint`
   std::int64_t every_ = 0;                       ///< steps between two saves; 0: none
   std::int64_t first_step_ = 0;                  ///< at which `repeat` goes on
+  std::int64_t stopped_at_ = -1;                 ///< step before which it has ended early
 };
 
 }  // namespace weir

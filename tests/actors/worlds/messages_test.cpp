@@ -84,16 +84,22 @@ void expect_readable(const std::string& path) {
     }
   });
 }
-/// Expects that a read fails on three ranks with words in its message.
-void expect_refused(const std::string& path, const std::string& object,
+/// Expects that a read fails on one and on three ranks with the code and the file of its
+/// cause, and with words in its message.
+void expect_refused(const std::string& path, const std::string& object, errc code,
                     const std::string& words) {
-  on_world(3, [&](world& w) {
-    const auto t = w.make<double>(rows(2), 10, 7);
-    const auto done = read_object(w, path, object, t);
-    ASSERT_FALSE(done);
-    EXPECT_NE(done.error().message().find(words), std::string::npos)
-        << done.error().message();
-  });
+  for (const runtime::rank_id ranks : {1U, 3U}) {
+    on_world(ranks, [&](world& w) {
+      const auto t = w.make<double>(rows(2), 10, 7);
+      const auto done = read_object(w, path, object, t);
+      ASSERT_FALSE(done);
+      EXPECT_EQ(done.error().code(), code) << done.error().message();
+      for (const std::string& word : {words, std::string("depth.tgm")}) {
+        EXPECT_NE(done.error().message().find(word), std::string::npos)
+            << done.error().message();
+      }
+    });
+  }
 }
 
 TEST(WorldMessages, AreTheSameBytesOnAnyNumberOfRanks) {
@@ -126,10 +132,11 @@ TEST(WorldMessages, CompressedObjectsAreRead) {
 TEST(WorldMessages, OtherObjectsAreRefusedOnAllRanks) {
   test::temp_folder folder;
   const std::string path = folder / "depth.tgm";
-  expect_refused(path, "depth", "depth.tgm");
+  expect_refused(path, "depth", errc::not_found, "No such file");
   write_other(path, dtype::fp32, "none");
-  expect_refused(path, "depth", "expected float64 [10, 7], found float32 [10, 7]");
-  expect_refused(path, "speed", "cannot read the object \"speed\"");
+  expect_refused(path, "depth", errc::invalid_argument,
+                 "expected float64 [10, 7], found float32 [10, 7]");
+  expect_refused(path, "speed", errc::not_found, "cannot read the object \"speed\"");
   write_other(path, dtype::fp64, "none");
   auto bytes = or_throw(read_file(posix_file_system(), path));
   const double value = value_at(5, 3);
@@ -140,7 +147,7 @@ TEST(WorldMessages, OtherObjectsAreRefusedOnAllRanks) {
   ASSERT_NE(place, bytes.end());
   *place ^= std::byte{1};
   or_throw(write_file_atomically(posix_file_system(), path, bytes));
-  expect_refused(path, "depth", "failed on rank");
+  expect_refused(path, "depth", errc::hash_mismatch, "read tile");
 }
 
 TEST(WorldMessages, AFolderThatDoesNotExistIsNamedOnAllRanks) {
@@ -148,6 +155,7 @@ TEST(WorldMessages, AFolderThatDoesNotExistIsNamedOnAllRanks) {
     const auto t = w.make<double>(rows(2), 4, 4);
     const auto done = write_message(w, "/nonexistent/depth.tgm", t);
     ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code(), errc::not_found) << done.error().message();
     EXPECT_NE(done.error().message().find("/nonexistent/depth.tgm"), std::string::npos);
     EXPECT_TRUE(w.wait());
   });

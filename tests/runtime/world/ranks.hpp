@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -74,6 +75,7 @@ class faulty_link final : public transport {
     }
     auto begun = real_.send(to, changed(key), sent);  // the network copies at once
     if (begun && key.channel == 0 && fault_ == world_fault::failed_pieces) {
+      const std::lock_guard lock(mutex_);
       failing_.push_back(*begun);
     }
     return begun;
@@ -87,6 +89,7 @@ class faulty_link final : public transport {
   }
   void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override {
     real_.poll(channel, ended);
+    const std::lock_guard lock(mutex_);
     for (transfer_end& one : ended) {
       if (std::erase(failing_, one.id) != 0) {
         one.outcome = error(errc::io, "injected failure of a send");
@@ -101,6 +104,7 @@ class faulty_link final : public transport {
   }
   transport& real_;
   world_fault fault_;
+  std::mutex mutex_;  ///< guards `failing_`
   std::vector<transfer_id> failing_;
 };
 

@@ -5,119 +5,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
 
-#include "random_programs.hpp"
 #include "support/case_count.hpp"
 #include "tensors.hpp"
+#include "world/random_worlds.hpp"
 #include "world/ranks.hpp"
 
 namespace weir::runtime {
 namespace {
 
 using namespace weir::test;
-
-/// Returns true if the task sets every byte that it writes.
-bool sets_all(const program_task& t) {
-  return t.salt % 3 == 0;
-}
-
-/// Runs a task, which may set all bytes of its writes.
-void run_world_task(const program_task& t, std::size_t index, program_memory& m) {
-  run_task(t, index, m);
-  for (const program_access& a : t.accesses) {
-    if (sets_all(t) && a.mode == access_mode::write) {
-      for_each_byte(a.view.offset(), a.view.shape(), a.view.strides(),
-                    info_of(a.view.type()).size, [&](std::int64_t b) {
-                      m.bases[a.storage][b] = static_cast<std::byte>(
-                          mix(t.salt, static_cast<std::uint64_t>(b)) >> 9);
-                    });
-    }
-  }
-}
-
-/// Fills memory in the same way on every rank.
-void fill_storage(std::byte* base, std::int64_t size) {
-  for (std::int64_t i = 0; i < size; ++i) {
-    base[i] = static_cast<std::byte>(mix(91, static_cast<std::uint64_t>(i)) >> 13);
-  }
-}
-
-/// One rank's run of a program.
-struct rank_run {
-  const program* source;
-  world_fault fault = world_fault::none;
-  program_memory memory;
-  std::vector<std::vector<std::byte>> result;  ///< bytes of each storage at the end
-  std::string failure;                         ///< text of `wait`
-};
-
-/// Keeps the text of the first failure.
-void note_outcome(rank_run& run, const result<void>& waited) {
-  if (!waited && run.failure.empty()) {
-    run.failure = waited.error().text();
-  }
-}
-
-/// Submits a program; executors are random and equal on all ranks.
-void submit_program(world& w, rank_run& run, const std::vector<storage>& stores,
-                    std::uint64_t seed) {
-  dice d(seed);
-  for (std::size_t i = 0; i < run.source->tasks.size(); ++i) {
-    const program_task& task = run.source->tasks[i];
-    world_submission with;
-    with.executor = static_cast<rank_id>(d.in(0, w.ranks() - 1));
-    std::vector<access> accesses;
-    for (const program_access& a : task.accesses) {
-      const tensor t =
-          or_throw(tensor::strided(stores[a.storage], a.view.type(), a.view.offset(),
-                                   a.view.shape(), a.view.strides()));
-      if (sets_all(task) && a.mode == access_mode::write) {
-        with.overwrites |= std::uint64_t{1} << accesses.size();
-      }
-      const bool forgotten =
-          run.fault == world_fault::forgotten_write && i % 3 == 0;  // nobody is told
-      accesses.push_back({t.bytes(), forgotten ? access_mode::read : a.mode});
-    }
-    rank_run* state = &run;
-    or_throw(
-        w.submit(with, "step", accesses, [state, i](const task_context&) -> result<void> {
-          const program_task& own = state->source->tasks[i];
-          delay(own.delay);
-          if (own.fails) {
-            return error(errc::io, "injected failure");
-          }
-          run_world_task(own, i, state->memory);
-          return {};
-        }));
-    if (d.one_in(25)) {
-      note_outcome(run, w.wait());
-    }
-  }
-}
-
-/// Runs a program on one rank of a network.
-void run_program(transport& link, rank_run& run, std::uint64_t seed, unsigned workers) {
-  const auto e = engine_of_rank(workers, seed % 2 == 0 ? 64 : 4);
-  world w(*e, link);
-  std::vector<storage> stores;
-  for (const std::int64_t size : run.source->sizes) {
-    stores.push_back(or_throw(w.allocate(size, "program")));
-    fill_storage(stores.back().base, size);
-    run.memory.bases.push_back(stores.back().base);
-  }
-  submit_program(w, run, stores, seed);
-  for (const storage& s : stores) {
-    or_throw(w.bring_everywhere(bytes_of(s)));
-  }
-  note_outcome(run, w.wait());
-  for (const storage& s : stores) {
-    run.result.emplace_back(s.base, s.base + s.size);
-    EXPECT_TRUE(w.release(s.id));
-  }
-}
 
 /// Runs a program on `ranks` ranks.
 std::vector<rank_run> run_on_ranks(const program& p, rank_id ranks, unsigned workers,
@@ -129,28 +31,9 @@ std::vector<rank_run> run_on_ranks(const program& p, rank_id ranks, unsigned wor
   }
   in_process_network net({.ranks = ranks, .max_delay = 4, .seed = seed});
   on_ranks(net, ranks, [&](rank_id r, transport& link) {
-    run_program(link, runs[r], seed, workers);
+    run_program(&link, runs[r], seed, workers);
   });
   return runs;
-}
-
-/// Returns the bytes of each storage after the serial run, and what the tasks have read.
-std::vector<std::vector<std::byte>> run_serially(const program& p,
-                                                 std::vector<std::uint64_t>& seen) {
-  program_memory serial{{}, std::vector<std::uint64_t>(p.tasks.size())};
-  std::vector<std::vector<std::byte>> bytes;
-  for (const std::int64_t size : p.sizes) {
-    bytes.emplace_back(static_cast<std::size_t>(size));
-    fill_storage(bytes.back().data(), size);
-  }
-  for (auto& one : bytes) {
-    serial.bases.push_back(one.data());
-  }
-  for (std::size_t k = 0; k < p.tasks.size(); ++k) {
-    run_world_task(p.tasks[k], k, serial);
-  }
-  seen = serial.seen;
-  return bytes;
 }
 
 /// A number of ranks and of workers of each.
@@ -223,7 +106,7 @@ int programs_found(world_fault fault) {
       runs[r].fault = fault;
       runs[r].memory.seen.resize(p.tasks.size());
       try {
-        run_program(link, runs[r], i, 1);
+        run_program(&link, runs[r], i, 1);
       } catch (const std::exception& e) {
         runs[r].failure = e.what();
       }
@@ -287,6 +170,42 @@ TEST(WorldPieces, TheWriterSendsItsRegionToAllRanksItself) {
     EXPECT_EQ(counters[r].pieces_sent, r == 2 ? 3U : 0U) << "rank " << r;
     EXPECT_EQ(counters[r].own_tasks + counters[r].foreign_tasks, 1U);
   }
+}
+
+// The pieces of two ranks with one worker each cross, and are made only when a task has
+// run that stands behind a receive and needs no piece.
+TEST(WorldPieces, ATaskBehindAReceiveRunsBeforeThePieceComes) {
+  in_process_network net({.ranks = 2});
+  std::atomic<bool> has_run{false};
+  std::array<std::uint64_t, 2> postponed{};
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const std::array<tensor, 2> made{matrix_of(w, 4, 1), matrix_of(w, 4, 1)};
+    const std::array<tensor, 2> sums{matrix_of(w, 4, 1), matrix_of(w, 4, 1)};
+    const std::array<tensor, 2> own{matrix_of(w, 1, 1), matrix_of(w, 1, 1)};
+    for (rank_id other = 0; other < 2; ++other) {
+      double* const out = made[other].as<double>();
+      or_throw(w.submit({other, 1}, "make", std::array{writes(made[other])},
+                        [out, &has_run](const task_context&) -> result<void> {
+                          for (int i = 0; i < 5'000 && !has_run; ++i) {
+                            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                          }
+                          std::fill_n(out, 4, 3.0);
+                          return has_run ? result<void>()
+                                         : result<void>(
+                                               error(errc::timeout, "nothing has run"));
+                        }));
+      or_throw(add_column(w, 1 - other, made[other], sums[1 - other]));
+      // Rank 1 runs this while it waits for the piece of rank 0, and makes its own after.
+      or_throw(w.submit({1, 0}, "own", std::array{updates(own[other])},
+                        [&has_run](const task_context&) { has_run = true; }));
+    }
+    or_throw(w.wait());
+    EXPECT_EQ(sums[r].as<double>()[3], 3);
+    postponed[r] = e->counters().postponed;
+  });
+  EXPECT_GE(postponed[1], 2U);  // a send and a receive
 }
 
 TEST(WorldPieces, AWorldThatReleasesMovesOnWhileAnotherWaits) {

@@ -72,6 +72,9 @@ struct submit_options {
   /// Worker that should run the task. Another worker runs it if that one is busy and the
   /// other has nothing to do.
   std::uint8_t worker = anywhere;
+  /// True if the kernel is called although the task was poisoned, so that it can tell
+  /// somebody; see `task_context::poisoned`. The task counts as one that was not run.
+  bool though_poisoned = false;
 };
 
 }  // namespace weir::runtime

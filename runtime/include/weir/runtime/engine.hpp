@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -97,6 +98,10 @@ struct task_context {
   /// contract violation otherwise, which is a failure of the task
   /// @throws std::bad_alloc without memory for the engine's table of such tasks
   [[nodiscard]] completion later() const;
+  /// Returns true if the kernel is called because of `submit_options::though_poisoned`:
+  /// the task failed before, because an earlier one did, and its bytes are undefined.
+  /// @pre called before `later`, on the thread of the kernel and with its own context
+  [[nodiscard]] bool poisoned() const noexcept;
 
  private:
   friend class scheduler;
@@ -197,6 +202,13 @@ class engine {
   /// @error{not_found; no such storage or generation}
   [[nodiscard]] result<void> release(storage_id id);
 
+  /// Adds a function that is called beside `engine_options::poller` and under the same
+  /// rules, and returns its number.
+  [[nodiscard]] std::uint64_t add_poller(std::function<bool()> poller);
+  /// Removes a function of `add_poller`, and waits while a thread is inside of it.
+  /// @pre not called by a poller
+  void remove_poller(std::uint64_t number) noexcept;
+
   /// Opens a scope inside the innermost open one. It may hold more tasks than the window.
   /// @error{invalid_argument; an automatic scope inside a manual one}
   [[nodiscard]] result<scope> open_scope(std::string_view name,
@@ -246,6 +258,9 @@ class engine {
   /// Retires tasks that have ended, and returns how many tasks the window takes before a
   /// submission has to wait.
   [[nodiscard]] std::uint32_t free_slots();
+  /// Retires tasks that have ended if there is need, and returns true if the window and
+  /// the table of accesses take a task of so many accesses without waiting.
+  [[nodiscard]] bool accepts(std::size_t accesses);
   /// Returns the largest number of tasks in flight. @threads{safe from any thread}
   [[nodiscard]] std::uint32_t window() const noexcept;
 

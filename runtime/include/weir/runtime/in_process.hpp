@@ -35,8 +35,7 @@ struct in_process_options {
 };
 
 /// The ranks of one process and the messages between them.
-/// @threads{each rank's transport belongs to the thread that polls it; different ranks
-/// are safe to use concurrently}
+/// @threads{thread-compatible; its transports as `transport` says}
 class in_process_network {
  public:
   /// Makes the transports of all ranks. @pre options.ranks >= 1

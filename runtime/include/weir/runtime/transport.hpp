@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "weir/base/error.hpp"
@@ -37,7 +38,7 @@ struct transfer_end {
 };
 
 /// A user of a transport, which moves on while another user of it waits.
-/// @threads{belongs to the thread of its transport}
+/// @threads{belongs to the thread that submits to the worlds of its transport}
 class transport_user {
  public:
   virtual ~transport_user() = default;
@@ -54,7 +55,8 @@ class transport_user {
 /// One rank's access to the others. Nothing moves but inside of calls: memory of a
 /// receive is written inside of `poll` alone, and never after the end of the transfer or
 /// of its channel.
-/// @threads{thread-compatible; each rank has an object of its own}
+/// @threads{safe from any thread, apart from `enter`, `leave` and `move_others_on`, which
+/// belong to one thread; each rank has an object of its own}
 class transport {
  public:
   virtual ~transport() = default;
@@ -105,10 +107,14 @@ class transport {
   /// Removes a user.
   void leave(const transport_user& user) noexcept { std::erase(users_, &user); }
   /// Moves all users on but the one that waits. Returns true if one of them has moved.
+  /// Does nothing while one of them is being moved on.
   bool move_others_on(const transport_user& waiting) {
     bool any = false;
-    for (transport_user* const user : users_) {
-      any = (user != &waiting && user->move_on_for_others()) || any;
+    if (!std::exchange(moving_, true)) {
+      for (transport_user* const user : users_) {
+        any = (user != &waiting && user->move_on_for_others()) || any;
+      }
+      moving_ = false;
     }
     return any;
   }
@@ -118,6 +124,7 @@ class transport {
 
  private:
   std::vector<transport_user*> users_;
+  bool moving_ = false;
 };
 
 }  // namespace weir::runtime

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -40,6 +41,43 @@ struct world_counters {
 [[nodiscard]] std::string counter_table(std::span<const world_counters> ranks);
 /// Returns the counters of all ranks as a JSON array of objects.
 [[nodiscard]] std::string counters_as_json(std::span<const world_counters> ranks);
+
+/// From now on SIGUSR1, SIGTERM and SIGINT ask the worlds of this process to stop, see
+/// `world::stops_here`. A second SIGTERM or SIGINT ends the process as usual.
+/// @threads{call it once, before worlds are made}
+void stop_at_signals() noexcept;
+/// Returns true if one of these signals has arrived. @threads{safe from any thread}
+[[nodiscard]] bool stop_signal_arrived() noexcept;
+
+/// Hash of what a kernel does: its type, the bytes of its captures and the views that it
+/// gets. Kernels with the same identity do the same. @threads{thread-compatible}
+class kernel_identity {
+ public:
+  /// Begins with the type of a kernel and, unless it is empty, with its bytes.
+  template <class Kernel>
+  explicit kernel_identity(const Kernel& kernel) {
+    add(reinterpret_cast<std::uintptr_t>(&tag<Kernel>));
+    if constexpr (!std::is_empty_v<Kernel>) {
+      known_ = std::is_trivially_copyable_v<Kernel>;
+      add(std::as_bytes(std::span(&kernel, 1)));
+    }
+  }
+  /// Adds a number.
+  void add(std::uint64_t number) noexcept {
+    value_ = (value_ ^ number) * 0x9E3779B97F4A7C15U;
+    value_ ^= value_ >> 29U;
+  }
+  /// Adds bytes.
+  void add(std::span<const std::byte> bytes) noexcept;
+  /// Returns the hash; 0 for a kernel whose captures cannot be compared.
+  [[nodiscard]] std::uint64_t value() const noexcept { return known_ ? value_ | 1 : 0; }
+
+ private:
+  template <class Kernel>
+  static constexpr char tag = 0;
+  std::uint64_t value_ = 0;
+  bool known_ = true;
+};
 
 /// Options of one submission to a world, beside its accesses.
 struct world_submission {
@@ -102,7 +140,8 @@ class world {
   using kept_object = std::shared_ptr<const void>;
   /// Submits one task, see `engine::submit`. The executor receives the bytes that it
   /// needs and lacks; other ranks send them. `keep` lives until the task has ended, on
-  /// the ranks that run it.
+  /// the ranks that run it. `identity` is equal for kernels that do the same, see
+  /// `begin_step`; 0 if that is unknown.
   /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
   /// not allocated} @error{stopping; the world has failed}
   /// @error{diverged; the ranks have made different calls, found while this
@@ -110,26 +149,63 @@ class world {
   template <class Kernel>
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
                                     std::span<const access> accesses,
-                                    const Kernel& kernel, kept_object keep = {}) {
+                                    const Kernel& kernel, kept_object keep = {},
+                                    std::uint64_t identity = 0) {
     if (!kept_.empty()) {
       drop_kept();
     }
     if (ranks_ == 1) {
       return start_task(*tasks_, name, accesses, kernel, keep);
     }
-    return submit_with(with, name, accesses,
-                       run_of(name, accesses, kernel, with, std::move(keep)));
+    WEIR_TRY(const bool runs, submit_with(with, name, accesses, identity));
+    if (!runs) {
+      return {};
+    }
+    noted<Kernel> noting{kernel, this, step(), name};
+    if (records()) {
+      record_start(
+          [noting, keep, all = std::vector<access>(accesses.begin(), accesses.end())](
+              std::uint64_t step) mutable {
+            noting.step = step;
+            return noting.owner->start_task(*noting.owner->tasks_, noting.name, all,
+                                            noting, keep);
+          });
+    }
+    auto started = start_task(*tasks_, name, accesses, noting, keep);
+    return started ? result<void>() : fail(std::move(started).error());
   }
+  /// Says that a step of a loop begins. If steps submit the same tasks as earlier ones,
+  /// alternating between up to four, the world records them and submits them as replays
+  /// of the engine, at the end of a step or later; see `docs/ranks.md`. The calls of
+  /// steps are made as outside of them and have the same effect. Tasks with an identity
+  /// of 0 end a recording. A kernel must not use `task_context::argument`.
+  void begin_step();
+  /// Ends a step. @error{stopping; see `submit`}
+  [[nodiscard]] result<void> end_step();
+  /// Ends the loop, and submits what was not submitted yet. @error{stopping; see
+  /// `submit`}
+  [[nodiscard]] result<void> end_steps();
   /// Brings the bytes of a tensor to all ranks. Does not wait.
   /// @error{not_found; see `submit`} @error{stopping; the world has failed}
   [[nodiscard]] result<void> bring_everywhere(const tensor& t);
   /// Waits for all tasks of all ranks. All ranks call it, and get the same answer: the
-  /// failure that is oldest in the stream.
-  /// @error{kernel_failed; a kernel failed}
+  /// failure that is oldest in the stream. It has the code, the text, the location and
+  /// the hint of the kernel's error, and may so have any code.
+  /// @error{kernel_failed; a kernel threw an exception}
   /// @error{diverged; the ranks have submitted different tasks}
   /// @error{rank_lost; a rank shows no sign of life} @error{timeout; a message was lost}
   /// @error{stopping; a rank has ended its world}
   [[nodiscard]] result<void> wait();
+
+  /// Says that the program is between two steps. Returns true if it is to stop here,
+  /// because a rank was asked to: all ranks then get true at the same call, counted from
+  /// the first one. Waits for other ranks only while they agree. All ranks make these
+  /// calls as they make others.
+  /// @error{stopping; the world has failed} @error{rank_lost; a rank is silent}
+  [[nodiscard]] result<bool> stops_here();
+  /// Asks all ranks to stop at a call of `stops_here`, as the signals of
+  /// `stop_at_signals` do. @threads{safe from any thread}
+  void ask_to_stop() noexcept;
 
   /// Returns the counters. Zeros on one rank.
   [[nodiscard]] const world_counters& counters() const noexcept;
@@ -138,23 +214,6 @@ class world {
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
 
  private:
-  /// Starts a task on the engine.
-  using start = std::function<result<void>(engine&)>;
-
-  /// Returns what starts a task, if this rank runs it.
-  template <class Kernel>
-  [[nodiscard]] start run_of(const char* name, std::span<const access> accesses,
-                             const Kernel& kernel, const world_submission& with,
-                             kept_object keep) {
-    if (with.executor != rank_ && !with.everywhere) {
-      return {};
-    }
-    const noted<Kernel> noting{kernel, this, next_step(), name};
-    return [this, noting, name, keep = std::move(keep),
-            all = std::vector<access>(accesses.begin(), accesses.end())](engine& tasks) {
-      return start_task(tasks, name, all, noting, keep);
-    };
-  }
   /// Submits a task to the engine and keeps its object until it has ended.
   template <class Kernel>
   [[nodiscard]] result<void> start_task(engine& tasks, const char* name,
@@ -176,7 +235,7 @@ class world {
     result<void> operator()(const task_context& context) const {
       result<void> outcome = run(context);
       if (!outcome) {
-        owner->note_failure(step, name, outcome.error());
+        owner->note_failure(step_of(step, context), name, outcome.error());
       }
       return outcome;
     }
@@ -199,16 +258,25 @@ class world {
   };
 
   void drop_kept();
-  [[nodiscard]] std::uint64_t next_step() const noexcept;
+  /// Number of the newest submission.
+  [[nodiscard]] std::uint64_t step() const noexcept;
   void note_failure(std::uint64_t step, const char* name, const error& cause);
-  [[nodiscard]] result<void> submit_with(const world_submission& with, const char* name,
-                                         std::span<const access> accesses, start run);
+  [[nodiscard]] result<bool> submit_with(const world_submission& with, const char* name,
+                                         std::span<const access> accesses,
+                                         std::uint64_t identity);
+  [[nodiscard]] bool records() const noexcept;
+  void record_start(std::function<result<void>(std::uint64_t)> again);
+  /// Returns the number of a submission that was recorded as `step`.
+  [[nodiscard]] static std::uint64_t step_of(std::uint64_t step,
+                                             const task_context& context) noexcept;
+  [[nodiscard]] error fail(error cause);
 
   class ranked;
   engine* tasks_;
   rank_id rank_ = 0;
   rank_id ranks_ = 1;
   std::deque<std::pair<task_id, kept_object>> kept_;  ///< objects of tasks
+  std::atomic<bool> asked_to_stop_{false};
   std::size_t sweep_at_ = 64;       ///< number of objects at which all are looked at
   std::unique_ptr<ranked> ranked_;  ///< null on one rank
 };

@@ -35,13 +35,13 @@ template <class T, int Rank>
 }
 
 /// Fills tiles of a row-major tensor, see `read_object`. Waits.
-/// @error{kernel_failed; see `read_object`}
+/// @error{not_found; see `read_object`, also for other codes}
 [[nodiscard]] result<void> fill_tiles(runtime::world& ranks, const std::string& path,
                                       const std::string& object,
                                       const runtime::tensor& whole,
                                       std::span<const owned_tile> tiles);
 /// Writes a row-major tensor, see `write_message`. Waits.
-/// @error{kernel_failed; see `write_message`}
+/// @error{io; see `write_message`, also for other codes}
 [[nodiscard]] result<void> write_whole(runtime::world& ranks, const std::string& path,
                                        const std::string& object,
                                        const runtime::tensor& whole);
@@ -51,9 +51,11 @@ template <class T, int Rank>
 /// Fills a world tensor from the first object with a name in a Tensogram file, which has
 /// the type and the shape of the tensor. Each rank reads the file and fills its own
 /// tiles; it copies them from the mapped file if the object is uncompressed. Digests are
-/// verified. All ranks call it and wait. After an error the tensor is undefined.
-/// @error{kernel_failed; a rank cannot read the file, or the object has another type or
-/// shape, is damaged or does not exist; the text is that of the first rank that failed}
+/// verified. All ranks call it and wait. After an error the tensor is undefined. The text
+/// is that of the first rank that failed.
+/// @error{not_found; the file or the object does not exist} @error{io; a rank cannot read
+/// the file} @error{invalid_argument; the object has another type or shape}
+/// @error{corrupt; the message is damaged} @error{hash_mismatch; an element is damaged}
 template <class T, int Rank>
 [[nodiscard]] result<void> read_object(world& w, const std::string& path,
                                        const std::string& object,
@@ -65,7 +67,8 @@ template <class T, int Rank>
 /// Writes a world tensor as one Tensogram message with one object, which has a digest and
 /// no compression. Rank 0 gets all elements and replaces the file as a whole: a crash
 /// leaves the old file or the new one. All ranks call it and wait.
-/// @error{kernel_failed; rank 0 cannot write the file, or an element is not finite}
+/// @error{io; rank 0 cannot write the file} @error{not_found; its folder does not exist}
+/// @error{invalid_argument; an element is not finite}
 template <class T, int Rank>
 [[nodiscard]] result<void> write_message(world& w, const std::string& path,
                                          const world_tensor<T, Rank>& t,

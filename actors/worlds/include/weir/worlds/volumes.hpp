@@ -13,7 +13,7 @@ namespace weir {
 namespace worlds {
 
 /// Fills tiles of a row-major tensor from a volume, see `read_volume`. Waits.
-/// @error{kernel_failed; see `read_volume`}
+/// @error{not_found; see `read_volume`, also for other codes}
 [[nodiscard]] result<void> fill_tiles_from_volume(runtime::world& ranks,
                                                   const std::string& path,
                                                   const std::string& name,
@@ -26,8 +26,9 @@ namespace worlds {
 /// and the shape of it. Each rank reads the bytes of its own tiles alone; the checksums
 /// of the blocks that have them are verified. All ranks call it and wait. After an error
 /// the tensor is undefined.
-/// @error{kernel_failed; a rank cannot read the volume, or the stored tensor has another
-/// type or shape, is damaged or does not exist}
+/// @error{not_found; the volume or the tensor does not exist} @error{io; a rank cannot
+/// read the volume} @error{invalid_argument; the tensor has another type or shape}
+/// @error{torn; the volume ends early} @error{hash_mismatch; a block is damaged}
 template <class T, int Rank>
 [[nodiscard]] result<void> read_volume(world& w, const std::string& path,
                                        const std::string& name,

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How pieces move: kernels of sends and receives, and what ends them.
+#include "world/pieces.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "places/byte_runs.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Gathers the blocks of a piece.
+void pack(piece& p) {
+  std::byte* to = p.packed.data();
+  for_each_run(p.bytes, [&](std::int64_t lo, std::int64_t hi) {
+    std::memcpy(to, p.base + lo, static_cast<std::size_t>(hi - lo));
+    to += hi - lo;
+  });
+}
+
+/// Scatters the blocks of a piece.
+void unpack(const piece& p) {
+  const std::byte* from = p.packed.data();
+  for_each_run(p.bytes, [&](std::int64_t lo, std::int64_t hi) {
+    std::memcpy(p.base + lo, from, static_cast<std::size_t>(hi - lo));
+    from += hi - lo;
+  });
+}
+
+}  // namespace
+
+/// The kernel of a piece's task.
+struct pieces::kernel {
+  pieces* owner;
+  piece* what;
+  std::size_t number;
+  result<void> operator()(const task_context& context) const {
+    const auto* const replay = static_cast<const replay_run*>(context.argument);
+    return owner->run(replay == nullptr ? *what : *replay->pieces[number], context);
+  }
+};
+
+pieces::pieces(engine& tasks, transport& link, note_function note)
+    : tasks_(tasks), link_(link), note_(std::move(note)), channel_(link.open_channel()) {}
+
+pieces::~pieces() {
+  link_.close_channel(channel_);
+}
+
+/// Returns a piece of this object. @pre the mutex is locked
+piece& pieces::take(const piece_order& what) {
+  if (spare_.empty()) {
+    spare_.push_back(&memory_.emplace_back());
+  }
+  piece& p = *spare_.back();
+  spare_.pop_back();
+  static_cast<piece_order&>(p) = what;
+  p.has_ended = false;
+  p.is_forgotten = false;
+  return p;
+}
+
+/// @pre the mutex is locked
+void pieces::give_back(piece& p) {
+  p.outcome = {};
+  spare_.push_back(&p);
+}
+
+result<piece*> pieces::begin(const piece_order& what) {
+  const std::lock_guard lock(mutex_);
+  piece& p = take(what);
+  if (!p.sends) {
+    p.packed.resize(static_cast<std::size_t>(byte_count(p.bytes)));
+    WEIR_TRY(const transfer_id id,
+             link_.receive(p.other, {channel_, p.number}, p.packed));
+    open_.emplace(id, &p);
+    open_count_.store(open_.size(), std::memory_order_relaxed);
+  }
+  return &p;
+}
+
+result<void> pieces::submit(const piece_order& what, std::size_t number) {
+  WEIR_TRY(piece* const p, begin(what));
+  const std::array<access, 1> accesses{
+      access{p->bytes, p->sends ? access_mode::read : access_mode::write}};
+  submit_options with;
+  with.though_poisoned = true;
+  WEIR_TRY([[maybe_unused]] const task_id id,
+           tasks_.submit(p->sends ? "send" : "receive", accesses, kernel{this, p, number},
+                         with));
+  return {};
+}
+
+result<void> pieces::run(piece& p, const task_context& context) {
+  return p.sends ? run_send(p, context) : run_receive(p, context);
+}
+
+/// A send that cannot begin ends the world, and its task ends as usual: the bytes that it
+/// has read are good.
+result<void> pieces::run_send(piece& p, const task_context& context) {
+  const bool exists = !context.poisoned();
+  if (exists) {
+    p.packed.resize(static_cast<std::size_t>(byte_count(p.bytes)));
+    pack(p);
+  }
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) {
+    give_back(p);
+    return {};
+  }
+  auto begun = exists ? link_.send(p.other, {channel_, p.number}, p.packed)
+                      : link_.send_failure(p.other, {channel_, p.number});
+  if (!begun) {
+    failure_ = failure_ ? failure_ : std::move(begun).error();
+    give_back(p);
+    tasks_.wake();
+    return {};
+  }
+  p.waits = context.later();
+  open_.emplace(*begun, &p);
+  open_count_.store(open_.size(), std::memory_order_relaxed);
+  return {};
+}
+
+result<void> pieces::run_receive(piece& p, const task_context& context) {
+  std::unique_lock lock(mutex_);
+  if (!p.has_ended) {
+    if (context.poisoned()) {
+      p.is_forgotten = true;
+    } else {
+      p.waits = context.later();
+    }
+    return {};
+  }
+  result<void> outcome = std::exchange(p.outcome, {});
+  if (outcome && !context.poisoned()) {
+    lock.unlock();
+    unpack(p);
+    lock.lock();
+  }
+  give_back(p);
+  return outcome;
+}
+
+bool pieces::poll() {
+  std::vector<ending> endings;
+  bool any = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) {
+      return false;
+    }
+    std::vector<transfer_end> ended;
+    link_.poll(channel_, ended);
+    for (transfer_end& one : ended) {
+      end_transfer(std::move(one), endings);
+      any = true;
+    }
+    open_count_.store(open_.size(), std::memory_order_relaxed);
+  }
+  end_tasks(endings);
+  return any;
+}
+
+/// Adds the task of a transfer that has ended to `out`, if its kernel has returned.
+void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
+  const auto found = open_.find(one.id);
+  if (found == open_.end()) {
+    return;
+  }
+  piece& p = *found->second;
+  open_.erase(found);
+  if (p.sends) {
+    if (!one.outcome) {
+      failure_ = failure_ ? failure_ : std::move(one.outcome).error();
+    }
+    out.push_back({&p, std::move(p.waits), {}});
+    return;
+  }
+  // The sender notes the failure of its task itself.
+  if (!one.outcome &&
+      (one.abandoned || one.outcome.error().code() != errc::upstream_failed)) {
+    note_(p.step, p.name, one.outcome.error());
+  }
+  if (p.is_forgotten) {
+    give_back(p);
+  } else if (p.waits.task() != 0) {
+    out.push_back({&p, std::move(p.waits), std::move(one.outcome)});
+  } else {
+    p.outcome = std::move(one.outcome);
+    p.has_ended = true;
+  }
+}
+
+/// A piece is given back before its task ends, because the world may end then.
+void pieces::end_tasks(std::vector<ending>& all) {
+  for (ending& one : all) {
+    if (!one.what->sends && one.outcome) {
+      unpack(*one.what);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      give_back(*one.what);
+    }
+    static_cast<void>(complete(one.task, std::move(one.outcome)));
+  }
+}
+
+std::optional<pieces::awaited_piece> pieces::oldest_awaited() {
+  const std::lock_guard lock(mutex_);
+  const piece* oldest = nullptr;
+  for (const auto& [id, p] : open_) {
+    if (!p->sends && p->waits.task() != 0 &&
+        (oldest == nullptr || p->waits.task() < oldest->waits.task())) {
+      oldest = p;
+    }
+  }
+  if (oldest == nullptr) {
+    return std::nullopt;
+  }
+  return awaited_piece{oldest->other, oldest->name};
+}
+
+std::optional<error> pieces::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void pieces::abandon(const error& told) {
+  link_.abandon(channel_, told);
+  std::vector<ending> endings;
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    for (auto& [id, p] : open_) {
+      if (p->waits.task() != 0) {
+        endings.push_back({p, std::move(p->waits), p->sends ? result<void>() : told});
+      } else {
+        p->outcome = told;
+        p->has_ended = true;
+      }
+    }
+    open_.clear();
+    open_count_.store(0, std::memory_order_relaxed);
+  }
+  end_tasks(endings);
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Loops whose steps submit the same tasks again: a period is recorded as a capture of
+/// the engine and replayed.
+///
+/// Why a replay is right: after a period has been submitted as usual, submitting it once
+/// more leaves the ledger as it is, because the holders of bytes that it writes follow
+/// from its calls alone, and all readers hold the bytes that it only reads. So each later
+/// period moves the same pieces, which the recorded one has moved, until something else
+/// changes the ledger (`disturb`). Pieces of replays get the numbers that they would have
+/// anyway, so each rank decides by itself when it replays.
+#include "world/repetition.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "world/ranked.hpp"
+
+namespace weir::runtime {
+
+void period_finder::end_step() {
+  if (known_ && count_ != 0) {
+    steps_.push_back(step_.value());
+    if (steps_.size() > 2 * max_period) {
+      steps_.pop_front();
+    }
+  } else {
+    steps_.clear();
+  }
+  step_ = {};
+  count_ = 0;
+  known_ = true;
+}
+
+std::size_t period_finder::period() const noexcept {
+  for (std::size_t p = 1; p <= max_period && 2 * p <= steps_.size(); ++p) {
+    bool equal = true;
+    for (std::size_t back = 1; back <= p; ++back) {
+      equal = equal && step(back) == step(back + p);
+    }
+    if (equal) {
+      return p;
+    }
+  }
+  return 0;
+}
+
+void world::ranked::begin_step() {
+  repetition& r = repetition_;
+  r.in_step = true;
+  r.is_disturbed = false;
+  if (r.now == repeat_mode::off) {
+    r.now = repeat_mode::watching;
+  }
+  if (r.now == repeat_mode::watching) {
+    if (const std::size_t p = r.finder.period(); p != 0 && r.clean_steps >= p) {
+      begin_recording(p);
+    }
+  } else if (r.follows() && r.phase == 0) {
+    r.now = r.clean_steps >= r.period ? repeat_mode::deferring : repeat_mode::verifying;
+  }
+}
+
+result<void> world::ranked::end_step() {
+  repetition& r = repetition_;
+  r.in_step = false;
+  r.clean_steps = r.is_disturbed ? 0 : r.clean_steps + 1;
+  r.finder.end_step();
+  if (r.now == repeat_mode::recording) {
+    r.recorded->step_ends.push_back(r.recorded->calls.size());
+    // The finder has one step more than when the recording began.
+    if (r.finder.step(1) != r.finder.step(1 + r.period)) {
+      end_recording(false);
+    } else if (++r.phase == r.period) {
+      end_recording(true);
+    }
+    return {};
+  }
+  if (!r.follows()) {
+    return {};
+  }
+  if (r.position != r.recorded->step_ends[r.phase]) {
+    return stop_following();
+  }
+  r.phase = (r.phase + 1) % r.period;
+  r.position = r.phase == 0 ? 0 : r.position;
+  return {};
+}
+
+result<void> world::ranked::end_steps() {
+  repetition& r = repetition_;
+  if (r.now == repeat_mode::recording) {
+    end_recording(false);
+  }
+  WEIR_CHECK(r.follows() ? stop_following() : result<void>());
+  r.in_step = false;
+  r.finder.forget();
+  r.now = repeat_mode::off;
+  return {};
+}
+
+void world::ranked::begin_recording(std::size_t period) {
+  repetition& r = repetition_;
+  if (!tasks_.begin_capture()) {
+    return;  // the program records something itself
+  }
+  r.recorded = std::make_shared<recorded_period>();
+  r.recorded->first_step = steps_;
+  r.recorded->before = counters_;
+  r.recorded_tasks = 0;
+  r.period = period;
+  r.phase = 0;
+  r.position = 0;
+  r.now = repeat_mode::recording;
+}
+
+/// A capture with tasks that the world has not submitted, or of more tasks than fit into
+/// the window, is not used.
+void world::ranked::end_recording(bool complete) {
+  repetition& r = repetition_;
+  auto captured = tasks_.end_capture();
+  r.recorded->after = counters_;
+  if (complete && captured && captured->size() == r.recorded_tasks) {
+    r.recorded->tasks = *captured;
+    r.phase = 0;
+    r.position = 0;
+    r.now = repeat_mode::verifying;
+    return;
+  }
+  r.recorded.reset();
+  r.finder.forget();
+  r.now = repeat_mode::watching;
+}
+
+/// Decides about one call of a step. Returns true if the world submits it later.
+result<bool> world::ranked::defers(std::uint64_t signature) {
+  repetition& r = repetition_;
+  r.finder.add(signature);
+  if (!r.follows()) {
+    return false;
+  }
+  const recorded_period& all = *r.recorded;
+  if (r.position >= all.step_ends[r.phase] || signature == 0 ||
+      all.calls[r.position].signature != signature) {
+    WEIR_CHECK(stop_following());
+    return false;
+  }
+  ++r.position;
+  if (r.now == repeat_mode::verifying) {
+    return false;
+  }
+  if (++r.offered % steps_between_polls == 0) {
+    WEIR_CHECK(move_on());
+  }
+  if (r.position == all.calls.size()) {
+    WEIR_CHECK(replay_period());
+  }
+  return true;
+}
+
+/// Submits the calls that were deferred as usual, and follows on without deferring.
+result<void> world::ranked::submit_deferred() {
+  repetition& r = repetition_;
+  if (r.now != repeat_mode::deferring || r.position == 0 ||
+      r.position == r.recorded->calls.size()) {
+    return {};
+  }
+  r.now = repeat_mode::verifying;
+  ++r.flushes;
+  const std::shared_ptr<recorded_period> all = r.recorded;
+  for (std::size_t i = 0; i < r.position; ++i) {
+    const recorded_call& call = all->calls[i];
+    WEIR_CHECK(enter(call.hash, call.with, call.name, call.accesses));
+    WEIR_TRY(const bool runs, count_task(call.with, call.accesses.size()));
+    if (runs) {
+      WEIR_CHECK(call.start(steps_));
+    }
+  }
+  return {};
+}
+
+/// The present calls differ from the recorded ones.
+result<void> world::ranked::stop_following() {
+  repetition& r = repetition_;
+  const auto submitted = submit_deferred();
+  r.retired.push_back(std::move(r.recorded));
+  while (!r.retired.empty() && r.retired.front()->has_ended(tasks_)) {
+    r.retired.pop_front();
+  }
+  r.finder.forget();
+  r.now = repeat_mode::watching;
+  return submitted;
+}
+
+/// A call that is no submission of a step comes between: deferred calls come first. Loops
+/// in which this happens all the time are followed no more.
+result<void> world::ranked::disturb() {
+  repetition& r = repetition_;
+  WEIR_CHECK(submit_deferred());
+  return r.follows() && r.flushes > 8 + r.replays ? stop_following() : result<void>();
+}
+
+/// The ledger has changed outside of the steps: a whole period must be submitted as usual
+/// before the next replay.
+void world::ranked::note_ledger_change() {
+  repetition& r = repetition_;
+  r.is_disturbed = true;
+  r.clean_steps = 0;
+  if (r.now == repeat_mode::recording) {
+    end_recording(false);
+  }
+}
+
+/// Submits the recorded period again, as a replay of the engine.
+result<void> world::ranked::replay_period() {
+  recorded_period& all = *repetition_.recorded;
+  while (tasks_.free_slots() < all.tasks.size() && tasks_.in_flight() != 0) {
+    WEIR_CHECK(advance());
+  }
+  replay_run& run = all.take_run(tasks_);
+  run.steps = steps_ - all.first_step;
+  run.pieces.clear();
+  for (const recorded_call& call : all.calls) {
+    log_.fold(call.hash);
+    log_.note(call.name);
+  }
+  steps_ += all.calls.size();
+  for (piece_order what : all.pieces) {
+    what.step += run.steps;
+    what.number = what.sends ? sent_to_[what.other]++ : received_from_[what.other]++;
+    auto begun = pieces_.begin(what);
+    if (!begun) {
+      return fail(std::move(begun).error());
+    }
+    run.pieces.push_back(*begun);
+  }
+  counters_.own_tasks += all.after.own_tasks - all.before.own_tasks;
+  counters_.foreign_tasks += all.after.foreign_tasks - all.before.foreign_tasks;
+  counters_.pieces_sent += all.after.pieces_sent - all.before.pieces_sent;
+  counters_.bytes_sent += all.after.bytes_sent - all.before.bytes_sent;
+  auto first = tasks_.replay(all.tasks, &run);
+  if (!first) {
+    return fail(std::move(first).error());
+  }
+  run.oldest = std::max<task_id>(*first, 1);
+  run.last = run.oldest + all.tasks.size() - 1;
+  ++repetition_.replays;
+  auto moved = move_on();
+  return moved ? result<void>() : std::move(moved).error();
+}
+
+}  // namespace weir::runtime

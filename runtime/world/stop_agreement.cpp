@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The messages of the agreement.
+#include "world/stop_agreement.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "weir/runtime/world.hpp"
+
+namespace weir::runtime {
+
+stop_agreement::stop_agreement(transport& link)
+    : link_(link), channel_(link.open_channel()) {
+  for (rank_id r = 0; r < link.ranks(); ++r) {
+    if (r != link.rank()) {
+      peers_.emplace_back().rank = r;
+    }
+  }
+}
+
+result<void> stop_agreement::await(peer& p) {
+  WEIR_TRY(p.receive, link_.receive(p.rank, {channel_, p.received},
+                                    std::as_writable_bytes(std::span(&p.next, 1))));
+  return {};
+}
+
+result<void> stop_agreement::send(peer& p, message content) {
+  outgoing& out = sends_.emplace_back(outgoing{0, content});
+  WEIR_TRY(out.id, link_.send(p.rank, {channel_, p.sent++},
+                              std::as_bytes(std::span(&out.content, 1))));
+  return {};
+}
+
+result<void> stop_agreement::send_to_all(message content) {
+  for (peer& p : peers_) {
+    WEIR_CHECK(send(p, content));
+  }
+  return {};
+}
+
+result<void> stop_agreement::move_on() {
+  if (peers_.front().receive == 0) {
+    for (peer& p : peers_) {
+      WEIR_CHECK(await(p));
+    }
+  }
+  const bool asked = asked_.load(std::memory_order_relaxed) || stop_signal_arrived();
+  if (asked && !std::exchange(has_told_, true)) {
+    WEIR_CHECK(link_.rank() == 0 ? begin()
+                                 : send(peers_.front(), {message_kind::request, 0}));
+  }
+  std::vector<transfer_end> ended;
+  link_.poll(channel_, ended);
+  for (const transfer_end& one : ended) {
+    const auto p = std::find_if(peers_.begin(), peers_.end(), [&one](const peer& other) {
+      return other.receive == one.id;
+    });
+    if (p != peers_.end()) {
+      WEIR_CHECK(take(*p, one));
+    } else {
+      sends_.remove_if([&one](const outgoing& out) { return out.id == one.id; });
+    }
+  }
+  return {};
+}
+
+/// Rank 0 asks the others for their boundaries.
+result<void> stop_agreement::begin() {
+  if (std::exchange(has_begun_, true)) {
+    return {};
+  }
+  answer();
+  WEIR_CHECK(send_to_all({message_kind::question, 0}));
+  return note_answer(*answer_);
+}
+
+/// A rank that has gone or is silent is a failure only if it keeps others waiting; if
+/// not, a piece or a report that it owes fails, and names it.
+result<void> stop_agreement::take(peer& p, const transfer_end& one) {
+  if (one.outcome) {
+    ++p.received;
+    WEIR_CHECK(take_message(p));
+    return await(p);
+  }
+  if (answer_ && !last_) {
+    return one.outcome;
+  }
+  return one.abandoned ? result<void>() : await(p);
+}
+
+result<void> stop_agreement::take_message(peer& p) {
+  const message content = p.next;
+  switch (content.kind) {
+    case message_kind::request: return begin();
+    case message_kind::question:
+      answer();
+      return send(p, {message_kind::answer, *answer_});
+    case message_kind::answer: return note_answer(content.boundary);
+    case message_kind::verdict: last_ = content.boundary; break;
+  }
+  return {};
+}
+
+/// Rank 0 has the answer of one more rank.
+result<void> stop_agreement::note_answer(std::uint64_t boundary) {
+  largest_ = std::max(largest_, boundary);
+  if (++answers_ <= peers_.size()) {
+    return {};
+  }
+  last_ = largest_;
+  return send_to_all({message_kind::verdict, largest_});
+}
+
+}  // namespace weir::runtime

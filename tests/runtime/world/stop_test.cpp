@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Worlds that are asked to stop: all ranks end `repeat` before the same step, and the
+/// state is saved there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/temp_folder.hpp"
+#include "weir/runtime/in_process.hpp"
+#include "weir/world.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t steps = 60;
+
+/// Runs a body on a thread for each rank, with messages that overtake each other. The
+/// windows are small, so that no rank submits much more than it has run.
+void run_stop_ranks(runtime::rank_id ranks, std::uint64_t seed,
+                    const std::function<void(world&, runtime::rank_id)>& body) {
+  runtime::in_process_network net({.ranks = ranks, .max_delay = 3, .seed = seed});
+  std::vector<std::thread> threads;
+  for (runtime::rank_id r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      runtime::engine_options o;
+      o.workers = 1 + r % 2;
+      o.window = 32;
+      engine e(o);
+      world w(e, net.transport_of(r));
+      body(w, r);
+    });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+}
+
+/// A row of numbers that each step makes from their neighbours.
+struct chain {
+  explicit chain(world& ranks)
+      : w(ranks), now(w.make<double>(rows(2), 14)), next(w.make<double>(rows(2), 14)) {
+    for (const auto& box : now.tiles()) {
+      w.submit(
+          "fill",
+          [box](view<double, 1> out) {
+            for (std::int64_t i = 0; i < out.extent(0); ++i) {
+              out(i) = static_cast<double>(box.lo[0] + i);
+            }
+          },
+          write(now.of_tile(box)));
+    }
+  }
+  void step() {
+    for (const auto& box : now.tiles()) {
+      w.submit(
+          "mean",
+          [](wrapped_view<double, 1> in, view<double, 1> out) {
+            for (std::int64_t i = 0; i < out.extent(0); ++i) {
+              out(i) = (in(i - 1) + 2 * in(i) + in(i + 1)) / 4;
+            }
+          },
+          read(now.wrapped(box, 1)), write(next.of_tile(box)));
+    }
+    std::swap(now, next);
+  }
+  std::vector<double> elements() {
+    const auto all = or_throw(w.elements(now));
+    std::vector<double> out;
+    for (std::int64_t i = 0; i < all.extent(0); ++i) {
+      out.push_back(all(i));
+    }
+    return out;
+  }
+  world& w;
+  world_tensor<double, 1> now;
+  world_tensor<double, 1> next;
+};
+
+/// Returns the elements after a run that nobody stops.
+std::vector<double> whole_run() {
+  engine e(1);
+  world w(e);
+  chain c(w);
+  w.repeat(steps, [&](std::int64_t) { c.step(); });
+  return c.elements();
+}
+
+TEST(WorldStop, AllRanksStopBeforeTheSameStepAndResumeOnAnotherNumber) {
+  const std::vector<double> expected = whole_run();
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const test::temp_folder folder;
+    const std::string state = folder.path() + "/state";
+    const auto ranks = static_cast<runtime::rank_id>(2 + seed % 3);
+    const auto asks = static_cast<std::int64_t>(7 * seed % 40);
+    std::array<std::int64_t, 4> stopped{};
+    run_stop_ranks(ranks, seed, [&](world& w, runtime::rank_id r) {
+      chain c(w);
+      w.checkpoint(state, {.every = seed % 2 == 0 ? 0 : 4}, c.now);
+      w.repeat(steps, [&](std::int64_t step) {
+        c.step();
+        if (step == asks && r == seed % ranks) {
+          w.ask_to_stop();
+        }
+      });
+      EXPECT_TRUE(w.stopped());
+      stopped[r] = w.stopped_at();
+    });
+    EXPECT_GT(stopped[0], asks);
+    EXPECT_EQ(std::count(stopped.begin(), stopped.begin() + ranks, stopped[0]), ranks);
+    run_stop_ranks(5 - ranks, seed, [&](world& w, runtime::rank_id) {
+      chain c(w);
+      w.checkpoint(state, {.every = 0}, c.now);
+      EXPECT_EQ(or_throw(w.resume()), stopped[0]);
+      w.repeat(steps, [&](std::int64_t) { c.step(); });
+      EXPECT_EQ(c.elements(), expected) << "seed " << seed;
+    });
+  }
+}
+
+TEST(WorldStop, ARankAtAnEarlierStepIsWaitedFor) {
+  std::array<std::int64_t, 3> stopped{};
+  run_stop_ranks(3, 1, [&](world& w, runtime::rank_id r) {
+    chain c(w);
+    w.repeat(steps, [&](std::int64_t step) {
+      if (r == 2 && step == 5) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      c.step();
+      if (r == 1 && step == 30) {
+        w.ask_to_stop();  // rank 2 is at step 5, and rank 0 is not far behind
+      }
+    });
+    stopped[r] = w.stopped_at();
+    EXPECT_TRUE(w.stopped());
+    w.repeat(steps, [&](std::int64_t) { ADD_FAILURE() << "a step after the stop"; });
+  });
+  EXPECT_GT(stopped[0], 30);
+  EXPECT_EQ(stopped[1], stopped[0]);
+  EXPECT_EQ(stopped[2], stopped[0]);
+}
+
+TEST(WorldStop, ARankThatEndsWhileOthersAgreeIsNamed) {
+  run_stop_ranks(2, 1, [&](world& w, runtime::rank_id r) {
+    chain c(w);
+    if (r == 0) {
+      w.ask_to_stop();
+      EXPECT_THROW(w.repeat(steps, [&](std::int64_t) { c.step(); }), std::runtime_error);
+    }  // rank 1 ends its world instead
+  });
+}
+
+TEST(WorldStop, OneRankStopsAtOnce) {
+  engine e(1);
+  world w(e);
+  chain c(w);
+  w.repeat(steps, [&](std::int64_t step) {
+    c.step();
+    if (step == 9) {
+      w.ask_to_stop();
+    }
+  });
+  EXPECT_EQ(w.stopped_at(), 10);
+}
+
+}  // namespace
+}  // namespace weir
