@@ -6,6 +6,7 @@ option(WEIR_ONE_THREAD_TESTS "Build the test files that start no thread; scripts
 option(WEIR_BENCH "Build the benchmarks" OFF)
 option(WEIR_WERROR "Warnings are errors" OFF)
 option(WEIR_FUZZ "Build the libFuzzer programs; needs clang" OFF)
+set(WEIR_CUDA "auto" CACHE STRING "CUDA toolkit: on (needed), auto (used if it is found) or off; the backend is built without it")
 set(WEIR_SANITIZE "" CACHE STRING "address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)

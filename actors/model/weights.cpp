@@ -72,50 +72,62 @@ void model_weights::add(const panel_entry& entry, std::vector<models::panel_run>
 
 // A view that cannot be had because its block is damaged is read, too, so that the error
 // of the read names the block.
+result<void> model_weights::map_entry(const storage::hn4_stream& stream,
+                                      const panel_entry& entry) {
+  std::vector<models::panel_run> runs;
+  for (const panel_place& place : entry.runs) {
+    std::uint64_t end = 0;
+    if (!checked_add(place.offset, place.bytes, end) || end > stream.size()) {
+      return error(errc::torn,
+                   fmt::format("cannot use panels {}: expected {} bytes at {}, found the "
+                               "end of tag {} at {}",
+                               json_quote(entry.name), place.bytes, place.offset,
+                               json_quote(stream.tag()), stream.size()));
+    }
+    const auto size = static_cast<std::size_t>(place.bytes);
+    WEIR_TRY(const storage::hn4_view view, stream.view(place.offset, size));
+    if (in_place(view.bytes)) {
+      holders_.push_back(view.holder);
+      runs.push_back({place.first, view.bytes});
+      continue;
+    }
+    const mutable_bytes copy = own(place.bytes);
+    WEIR_CHECK(stream.read(place.offset, copy));
+    runs.push_back({place.first, copy});
+  }
+  if (entry.vector && (runs.size() != 1 || runs[0].bytes.size() != 4 * entry.inputs)) {
+    return error(errc::corrupt,
+                 fmt::format("cannot use vector {}: expected one run of {} elements, "
+                             "found {} runs",
+                             json_quote(entry.name), entry.inputs, runs.size()));
+  }
+  if (!entry.vector) {
+    WEIR_TRY(const models::panel_shape shape, shape_of_entry(entry));
+    WEIR_CHECK(models::check_matrix(entry.name, {shape, runs}));
+  }
+  add(entry, std::move(runs));
+  return {};
+}
+
 result<void> model_weights::map_panels(const storage::hn4_stream& stream,
-                                       const model_record& record) {
+                                       const model_record& record,
+                                       const selection& wanted) {
   for (const panel_entry& entry : record.panels) {
-    std::vector<models::panel_run> runs;
-    for (const panel_place& place : entry.runs) {
-      std::uint64_t end = 0;
-      if (!checked_add(place.offset, place.bytes, end) || end > stream.size()) {
-        return error(
-            errc::torn,
-            fmt::format("cannot use panels {}: expected {} bytes at {}, found the "
-                        "end of tag {} at {}",
-                        json_quote(entry.name), place.bytes, place.offset,
-                        json_quote(stream.tag()), stream.size()));
-      }
-      const auto size = static_cast<std::size_t>(place.bytes);
-      WEIR_TRY(const storage::hn4_view view, stream.view(place.offset, size));
-      if (in_place(view.bytes)) {
-        holders_.push_back(view.holder);
-        runs.push_back({place.first, view.bytes});
-        continue;
-      }
-      const mutable_bytes copy = own(place.bytes);
-      WEIR_CHECK(stream.read(place.offset, copy));
-      runs.push_back({place.first, copy});
+    if (!wanted || wanted(entry.name)) {
+      WEIR_CHECK(map_entry(stream, entry));
     }
-    if (entry.vector && (runs.size() != 1 || runs[0].bytes.size() != 4 * entry.inputs)) {
-      return error(errc::corrupt,
-                   fmt::format("cannot use vector {}: expected one run of {} elements, "
-                               "found {} runs",
-                               json_quote(entry.name), entry.inputs, runs.size()));
-    }
-    if (!entry.vector) {
-      WEIR_TRY(const models::panel_shape shape, shape_of_entry(entry));
-      WEIR_CHECK(models::check_matrix(entry.name, {shape, runs}));
-    }
-    add(entry, std::move(runs));
   }
   return {};
 }
 
-result<void> model_weights::pack_weights(const model_in_volume& model) {
+result<void> model_weights::pack_weights(const model_in_volume& model,
+                                         const selection& wanted) {
   // One block that is large enough for every weight gives one run for each.
   const auto plan = plan_panels(model.weights(), std::uint64_t{1} << 62);
   for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (wanted && !wanted(plan[i].name)) {
+      continue;
+    }
     WEIR_TRY(const stored_weight w, model.weight(i));
     const mutable_bytes to = own(plan[i].runs[0].bytes);
     const raw_weight raw{&w.weight, w.view, w.tensor.bytes(), model.record().files};
@@ -126,15 +138,16 @@ result<void> model_weights::pack_weights(const model_in_volume& model) {
 }
 
 result<std::unique_ptr<model_weights>> model_weights::load(
-    const storage::hn4_volume& volume, const model_in_volume& model) {
+    const storage::hn4_volume& volume, const model_in_volume& model,
+    const selection& wanted) {
   std::unique_ptr<model_weights> out(new model_weights());
   if (model.record().panels.empty()) {
-    WEIR_CHECK(out->pack_weights(model));
+    WEIR_CHECK(out->pack_weights(model, wanted));
     return out;
   }
   WEIR_TRY(const auto stream,
            volume.stream(model.record().tag + std::string(panels_ending)));
-  WEIR_CHECK(out->map_panels(stream, model.record()));
+  WEIR_CHECK(out->map_panels(stream, model.record(), wanted));
   return out;
 }
 

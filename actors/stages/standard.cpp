@@ -5,6 +5,7 @@
 
 #include "stages/factories.hpp"
 #include "stages/files/factories.hpp"
+#include "stages/texts/factories.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir {
@@ -42,6 +43,7 @@ void add_standard_stages() {
                      }));
     or_throw(actors::add_file_stages(all));
     or_throw(actors::add_model_stages(all));
+    or_throw(actors::add_text_stages(all));
   });
 }
 

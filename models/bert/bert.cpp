@@ -42,6 +42,10 @@ class bert_encoder final : public encoder {
   const encoder_facts& facts() const noexcept override { return facts_; }
   result<step_ticket> submit(std::span<const token_run> runs,
                              std::span<const float> rows) override;
+  runtime::task_id last_task(step_ticket ticket) const noexcept override {
+    const bert_call* call = find(ticket);
+    return call == nullptr ? 0 : call->last;
+  }
   bool ended(step_ticket ticket) const noexcept override {
     const bert_call* call = find(ticket);
     return call != nullptr && engine_.ended(call->last);
@@ -78,7 +82,7 @@ result<void> bert_encoder::set_up(const bert_config& config, const weight_source
   parts_.config = config;
   parts_.head_width = static_cast<int>(config.width / config.heads);
   parts_.takes_rows = options.first_layer != 0;
-  parts_.returns_runs = end == config.layers;
+  parts_.returns_runs = end == config.layers && options.pool;
   facts_ = {config.vocab,     config.width,      config.max_tokens,
             options.max_rows, parts_.takes_rows, parts_.returns_runs};
   const auto elements = std::int64_t{options.max_rows} * config.width;

@@ -270,26 +270,6 @@ result<void> call_builder::encode(const bert_layer& layer) {
   return add_and_norm(layer.norm);
 }
 
-/// Writes the mean of some rows, scaled to length 1. Sums go over the rows, and then over
-/// the features, in ascending order.
-void pool_rows(const float* rows, int count, std::ptrdiff_t width, float* mean) {
-  std::fill(mean, mean + width, 0.0F);
-  for (std::ptrdiff_t r = 0; r < count; ++r) {
-    for (std::ptrdiff_t i = 0; i < width; ++i) {
-      mean[i] += rows[r * width + i];
-    }
-  }
-  double squares = 0;
-  for (std::ptrdiff_t i = 0; i < width; ++i) {
-    mean[i] /= static_cast<float>(count);
-    squares += static_cast<double>(mean[i]) * static_cast<double>(mean[i]);
-  }
-  const auto length = static_cast<float>(std::max(std::sqrt(squares), 1e-12));
-  for (std::ptrdiff_t i = 0; i < width; ++i) {
-    mean[i] /= length;
-  }
-}
-
 result<void> call_builder::pool() {
   for (std::size_t i = 0; i < call_.runs.size(); ++i) {
     const bert_run bert_run = call_.runs[i];
@@ -299,14 +279,36 @@ result<void> call_builder::pool() {
         .writes(call_.means.part(to, width_));
     WEIR_CHECK(run("bert.pool", a,
                    [call = &call_, bert_run, to, width = width_](const task_context&) {
-                     pool_rows(call->x.data + bert_run.first * width, bert_run.rows,
-                               width, call->means.data + to);
+                     const auto features = static_cast<std::size_t>(width);
+                     pool_mean({call->x.data + bert_run.first * width,
+                                static_cast<std::size_t>(bert_run.rows) * features},
+                               {call->means.data + to, features});
                    }));
   }
   return {};
 }
 
 }  // namespace
+
+void pool_mean(std::span<const float> rows, std::span<float> mean) noexcept {
+  const std::size_t width = mean.size();
+  std::fill(mean.begin(), mean.end(), 0.0F);
+  for (std::size_t r = 0; r < rows.size(); r += width) {
+    for (std::size_t i = 0; i < width; ++i) {
+      mean[i] += rows[r + i];
+    }
+  }
+  const auto count = static_cast<float>(rows.size() / width);
+  double squares = 0;
+  for (float& value : mean) {
+    value /= count;
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  const auto length = static_cast<float>(std::max(std::sqrt(squares), 1e-12));
+  for (float& value : mean) {
+    value /= length;
+  }
+}
 
 result<void> submit_bert_call(runtime::engine& engine, const bert_parts& parts,
                               bert_call& call) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "buffers.hpp"
 #include "layers/kernels/table.hpp"
-#include "prose/buffers.hpp"
 #include "weir/models/bert.hpp"
 #include "weir/models/panels.hpp"
 #include "weir/runtime/engine.hpp"

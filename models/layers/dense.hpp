@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "buffers.hpp"
 #include "layers/kernels/table.hpp"
-#include "prose/buffers.hpp"
 #include "weir/base/error.hpp"
 #include "weir/models/panels.hpp"
 

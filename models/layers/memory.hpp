@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "prose/buffers.hpp"
+#include "buffers.hpp"
 #include "weir/base/error.hpp"
 #include "weir/runtime/engine.hpp"
 

@@ -20,10 +20,14 @@ namespace {
 /// Stream of the random numbers that decide about tokens.
 constexpr std::uint64_t token_stream = 0x746F6B656E;  // "token"
 
+/// Weights are integers, so that their sum does not depend on the order, and the sum of
+/// 2^24 tokens fits into 64 bits.
+constexpr double weight_unit = 0x1p39;
+
 struct candidate {
   float logit = 0;
   std::uint32_t id = 0;
-  double weight = 0;  ///< probability, not divided by the sum of all
+  std::uint64_t weight = 0;  ///< probability, not divided by the sum of all
 };
 
 bool likelier(const candidate& a, const candidate& b) {
@@ -52,62 +56,96 @@ void adjust_logits(std::vector<candidate>& all, std::span<const std::uint32_t> h
   }
 }
 
-/// Keeps the `top_k` first candidates in order, and all of them without a limit.
-void sort_candidates(std::vector<candidate>& all, std::uint32_t top_k) {
-  const std::size_t kept =
-      top_k == 0 ? all.size() : std::min<std::size_t>(top_k, all.size());
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept),
-                    all.end(), likelier);
-  all.resize(kept);
-}
+/// Candidates of which the first ones are in order. Few are needed to draw a token, so
+/// only they are sorted.
+class ordered_candidates {
+ public:
+  explicit ordered_candidates(std::vector<candidate> all) : all_(std::move(all)) {}
 
-/// Computes the weights of sorted candidates and returns their sum.
-double weigh(std::vector<candidate>& sorted, float temperature) {
-  const float top = sorted.front().logit / temperature;
-  double total = 0;
-  for (candidate& c : sorted) {
-    c.weight = static_cast<double>(math::exp(c.logit / temperature - top));
-    total += c.weight;
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  /// Returns a candidate by its place in the order.
+  const candidate& at(std::size_t place) {
+    if (place >= sorted_) {
+      sort_to(std::max<std::size_t>(place + 1, std::max<std::size_t>(4 * sorted_, 64)));
+    }
+    return all_[place];
   }
-  return total;
-}
+  /// Keeps the first candidates in the order.
+  void keep_first(std::size_t count) {
+    if (count < all_.size()) {
+      sort_to(count);
+      all_.resize(count);
+      sorted_ = std::min(sorted_, count);
+    }
+  }
+  /// Drops candidates that are lighter than a limit.
+  void drop_lighter(double limit) {
+    std::erase_if(
+        all_, [&](const candidate& c) { return static_cast<double>(c.weight) < limit; });
+    sorted_ = 0;
+  }
+  /// Computes the weights of all candidates.
+  void weigh(float temperature) {
+    const float top = at(0).logit / temperature;
+    for (candidate& c : all_) {
+      const auto part = static_cast<double>(math::exp(c.logit / temperature - top));
+      c.weight = static_cast<std::uint64_t>(std::llround(part * weight_unit));
+    }
+  }
+  /// Returns the sum of all weights.
+  [[nodiscard]] std::uint64_t total() const noexcept {
+    std::uint64_t sum = 0;
+    for (const candidate& c : all_) {
+      sum += c.weight;
+    }
+    return sum;
+  }
+
+ private:
+  /// Sorts the first `count` candidates.
+  void sort_to(std::size_t count) {
+    const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    sorted_ = std::min(std::max(count, sorted_), all_.size());
+    const auto end = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+    if (end != all_.end()) {
+      std::nth_element(begin, end, all_.end(), likelier);
+    }
+    std::sort(begin, end, likelier);
+  }
+
+  std::vector<candidate> all_;
+  std::size_t sorted_ = 0;  ///< first candidates that are in order
+};
 
 /// Keeps the first candidates that reach a part of the sum together.
-void keep_top_p(std::vector<candidate>& sorted, float top_p, double total) {
-  double sum = 0;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    sum += sorted[i].weight;
-    if (sum >= static_cast<double>(top_p) * total) {
-      sorted.resize(i + 1);
+void keep_top_p(ordered_candidates& all, float top_p) {
+  if (top_p >= 1) {
+    return;
+  }
+  const double limit = static_cast<double>(top_p) * static_cast<double>(all.total());
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    sum += all.at(i).weight;
+    if (static_cast<double>(sum) >= limit) {
+      all.keep_first(i + 1);
       return;
     }
   }
 }
 
-/// Drops candidates whose weight is below a part of the first one's.
-void keep_min_p(std::vector<candidate>& sorted, float min_p) {
-  const double limit = static_cast<double>(min_p) * sorted.front().weight;
-  const auto end = std::find_if(sorted.begin() + 1, sorted.end(),
-                                [&](const candidate& c) { return c.weight < limit; });
-  sorted.erase(end, sorted.end());
-}
-
 /// Returns the candidate into whose share of the sum a random number falls.
-std::uint32_t decide(const std::vector<candidate>& kept, std::uint64_t seed,
-                     std::uint64_t index) {
-  double total = 0;
-  for (const candidate& c : kept) {
-    total += c.weight;
-  }
+std::uint32_t decide(ordered_candidates& kept, std::uint64_t seed, std::uint64_t index) {
   const std::uint64_t bits = philox(seed, token_stream).bits(index);
-  double left = static_cast<double>(bits >> 11) * 0x1p-53 * total;
-  for (const candidate& c : kept) {
-    left -= c.weight;
-    if (left < 0) {
+  const double part = static_cast<double>(bits >> 11) * 0x1p-53;
+  auto left = static_cast<std::uint64_t>(part * static_cast<double>(kept.total()));
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const candidate& c = kept.at(i);
+    if (left < c.weight) {
       return c.id;
     }
+    left -= c.weight;
   }
-  return kept.front().id;  // rounding can leave a rest behind the last candidate
+  return kept.at(0).id;  // rounding can reach the end of the last share
 }
 
 result<void> check_option(std::string_view name, float value, float low, float high) {
@@ -158,11 +196,17 @@ std::uint32_t draw_token(std::span<const float> logits,
   if (!(options.temperature > 0)) {
     return std::min_element(all.begin(), all.end(), likelier)->id;
   }
-  sort_candidates(all, options.top_k);
-  const double total = weigh(all, options.temperature);
-  keep_top_p(all, options.top_p, total);
-  keep_min_p(all, options.min_p);
-  return decide(all, options.seed, index);
+  ordered_candidates candidates(std::move(all));
+  if (options.top_k != 0) {
+    candidates.keep_first(options.top_k);
+  }
+  candidates.weigh(options.temperature);
+  keep_top_p(candidates, options.top_p);
+  if (options.min_p > 0) {
+    candidates.drop_lighter(static_cast<double>(options.min_p) *
+                            static_cast<double>(candidates.at(0).weight));
+  }
+  return decide(candidates, options.seed, index);
 }
 
 }  // namespace weir::models

@@ -76,6 +76,10 @@ class llama_model final : public step_model {
     return table_.reuse(context, tokens);
   }
   result<step_ticket> submit(std::span<const row_group> groups) override;
+  runtime::task_id last_task(step_ticket ticket) const noexcept override {
+    const llama_step* step = find(ticket);
+    return step == nullptr ? 0 : step->last;
+  }
   bool ended(step_ticket ticket) const noexcept override {
     const llama_step* step = find(ticket);
     return step != nullptr && engine_.ended(step->last);

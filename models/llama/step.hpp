@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "buffers.hpp"
 #include "layers/kernels/table.hpp"
 #include "layers/rope.hpp"
 #include "llama/pages.hpp"
 #include "llama/weights.hpp"
-#include "prose/buffers.hpp"
 #include "weir/models/llama.hpp"
 #include "weir/runtime/engine.hpp"
 

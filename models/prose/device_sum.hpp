@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "prose/buffers.hpp"
+#include "buffers.hpp"
 #include "weir/collective/region_collective.hpp"
 
 namespace weir::models {

@@ -8,7 +8,7 @@
 #include <array>
 #include <vector>
 
-#include "prose/buffers.hpp"
+#include "buffers.hpp"
 #include "prose/kernels/table.hpp"
 #include "prose/layout.hpp"
 #include "weir/models/prose.hpp"

@@ -83,6 +83,7 @@ class chained_tokens final : public token_source {
     }
     return done;
   }
+  std::vector<std::uint64_t> chained_starts() const override { return starts_; }
   std::string place_text(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
     return parts_[part]->place_text(index - starts_[part]);

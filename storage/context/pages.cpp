@@ -46,6 +46,12 @@ std::uint64_t token_pages::period() const noexcept {
   return source_.size() == unknown_size ? unknown_size : source_.size() + 1;
 }
 
+void token_pages::forget() noexcept {
+  for (page& one : pages_) {
+    one.number = unknown_size;
+  }
+}
+
 // Documents are found in the source; a round that has no further one continues in the
 // next round.
 result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {

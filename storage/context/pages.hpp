@@ -28,6 +28,8 @@ class token_pages {
   /// Returns the first offset of the page that holds an offset: reading one token reads
   /// its page.
   [[nodiscard]] static std::uint64_t page_start(std::uint64_t offset) noexcept;
+  /// Drops all pages, so that tokens are read from the source again.
+  void forget() noexcept;
   /// Returns how often the source was repeated before `offset`.
   [[nodiscard]] std::uint64_t round_of(std::uint64_t offset) const noexcept;
 

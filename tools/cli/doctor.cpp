@@ -119,11 +119,15 @@ json compressions() {
 }
 
 json built_in() {
-  return {{"formats", {"tensogram", "safetensors", "gguf", "fatbin"}},
-          {"compression", compressions()},
-          {"volumes", {"hn4"}},
-          {"devices", {"cpu"}},
-          {"models", {"prose"}}};
+  return {
+      {"formats", {"tensogram", "safetensors", "gguf", "fatbin"}},
+      {"compression", compressions()},
+      {"volumes", {"hn4"}},
+      {"devices", {"cpu"}},
+      {"gpus",
+       "a backend for CUDA 12.0 and newer, not yet used by streams; it has run over a "
+       "stand-in for the driver, and no result on a physical GPU has been seen"},
+      {"models", {"prose"}}};
 }
 
 // Returns what is here for worlds of several processes, and how to start them.

@@ -96,8 +96,12 @@ class run_reporter : public announcer {
   void changed(const std::vector<storage::run_change>& changes,
                const run_config& config) {
     for (const storage::run_change& one : changes) {
-      const std::string text = fmt::format("changed    {} from {} to {} at pulse {}",
-                                           one.key, one.from, one.to, one.pulse);
+      const auto shown = [](const std::string& value) {
+        return value.empty() ? std::string("nothing") : value;
+      };
+      const std::string text =
+          fmt::format("changed    {} from {} to {} at pulse {}", one.key, shown(one.from),
+                      shown(one.to), one.pulse);
       say(text);
       log().info(text);
     }

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
@@ -15,8 +16,15 @@ namespace weir::tools {
 
 namespace {
 
-// Reads a file in pieces and returns its size and digest.
+// Reads a file in pieces and returns its size and digest. Opening a named pipe would wait
+// for another writer.
 result<corpus_file> describe_file(const std::string& path) {
+  if (std::error_code ignored; !std::filesystem::is_regular_file(path, ignored)) {
+    return error(errc::unsupported,
+                 fmt::format("cannot compare with the corpus: expected files, found "
+                             "\"{}\", which cannot be read again",
+                             path));
+  }
   WEIR_TRY(const auto f, posix_file_system().open(path, open_mode::read));
   corpus_file out{path, 0, 0};
   xxh3_stream digest;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loads models and makes encoders and decoders of their facts.
+/// Loads decoders of volumes.
 #include "texts/load.hpp"
 
 #include <fmt/format.h>
@@ -14,19 +14,24 @@
 
 namespace weir::tools {
 
-result<std::unique_ptr<loaded_model>> load_model(const std::string& volume,
-                                                 const std::string& tag,
-                                                 models::architecture family,
-                                                 unsigned workers) {
+result<void> expect_family(const actors::model_record& record,
+                           models::architecture family) {
+  const models::architecture found = record.facts.family;
+  if (found == family) {
+    return {};
+  }
+  return error(errc::unsupported,
+               fmt::format("cannot use model {}: expected architecture {}, found {}",
+                           json_quote(record.tag), name_of(family), name_of(found)));
+}
+
+result<std::unique_ptr<loaded_model>> load_decoder(const std::string& volume,
+                                                   const std::string& tag,
+                                                   unsigned workers) {
   WEIR_TRY(storage::hn4_volume mapped, map_model_volume(volume));
   WEIR_TRY(const std::string chosen, actors::choose_model(mapped, tag));
   WEIR_TRY(actors::model_in_volume stored, actors::model_in_volume::open(mapped, chosen));
-  const models::architecture found = stored.record().facts.family;
-  if (found != family) {
-    return error(errc::unsupported,
-                 fmt::format("cannot use model {}: expected architecture {}, found {}",
-                             json_quote(chosen), name_of(family), name_of(found)));
-  }
+  WEIR_CHECK(expect_family(stored.record(), models::architecture::llama));
   WEIR_TRY(formats::tokenizer tokens, stored.tokenizer());
   WEIR_TRY(auto weights, actors::model_weights::load(mapped, stored));
   runtime::engine_options options;
@@ -36,20 +41,6 @@ result<std::unique_ptr<loaded_model>> load_model(const std::string& volume,
   return std::make_unique<loaded_model>(
       loaded_model{std::move(mapped), std::move(stored), std::move(tokens),
                    std::move(weights), std::move(engine)});
-}
-
-result<std::unique_ptr<models::encoder>> encoder_of(loaded_model& model) {
-  const models::stored_facts& facts = model.stored.record().facts;
-  if (facts.pool == models::pooling::first) {
-    return error(errc::unsupported,
-                 fmt::format("cannot use model {}: expected the mean of the rows as "
-                             "pooling, found the row of the first token",
-                             json_quote(model.stored.record().tag)));
-  }
-  WEIR_TRY(const models::bert_config config, models::bert_config_of(facts));
-  models::bert_options options;
-  options.max_rows = std::max(options.max_rows, config.max_tokens);
-  return models::make_bert(*model.engine, config, *model.weights, options);
 }
 
 result<std::unique_ptr<models::step_model>> decoder_of(

@@ -8,7 +8,6 @@
 
 #include "weir/actors/model_weights.hpp"
 #include "weir/actors/models.hpp"
-#include "weir/models/bert.hpp"
 #include "weir/models/llama.hpp"
 #include "weir/runtime/engine.hpp"
 
@@ -24,21 +23,20 @@ struct loaded_model {
   std::unique_ptr<runtime::engine> engine;         ///< runs its tasks
 };
 
-/// Loads a model of one family.
+/// Refuses a model of another family.
+/// @error{unsupported, the model is of another family}
+[[nodiscard]] result<void> expect_family(const actors::model_record& record,
+                                         models::architecture family);
+
+/// Loads a decoder.
 /// @param tag  May be empty if the volume has one model.
 /// @param workers  0: one for each processor.
 /// @error{not_found, there is no such volume or model}
 /// @error{invalid_argument, there are several models and no tag; they are listed}
 /// @error{unsupported, the model is of another family}
 /// Other errors are those of `actors::model_weights::load`.
-[[nodiscard]] result<std::unique_ptr<loaded_model>> load_model(
-    const std::string& volume, const std::string& tag, models::architecture family,
-    unsigned workers);
-
-/// Makes the encoder of a loaded model, which must outlive it.
-/// @error{unsupported, the pooling is not the mean}
-/// Other errors are those of `models::make_bert`.
-[[nodiscard]] result<std::unique_ptr<models::encoder>> encoder_of(loaded_model& model);
+[[nodiscard]] result<std::unique_ptr<loaded_model>> load_decoder(
+    const std::string& volume, const std::string& tag, unsigned workers);
 
 /// Makes the decoder of a loaded model, which must outlive it.
 /// @param options  Memory and rows of a step.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Registers `weir embed` and `weir generate` with the command line parser.
+/// Registers `weir embed`, `weir generate` and `weir chat` with the command line parser.
 #include "texts/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,15 @@ constexpr const char* embed_example =
     "A line is a document. The output has messages of up to 1024 rows, each of one "
     "file,\n"
     "with an object \"embeddings\" (f32, rows of length 1) whose metadata has the line\n"
-    "numbers under \"lines\". Its bytes do not depend on --workers and --batch";
+    "numbers under \"lines\". Its bytes do not depend on --workers, --batch and\n"
+    "--stages";
+
+constexpr const char* chat_example =
+    "Example:\n"
+    "  weir chat models.hn4 --tag smollm2\n\n"
+    "Each line is a turn. Ctrl-C stops an answer, /new forgets the conversation, and\n"
+    "Ctrl-D ends the program. Special tokens in a line are text. Equal lines and equal\n"
+    "seeds give equal answers";
 
 constexpr const char* generate_example =
     "Example:\n"
@@ -46,9 +54,50 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       ->capture_default_str();
   v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
       ->check(CLI::Range(1, 256));
+  v->add_option("--run", o->run,
+                "Make a run folder, which `weir resume` continues (default: an\n"
+                "interrupted command writes nothing)")
+      ->type_name("FOLDER");
+  v->add_option("--every", o->every, "Items or time between checkpoints in the folder")
+      ->capture_default_str();
+  v->add_flag("--toml", o->toml, "Print the pipeline for `weir run`, and run nothing");
   v->add_flag("--json", o->json, "Print a summary as JSON");
   v->callback(
       [o, &chosen, run] { chosen = [o, run](output& out) { return run(*o, out); }; });
+}
+
+void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen) {
+  auto* v = app.add_subcommand("chat", "Talk to a model");
+  const auto o = std::make_shared<chat_options>();
+  v->footer(chat_example);
+  v->add_option("VOLUME", o->volume, "HN4 volume with the model")->required();
+  v->add_option("--tag", o->tag, "Model (default: the only one)");
+  v->add_option("--system", o->system,
+                "Instruction to the model (default: that of its template)")
+      ->type_name("TEXT");
+  v->add_option("--chat-template", o->chat_template, "Form of the conversation")
+      ->check(CLI::IsMember({"auto", "chatml", "none"}))
+      ->capture_default_str();
+  v->add_option("--max-tokens", o->max_tokens, "Tokens of the longest answer")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->capture_default_str();
+  v->add_option("--context-tokens", o->context_tokens,
+                "Tokens of a conversation, which take memory")
+      ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{1} << 32))
+      ->capture_default_str();
+  v->add_option("--temperature", o->temperature, "0 takes the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  v->add_option("--top-p", o->top_p, "Probability of the likeliest tokens that count")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  v->add_option("--top-k", o->top_k, "Likeliest tokens that count; 0: all")
+      ->capture_default_str();
+  v->add_option("--seed", o->seed, "Seed of the answers (default: drawn and printed)");
+  v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
+      ->check(CLI::Range(1, 256));
+  v->callback(
+      [o, &chosen] { chosen = [o](output& out) { return chat_command(*o, out); }; });
 }
 
 }  // namespace
@@ -58,6 +107,9 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
   const auto e = std::make_shared<embed_options>();
   add_text_verb(embed, e, embed_example, &embed_command, chosen);
   embed->add_option("FILE", e->files, "Files of texts, or \"-\"")->required();
+  embed->add_option("--stages", e->stages, "Stages that share the layers")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
 
   auto* generate = app.add_subcommand("generate", "Write answers to prompts of a file");
   const auto g = std::make_shared<generate_options>();
@@ -72,12 +124,14 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   generate->add_option("--seed", g->seed, "Seed of the first line")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{INT64_MAX}))
       ->capture_default_str();
   generate
       ->add_option("--context-tokens", g->context_tokens,
                    "Tokens of all texts of a batch, which take memory")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->capture_default_str();
+  add_chat_verb(app, chosen);
 }
 
 }  // namespace weir::tools

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `json.write`: items as lines of JSON.
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -18,7 +19,7 @@ constexpr std::string_view json_write_name = "json.write";
 /// Time for which a write waits for the reader of a pipe.
 constexpr std::chrono::seconds reader_wait{30};
 
-enum class line_form : std::uint8_t { object, array };
+enum class line_form : std::uint8_t { object, array, lines };
 enum class non_finite : std::uint8_t { refuse, null };
 
 struct json_write_settings {
@@ -37,8 +38,11 @@ settings_table<json_write_settings> json_write_table() {
       .required()
       .path(path_use::output);
   table.add("form", &json_write_settings::form,
-            {{"object", line_form::object}, {"array", line_form::array}},
-            "object: attributes and numbers by name; array: the numbers alone");
+            {{"object", line_form::object},
+             {"array", line_form::array},
+             {"lines", line_form::lines}},
+            "object: attributes and numbers by name; array: the numbers alone; lines: u8 "
+            "elements are the bytes of whole lines");
   table.add("field", &json_write_settings::field, "name of the numbers in an object")
       .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
   table.add("non_finite", &json_write_settings::non_finite,
@@ -77,13 +81,20 @@ class json_write final : public flow::stage_object {
   }
   result<void> put(taken& t) override {
     std::string line;
-    json_form form;
-    form.field = settings_.form == line_form::object ? settings_.field : "";
-    form.non_finite_is_null = settings_.non_finite == non_finite::null;
-    WEIR_CHECK(append_json_line(line, t[any_in{0}], t.about(), form));
+    if (settings_.form == line_form::lines) {
+      WEIR_CHECK(copy_lines(t[any_in{0}], line));
+      if (line.empty()) {
+        return {};
+      }
+    } else {
+      json_form form;
+      form.field = settings_.form == line_form::object ? settings_.field : "";
+      form.non_finite_is_null = settings_.non_finite == non_finite::null;
+      WEIR_CHECK(append_json_line(line, t[any_in{0}], t.about(), form));
+    }
     WEIR_CHECK(write_all(*file_, written_, as_view(line)));
     written_ += line.size();
-    ++at_.lines;
+    at_.lines += static_cast<std::uint64_t>(std::count(line.begin(), line.end(), '\n'));
     at_.last = {at_.last.end + line.size(), line.size(), xxh3_64(as_view(line))};
     return {};
   }
@@ -124,6 +135,18 @@ class json_write final : public flow::stage_object {
   }
 
  private:
+  /// Copies lines that another stage has made.
+  static result<void> copy_lines(const runtime::tensor& x, std::string& to) {
+    const auto count = static_cast<std::size_t>(x.count());
+    if (x.type() != dtype::uint8 || (count != 0 && x.as<char>()[count - 1] != '\n')) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot write an item as lines: expected u8 elements that "
+                               "end with LF, found {} elements {}",
+                               count, flow::port_text(x.type())));
+    }
+    to.assign(x.as<char>(), count);
+    return {};
+  }
   result<void> check(file& f) const {
     return check_appended(f, path_, at_.last, json_write_name, "line");
   }
@@ -143,7 +166,8 @@ constexpr std::string_view json_write_details =
     R"(Inlet `x` has elements f32, f64, i8 to i64 or u8 to u64. Arrays are nested as
 deep as the tensor has dimensions. Numbers have as many digits as are needed to read the
 same number again, so `json.read` gives the same bits. Attributes of the item become
-scalars of the object, sorted by name, before the numbers.
+scalars of the object, sorted by name, before the numbers. With `form = "lines"` an item
+has lines that another stage has made, and is appended as it is.
 
 A file that holds something else than lines of JSON is refused when the run begins. The
 offset holds the number of lines, the length of the file and the XXH3 digest of the last

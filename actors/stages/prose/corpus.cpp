@@ -29,24 +29,16 @@ result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& or
 /// Opens the source of an order, and those that follow it as one source with it. An
 /// end-of-text token stands between two of them.
 result<opened_source> open_chain(file_system& fs, const corpus_order& order,
-                                 std::vector<corpus_part>& parts) {
+                                 std::vector<std::string>& names) {
   WEIR_TRY(auto whole, open_source(fs, order.source, order.sources));
   if (order.config.end != storage::end_policy::chain || order.chain.empty()) {
     return whole;
   }
-  // Behind a source of unknown length, nobody knows where the next one begins.
-  const auto behind = [](std::uint64_t first, const storage::token_source& source) {
-    const bool known =
-        first != storage::unknown_size && source.size() != storage::unknown_size;
-    return known ? first + source.size() + 1 : storage::unknown_size;
-  };
-  std::uint64_t first = behind(0, *whole.tokens);
   std::vector<std::unique_ptr<storage::token_source>> all;
   all.push_back(std::move(whole.tokens));
   for (const std::string& name : order.chain) {
     WEIR_TRY(auto next, open_source(fs, order.sources.at(name), order.sources));
-    parts.push_back({name, first});
-    first = behind(first, *next.tokens);
+    names.push_back(name);
     whole.files.insert(whole.files.end(), next.files.begin(), next.files.end());
     all.push_back(std::move(next.tokens));
   }
@@ -58,7 +50,7 @@ result<opened_source> open_chain(file_system& fs, const corpus_order& order,
 
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
-  WEIR_TRY(auto source, open_chain(fs, order, opened.parts));
+  WEIR_TRY(auto source, open_chain(fs, order, opened.chain));
   if (!order.resumes) {
     WEIR_CHECK(source.tokens->go_on_at(0));  // else `restore` tells the index
   }

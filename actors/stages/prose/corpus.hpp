@@ -26,18 +26,13 @@ struct corpus_order {
   std::vector<std::string> chain{};
   bool resumes = false;  ///< a cursor will be restored
 };
-/// A source of a corpus that goes on with several ones.
-struct corpus_part {
-  std::string name;         ///< name of the source
-  std::uint64_t first = 0;  ///< number of its first token in the corpus
-};
 /// A context stream over a corpus, and facts about the corpus.
 struct opened_corpus {
   std::unique_ptr<storage::context_stream> stream;  ///< at its first token
   std::vector<std::string> files;  ///< files in the order of reading, or "stdin"
   std::uint64_t tokens = 0;        ///< length of the corpus; 0 if it is unknown
   std::uint64_t identity = 0;      ///< digest of names, sizes and content
-  std::vector<corpus_part> parts;  ///< sources that follow the first one
+  std::vector<std::string> chain;  ///< names of the sources that follow the first one
 };
 
 /// Opens a corpus. Standard input cannot be combined with files.

@@ -145,14 +145,8 @@ class text_pulses final : public flow::stage_object {
     const opened_corpus& corpus = streams_->main();
     to.set("files", corpus.files);
     to.set("corpus_tokens", corpus.tokens);
-    std::vector<std::string> names;
-    std::vector<std::string> firsts;
-    for (const corpus_part& part : corpus.parts) {
-      names.push_back(part.name);
-      firsts.push_back(fmt::to_string(part.first));
-    }
-    to.set("part_names", std::move(names));
-    to.set("part_firsts", std::move(firsts));
+    to.set("chain", corpus.chain);
+    to.set("chain_starts", chain_starts());
     to.set("corpus_identity", corpus.identity);
     to.set("build_budget", build_budget());
     to.set("next_p50_seconds", next_times_.quantile(0.5));
@@ -163,6 +157,16 @@ class text_pulses final : public flow::stage_object {
   }
 
  private:
+  /// Returns the first tokens of the sources that follow the first one, as far as they
+  /// are known. Behind a live source they become known when it ends.
+  [[nodiscard]] std::vector<std::string> chain_starts() const {
+    const auto starts = streams_->main().stream->source().chained_starts();
+    std::vector<std::string> out;
+    for (std::size_t i = 1; i < starts.size(); ++i) {
+      out.push_back(fmt::to_string(starts[i]));
+    }
+    return out;
+  }
   [[nodiscard]] corpus_order order() const {
     return {settings_.source, settings_.sources,  settings_.stream,
             settings_.grown,  settings_.contexts, settings_.chain};

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "buffers.hpp"
 #include "gemm.hpp"
-#include "prose/buffers.hpp"
 #include "prose/kernels/table.hpp"
 #include "prose/layout.hpp"
 #include "prose/record.hpp"

@@ -23,6 +23,17 @@ error bad_ranges(std::string_view expected, std::string_view found) {
                   expected, found));
 }
 
+/// Returns the error of ranges behind which nothing is left. No end-of-text token follows
+/// the last document of a source, but one was consumed.
+error nothing_behind(std::string_view name) {
+  return error(errc::config_mismatch,
+               fmt::format("cannot leave ranges out of a source: expected text behind "
+                           "the end of \"{}\", which was consumed, found none",
+                           name))
+      .located(std::string(name))
+      .hint("let a budget end the run");
+}
+
 }  // namespace
 
 /// Ranges are found in the order of the leaves. Runs of a leaf may lie in any order.
@@ -169,7 +180,11 @@ result<void> token_set::leave_out(std::uint64_t index) {
       }
     }
   }
+  const std::uint64_t before = std::min(index, size_);
   WEIR_CHECK(place_runs());
+  if (size_ < before) {
+    return nothing_behind(leaves_.name(runs_.back().leaf));
+  }
   // Digests of the whole content have other segments than the text without the ranges.
   if (segment_tokens_ == 0 && left_out_.any_by_hand()) {
     segment_tokens_ = consumed_segment(identity_.tokens);

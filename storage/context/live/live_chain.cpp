@@ -150,6 +150,10 @@ class live_chain final : public token_source {
     return parts_[p]->begins_context(index - starts_[p]);
   }
 
+  std::vector<std::uint64_t> chained_starts() const override {
+    const std::size_t known = std::min(starts_.size(), parts_.size());
+    return {starts_.begin(), starts_.begin() + static_cast<std::ptrdiff_t>(known)};
+  }
   std::string place_text(std::uint64_t index) const override {
     const std::size_t p = part_of(index);
     return parts_[p]->place_text(index - starts_[p]);

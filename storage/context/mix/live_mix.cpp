@@ -138,6 +138,19 @@ class live_mix final : public mixture {
  private:
   static constexpr int wait_for_ever = -1;
 
+  /// It is asked between the restored state and the first read.
+  result<mix_place> read_before(std::uint64_t /*index*/) const override {
+    mix_place out = at_;
+    mix_place chosen = at_;
+    if (taken_ > 0) {
+      const std::optional<std::size_t> part = plan_.choose(chosen);
+      WEIR_EXPECT(part.has_value());
+      out.parts[*part].offset += taken_;
+    }
+    return out;
+  }
+  void forget_draw() override {}  // nothing was read
+
   /// Place of a kept token.
   struct found_place {
     mix_place begin;                  ///< begin of its draw

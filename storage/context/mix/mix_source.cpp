@@ -67,6 +67,16 @@ class seekable_mix final : public mixture {
   }
 
  private:
+  result<mix_place> read_before(std::uint64_t index) const override {
+    WEIR_TRY(const bool found, locate(index));
+    if (!found || index == at_.index) {
+      return begin_;
+    }
+    mix_place out = at_;
+    out.parts[part_].offset += std::min(index - at_.index, unit_.length);
+    return out;
+  }
+  void forget_draw() override { drawn_ = false; }
   std::optional<part_token> token_of_part(std::uint64_t index) const override {
     const auto found = locate(index);
     if (!found || !*found) {

@@ -58,10 +58,23 @@ result<std::uint64_t> mixture::next_document(std::uint64_t index) {
 }
 
 result<void> mixture::go_on_at(std::uint64_t index) {
-  for (token_source* const part : sources_) {
-    WEIR_CHECK(part->go_on_at(index == 0 ? 0 : unknown_size));
+  const bool inside = index != 0 && index != unknown_size;
+  mix_place before = plan_.begin();
+  if (inside) {
+    WEIR_TRY(before, read_before(index));
   }
-  return {};
+  for (std::size_t p = 0; p < sources_.size(); ++p) {
+    const part_place& part = before.parts[p];
+    const bool whole = index == unknown_size || part.rounds > 0;
+    WEIR_CHECK(sources_[p]->go_on_at(whole ? unknown_size : part.offset));
+    readers_[p].forget();
+  }
+  forget_draw();
+  if (!inside) {
+    return {};
+  }
+  WEIR_TRY(const mix_place after, read_before(index));
+  return after == before ? result<void>() : moved_units(place_text(index));
 }
 
 std::vector<left_out_range> mixture::left_out_at(const mix_place& at) const {

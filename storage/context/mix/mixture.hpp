@@ -18,8 +18,8 @@ class mixture : public token_source {
   std::string place_text(std::uint64_t index) const final;
   place place_of(std::uint64_t index) const final;
   result<std::uint64_t> next_document(std::uint64_t index) final;
-  /// The extents of units that were drawn must stay, so no new range is left out once the
-  /// mixture was read.
+  /// New ranges must lie behind what was read of their part. A part that was begun again
+  /// was read as a whole.
   result<void> go_on_at(std::uint64_t index) final;
 
  protected:
@@ -35,6 +35,11 @@ class mixture : public token_source {
   /// mixture adds is the last token before it. Nothing behind the end.
   [[nodiscard]] virtual std::optional<part_token> token_of_part(
       std::uint64_t index) const = 0;
+  /// Returns the draw that holds a token, with what was read of the parts before it.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] virtual result<mix_place> read_before(std::uint64_t index) const = 0;
+  /// Forgets the draw of the last read, because parts have got other tokens.
+  virtual void forget_draw() = 0;
   /// Returns the shares of the parts at the start of a draw.
   [[nodiscard]] std::vector<part_share> shares_at(const mix_place& begin) const;
 

@@ -91,6 +91,14 @@ class sampled_tokens final : public unit_source {
   }
 
  private:
+  result<std::uint64_t> free_from(std::uint64_t index) const override {
+    WEIR_TRY(const bool found, locate(index));
+    return at_.offset + (found ? index - at_.index : 0);
+  }
+  result<void> forget() override {
+    length_ = 0;
+    return {};
+  }
   std::uint64_t offset_of(std::uint64_t index) const override {
     const auto found = locate(index);
     return found && *found ? at_.offset + index - at_.index : at_.offset;

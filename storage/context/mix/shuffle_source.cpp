@@ -98,12 +98,30 @@ class shuffled_tokens final : public unit_source {
     places_.keep(stored.start, stored);
     return measure();  // the size of the source may depend on its state
   }
-  result<void> go_on_at(std::uint64_t index) override {
-    WEIR_CHECK(unit_source::go_on_at(index));
-    return measure();
-  }
 
  private:
+  /// The units of a window are in an order that depends on how many they are.
+  result<std::uint64_t> free_from(std::uint64_t index) const override {
+    WEIR_TRY(const placed_unit* const found, locate(index));
+    if (found == nullptr) {
+      return source().size();
+    }
+    return std::min(index > at_.start ? end_ : at_.start, source().size());
+  }
+  error refused(error why) const override {
+    const auto window = fmt::format(
+        "cannot leave a range out of a shuffled source: expected it behind the window of "
+        "{} units from token {} on, which was begun",
+        window_, at_.start);
+    return error(why.code(), window)
+        .located(why.location())
+        .hint("--generation goes on from a checkpoint before this window")
+        .because(std::move(why));
+  }
+  result<void> forget() override {
+    loaded_ = false;
+    return measure();
+  }
   /// Determines the size: that of the source, and a separator behind its last document.
   /// It reads the source itself, because pages would keep tokens that a state changes.
   result<void> measure() {

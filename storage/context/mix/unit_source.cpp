@@ -30,7 +30,23 @@ result<std::uint64_t> unit_source::next_document(std::uint64_t index) {
 }
 
 result<void> unit_source::go_on_at(std::uint64_t index) {
-  return source().go_on_at(index == 0 ? 0 : unknown_size);
+  if (index == 0 || index == unknown_size) {
+    WEIR_CHECK(source().go_on_at(index));
+    reader_.forget();
+    return forget();
+  }
+  WEIR_TRY(const std::uint64_t before, free_from(index));
+  if (auto told = source().go_on_at(before); !told) {
+    return refused(std::move(told).error());
+  }
+  reader_.forget();
+  WEIR_CHECK(forget());
+  WEIR_TRY(const std::uint64_t after, free_from(index));
+  return after == before ? result<void>() : moved_units(place_text(index));
+}
+
+error unit_source::refused(error why) const {
+  return why;
 }
 
 std::vector<left_out_range> unit_source::left_out(std::uint64_t /*index*/) const {

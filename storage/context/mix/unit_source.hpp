@@ -19,9 +19,8 @@ class unit_source : public token_source {
   std::string place_text(std::uint64_t index) const final;
   place place_of(std::uint64_t index) const final;
   result<std::uint64_t> next_document(std::uint64_t index) final;
-  /// The order of units depends on their extents, so no new range is left out once the
-  /// source was read.
-  result<void> go_on_at(std::uint64_t index) override;
+  /// New ranges must lie behind the units whose extents decide what was read.
+  result<void> go_on_at(std::uint64_t index) final;
   std::vector<left_out_range> left_out(std::uint64_t index) const final;
 
  protected:
@@ -36,6 +35,16 @@ class unit_source : public token_source {
                 std::uint32_t rule);
   /// Returns the offset in the source of a token, or of its end behind the end.
   [[nodiscard]] virtual std::uint64_t offset_of(std::uint64_t index) const = 0;
+
+  /// Returns the offset in the source from which on other text changes no token before
+  /// `index`.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] virtual result<std::uint64_t> free_from(std::uint64_t index) const = 0;
+  /// Returns the error of a range that the source refuses.
+  [[nodiscard]] virtual error refused(error why) const;
+  /// Forgets where the last read was, because the source has got other tokens.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] virtual result<void> forget() = 0;
 
   [[nodiscard]] token_source& source() const noexcept { return reader_.source(); }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }

@@ -139,6 +139,14 @@ result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
   }
 }
 
+error moved_units(std::string place) {
+  return error(errc::config_mismatch,
+               "cannot leave ranges out of a source: expected text behind the units that "
+               "were read, found none")
+      .located(std::move(place))
+      .hint("--generation goes on from a checkpoint before these units");
+}
+
 void append_identity(std::vector<source_leaf>& leaves, const source_identity& part) {
   leaves.insert(leaves.end(), part.leaves.begin(), part.leaves.end());
   record_writer content;

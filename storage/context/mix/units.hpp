@@ -50,6 +50,8 @@ class unit_reader {
   /// Reads tokens that are there: they belong to a unit.
   /// @error{source_unavailable, a read failed, or the source has become shorter}
   [[nodiscard]] result<void> read(std::uint64_t offset, std::span<std::uint32_t> to);
+  /// Drops what was read, because the source has got other tokens.
+  void forget() noexcept { pages_.forget(); }
   /// Returns the rule.
   [[nodiscard]] const unit_rule& rule() const noexcept { return rule_; }
   /// Returns the source.
@@ -71,6 +73,9 @@ class unit_reader {
 /// @error{source_unavailable, a read failed}
 [[nodiscard]] result<std::uint64_t> find_document(token_source& source,
                                                   std::uint64_t index);
+
+/// Returns the error of ranges without which units that were read would have another end.
+[[nodiscard]] error moved_units(std::string place);
 
 /// Mixes the identity of a part into the leaves of a whole: the leaves of the part, and
 /// one for its list and the digests of its content.

@@ -141,12 +141,23 @@ TEST_F(phased_run, goes_on_behind_a_child_in_a_chain) {
   c.phase.build.tokens =
       8500;  // 6000 of the text, 1529 of the child, the rest of "other"
   c.phase.test.tokens = 0;
-  const auto whole = or_throw(run(c));
+  run_callbacks callbacks;
+  std::vector<std::string> begun;
+  callbacks.next_source = [&](const std::string& name, std::uint64_t token) {
+    begun.push_back(name + " " + std::to_string(token));
+  };
+  const auto whole = or_throw(run(c, callbacks));
   EXPECT_EQ(whole.build_tokens, 8500U);
+  const std::vector<std::string> all{"child 6001", "other 7531"};
+  EXPECT_EQ(begun, all);
   for (const std::uint64_t generation : {60U, 52U, 48U, 40U}) {
-    const auto r = resume(c, {}, generation);
+    begun.clear();
+    const auto r = resume(c, callbacks, generation);
     ASSERT_TRUE(r) << r.error().message();
     EXPECT_EQ(r->state_hash, whole.state_hash) << generation;
+    // Those that an earlier process has named are not named again.
+    EXPECT_TRUE(std::equal(begun.rbegin(), begun.rend(), all.rbegin())) << generation;
+    EXPECT_EQ(begun.size(), generation > 52 ? 0U : generation > 46 ? 1U : 2U);
   }
 }
 

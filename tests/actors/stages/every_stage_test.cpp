@@ -156,7 +156,8 @@ TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
       continue;
     }
     const trial_folder folder(entry, 40, 4);
-    ASSERT_TRUE(folder.run()) << entry.stage;
+    const auto first = folder.run();
+    ASSERT_TRUE(first) << entry.stage << ": " << first.error().message();
     const files_by_name expected = folder.output();
     paths::remove_all(folder.trial.folder + "/out");
     paths::create_directory(folder.trial.folder + "/out");

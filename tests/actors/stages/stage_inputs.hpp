@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/stages/text_models.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/pipeline/run_here.hpp"
@@ -48,7 +49,7 @@ inline void put_bytes(const std::string& path, bytes_view bytes) {
 }
 
 /// Makes the files that the examples of stages read: messages, images, arrays, lines,
-/// texts, a volume and a pipe.
+/// texts, volumes and a pipe.
 inline void make_stage_inputs(const std::string& folder) {
   add_standard_stages();
   byte_vector messages;
@@ -85,6 +86,7 @@ inline void make_stage_inputs(const std::string& folder) {
           {{"path", "model.hn4"}, {"tag", "model"}, {"tensor", "layer0.weight"}});
   fill_by(folder, "generator", {{"count", 1}, {"shape", list({300})}, {"element", "u8"}},
           "hn4.put", {{"path", "model.hn4"}, {"tag", "text"}, {"format", "raw"}});
+  link_text_models(folder + "/models.hn4");
   or_throw(::mkfifo((folder + "/sensor.fifo").c_str(), 0600) == 0
                ? result<void>()
                : result<void>(error(errc::io, "cannot make a pipe")));

@@ -450,6 +450,91 @@ void add_text_model(std::vector<stage_entry>& all) {
   all.push_back(std::move(accounts));
 }
 
+node model_stage(pipeline& p, const stage_trial& t, const std::string& name,
+                 const std::string& stage, const std::string& tag,
+                 given_settings settings = {}) {
+  settings.emplace("volume", t.in("models.hn4"));
+  settings.emplace("tag", tag);
+  return add_stage(p, name, stage, settings);
+}
+node token_stage(pipeline& p, const stage_trial& t, const std::string& tag) {
+  return model_stage(p, t, "tokens", "text.tokens", tag, {{"truncate", true}});
+}
+node text_lines_of(pipeline& p, const stage_trial& t) {
+  return add_stage(p, "lines", "text.lines",
+                   {{"files", texts({t.in("a.txt")})}, {"lines", 1}});
+}
+void build_embedding(pipeline& p, const stage_trial& t) {
+  auto tokens = token_stage(p, t, "encoder");
+  text_lines_of(p, t) >> tokens;
+  auto first =
+      model_stage(p, t, "first", "bert.layers", "encoder", {{"layers", 1}, {"rows", 64}});
+  auto second =
+      model_stage(p, t, "second", "bert.layers", "encoder", {{"first", 1}, {"rows", 64}});
+  auto pool = add_stage(p, "pool", "bert.pool");
+  auto write = add_stage(p, "write", "tgm.embeddings", {{"path", t.out("e.tgm")}});
+  tokens["texts"] >> first["texts"];
+  tokens["texts"] >> second["texts"];
+  first["y"] >> second["rows"];
+  tokens["texts"] >> pool["texts"];
+  second["y"] >> pool["rows"];
+  tokens["texts"] >> write["texts"];
+  pool["y"] >> write["rows"];
+}
+
+/// The stages that process texts with models.
+void add_text_processing(std::vector<stage_entry>& all) {
+  stage_entry embed;
+  embed.prepare = [](const stage_trial& t) {
+    link_text_models(t.in("models.hn4"));
+    std::string content;
+    for (int n = 0; n < t.items; ++n) {
+      content += fmt::format("line {} {}\n", n,
+                             std::string(static_cast<std::size_t>(t.extent), 'x'));
+    }
+    write_text(t.in("a.txt"), content);
+  };
+  embed.build = build_embedding;
+  embed.refusal = "expected";
+  const auto add = [&](const std::string& stage, const trial_builder& wrong) {
+    all.push_back(embed);
+    all.back().stage = stage;
+    all.back().wrong = wrong;
+  };
+  add("text.lines", [](pipeline& p, const stage_trial& t) {
+    text_lines_of(p, t) >>
+        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
+        message_file_of(p, t);
+  });
+  add("text.tokens", [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >> token_stage(p, t, "encoder") >> message_file_of(p, t);
+  });
+  add("bert.layers", [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >> model_stage(p, t, "stage", "bert.layers", "encoder") >>
+        message_file_of(p, t);
+  });
+  for (const char* stage : {"bert.pool", "tgm.embeddings"}) {
+    add(stage, [stage](pipeline& p, const stage_trial& t) {
+      const given_settings path{{"path", t.out("e.tgm")}};
+      auto s = add_stage(p, "stage", stage,
+                         stage == std::string("bert.pool") ? given_settings() : path);
+      auto numbers = numbers_into(p, t);
+      numbers["x"] >> s["texts"];
+      numbers["x"] >> s["rows"];
+    });
+  }
+  embed.build = [](pipeline& p, const stage_trial& t) {
+    text_lines_of(p, t) >> token_stage(p, t, "decoder") >>
+        model_stage(p, t, "answers", "llama.answers", "decoder", {{"max_tokens", 2}}) >>
+        add_stage(p, "sink", "json.write",
+                  {{"path", t.out("a.jsonl")}, {"form", "lines"}});
+  };
+  add("llama.answers", [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >> model_stage(p, t, "answers", "llama.answers", "decoder") >>
+        message_file_of(p, t);
+  });
+}
+
 }  // namespace
 
 std::vector<stage_entry> stage_table() {
@@ -460,6 +545,7 @@ std::vector<stage_entry> stage_table() {
   add_routes(all);
   add_numbers(all);
   add_text_model(all);
+  add_text_processing(all);
   std::sort(all.begin(), all.end(),
             [](const stage_entry& a, const stage_entry& b) { return a.stage < b.stage; });
   return all;

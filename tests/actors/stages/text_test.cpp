@@ -168,6 +168,11 @@ const std::map<std::string, given_settings> needed_settings = {
     {"hn4.read", {{"path", "a"}, {"tag", "b"}}},
     {"text.chunks", {{"files", "a"}}},
     {"tgm.replace", {{"path", "a"}}},
+    {"tgm.embeddings", {{"path", "a"}}},
+    {"text.lines", {{"files", "a"}}},
+    {"text.tokens", {{"volume", "a"}}},
+    {"bert.layers", {{"volume", "a"}}},
+    {"llama.answers", {{"volume", "a"}}},
     {"hn4.put", {{"path", "a"}}},
     {"text.pulses", {{"files", "a"}}},
     {"split", {{"attribute", "a"}, {"outlets", texts({"low", "high"})}}},
@@ -193,7 +198,7 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   const byte_vector bytes = content_of(source_folder() + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
-  EXPECT_EQ(names.size(), 36U);
+  EXPECT_EQ(names.size(), 42U);
   for (const std::string& name : names) {
     const auto settings = needed_settings.find(name);
     const auto made = make_stage(

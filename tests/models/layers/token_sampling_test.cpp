@@ -128,6 +128,36 @@ TEST(TokenSampling, TokensWithoutANumberAreNeverDrawn) {
   EXPECT_EQ(drawn(logits, options), (ids{1, 3}));
 }
 
+/// Draws by the definition: sorts all tokens.
+std::uint32_t draw_of_all(const std::vector<float>& logits,
+                          const sampling_options& options, std::uint64_t index) {
+  sampling_options every = options;
+  every.top_k = static_cast<std::uint32_t>(logits.size());
+  return draw_token(logits, {}, every, index);
+}
+
+TEST(TokenSampling, SelectionDrawsWhatSortingDraws) {
+  std::vector<float> logits(3000);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = static_cast<float>((i * 7919) % 1009) * 0.01F;  // each value three times
+  }
+  ids seen;
+  for (const float top_p : {1.0F, 0.99F, 0.5F}) {
+    for (const float min_p : {0.0F, 0.001F}) {
+      sampling_options options;
+      options.temperature = 2;
+      options.top_p = top_p;
+      options.min_p = min_p;
+      for (std::uint64_t i = 0; i < 100; ++i) {
+        const std::uint32_t id = draw_token(logits, {}, options, i);
+        EXPECT_EQ(id, draw_of_all(logits, options, i));
+        seen.insert(id);
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 50U);
+}
+
 TEST(TokenSampling, OptionsOutOfRangeAreRefused) {
   const auto refused = [](auto change) {
     sampling_options options;

@@ -185,33 +185,28 @@ TEST_F(SkippedRanges, OfLanesLieBehindTheFurthestOne) {
 TEST_F(SkippedRanges, ComposedSourcesKeepThemToo) {
   using wrap =
       std::function<std::unique_ptr<token_source>(std::unique_ptr<token_source>)>;
-  const std::pair<wrap, bool> wraps[] = {
-      {[](auto source) {
-         std::vector<std::unique_ptr<token_source>> parts;
-         parts.push_back(std::move(source));
-         parts.push_back(or_throw(open_memory_source(test::random_tokens(900, 10))));
-         return or_throw(chain_sources(std::move(parts)));
-       },
-       true},
-      {[](auto source) { return or_throw(shuffle_source(std::move(source), 4, 3, 500)); },
-       false},
-      {[](auto source) {
-         return or_throw(sample_source(std::move(source), 1, 2, 3, 500));
-       },
-       false},
-      {[](auto source) {
-         std::vector<mix_part> parts(1);
-         parts[0].source = std::move(source);
-         parts[0].exhausted = exhaustion::drop;
-         mix_options options;
-         options.run_tokens = 500;
-         return or_throw(mix_sources(std::move(parts), options));
-       },
-       false}};
+  const wrap wraps[] = {
+      [](auto source) {
+        std::vector<std::unique_ptr<token_source>> parts;
+        parts.push_back(std::move(source));
+        parts.push_back(or_throw(open_memory_source(test::random_tokens(900, 10))));
+        return or_throw(chain_sources(std::move(parts)));
+      },
+      [](auto source) { return or_throw(shuffle_source(std::move(source), 4, 3, 500)); },
+      [](auto source) {
+        return or_throw(sample_source(std::move(source), 1, 2, 3, 500));
+      },
+      [](auto source) {
+        std::vector<mix_part> parts(1);
+        parts[0].source = std::move(source);
+        parts[0].exhausted = exhaustion::drop;
+        mix_options options;
+        options.run_tokens = 500;
+        return or_throw(mix_sources(std::move(parts), options));
+      }};
   const auto skip = range("a", 100, 3000);
   const auto ahead = range("b", 2000, 2500);
-  for (const auto& pair : wraps) {
-    const wrap& one = pair.first;
+  for (const wrap& one : wraps) {
     const auto open = [&](std::vector<file_range> ranges, bool resumes) {
       auto whole = one(or_throw(source(ranges, true)));
       if (!resumes) {
@@ -229,9 +224,9 @@ TEST_F(SkippedRanges, ComposedSourcesKeepThemToo) {
     EXPECT_EQ(encode(or_throw(again->cursor(1))), cursor);
     EXPECT_EQ(test::concatenated(test::read_all(*again, config_.chunk)),
               test::concatenated(expected));
-    // Units that were drawn or put in order keep their extents.
+    // Further ranges are tried in later_skip_test.cpp.
     const auto more = open({skip, ahead}, true);
-    EXPECT_EQ(more->restore(or_throw(decode_cursor(cursor))).has_value(), pair.second);
+    EXPECT_TRUE(more->restore(or_throw(decode_cursor(cursor))));
   }
 }
 

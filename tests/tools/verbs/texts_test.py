@@ -6,99 +6,14 @@ arguments]`.
 import json
 import random
 import struct
+import sys
+from pathlib import Path
 
-from black_box_case import Case, main
+from black_box_case import SOURCE, WEIR, Case, main
+from tiny_models import LONG, WIDTH, write_decoder, write_encoder
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "##s", "fox", "."]
-WIDTH, HIDDEN, CONTEXT, HEADS = 32, 64, 16, 2
-LONG = 128  # tokens of a context of the decoder
-
-
-def write_model(folder, config, tokenizer, shapes):
-    """Writes a folder of Hugging Face with random weights."""
-    draw = random.Random(28)
-    header, data = {}, b""
-    for name, shape in shapes.items():
-        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
-        values = struct.pack(f"<{count}f", *(draw.uniform(-1, 1) for _ in range(count)))
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-        data += values
-    text = json.dumps(header).encode()
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-
-
-def special(content, number):
-    """Returns a special token of a tokenizer."""
-    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
-            "normalized": False, "special": True}
-
-
-def write_encoder(folder):
-    """Writes a tiny BERT with a WordPiece tokenizer of eight tokens."""
-    ids = {token: i for i, token in enumerate(WORDS)}
-    ends = {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")}
-    single = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-              {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
-    tokenizer = {
-        "version": "1.0", "added_tokens": [special(t, i) for t, i in ids.items() if t.startswith("[")],
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
-                       "strip_accents": None, "lowercase": True},
-        "post_processor": {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": ends},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-                  "max_input_chars_per_word": 100, "vocab": ids}}
-    shapes = {"embeddings.word_embeddings.weight": [len(WORDS), WIDTH],
-              "embeddings.position_embeddings.weight": [CONTEXT, WIDTH],
-              "embeddings.token_type_embeddings.weight": [2, WIDTH]}
-    layer = "encoder.layer.0."
-    for name, shape in {"attention.self.query": (WIDTH, WIDTH), "attention.self.key": (WIDTH, WIDTH),
-                        "attention.self.value": (WIDTH, WIDTH), "attention.output.dense": (WIDTH, WIDTH),
-                        "intermediate.dense": (HIDDEN, WIDTH), "output.dense": (WIDTH, HIDDEN)}.items():
-        shapes[f"{layer}{name}.weight"] = list(shape)
-        shapes[f"{layer}{name}.bias"] = [shape[0]]
-    for norm in ("embeddings.LayerNorm", layer + "attention.output.LayerNorm", layer + "output.LayerNorm"):
-        shapes[norm + ".weight"] = shapes[norm + ".bias"] = [WIDTH]
-    write_model(folder, {
-        "model_type": "bert", "num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
-        "num_attention_heads": HEADS, "vocab_size": len(WORDS), "max_position_embeddings": CONTEXT,
-        "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}, tokenizer, shapes)
-
-
-def byte_names():
-    """Returns the characters that stand for the 256 bytes in byte-level vocabularies."""
-    own = [b for b in range(256) if 0x20 < b < 0x7F or 0xA0 < b != 0xAD]
-    others = [b for b in range(256) if b not in own]
-    return {b: chr(b if b in own else 256 + others.index(b)) for b in range(256)}
-
-
-def write_decoder(folder):
-    """Writes a tiny Llama whose tokens are the bytes and an end of text."""
-    vocabulary = {name: b for b, name in byte_names().items()}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    tokenizer = {
-        "version": "1.0", "added_tokens": [special("<|end|>", 256)], "normalizer": None, "post_processor": None,
-        "pre_tokenizer": level, "decoder": level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": {**vocabulary, "<|end|>": 256}, "merges": []}}
-    shapes = {"model.embed_tokens.weight": [257, WIDTH], "model.norm.weight": [WIDTH]}
-    layer = "model.layers.0."
-    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-        shapes[f"{layer}self_attn.{name}.weight"] = [WIDTH, WIDTH]
-    for name, shape in {"gate_proj": [HIDDEN, WIDTH], "up_proj": [HIDDEN, WIDTH], "down_proj": [WIDTH, HIDDEN]}.items():
-        shapes[f"{layer}mlp.{name}.weight"] = shape
-    for name in ("input_layernorm", "post_attention_layernorm"):
-        shapes[f"{layer}{name}.weight"] = [WIDTH]
-    write_model(folder, {
-        "model_type": "llama", "num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
-        "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "vocab_size": 257, "max_position_embeddings": LONG,
-        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True, "hidden_act": "silu",
-        "eos_token_id": 256}, tokenizer, shapes)
-
+sys.path.insert(0, SOURCE + "/tests/support")
+import kills  # noqa: E402  (the folder is known only now)
 
 class TextCase(Case):
     """A volume with a tiny encoder "e" and a tiny decoder "d"."""
@@ -133,14 +48,15 @@ class TextCase(Case):
 class Embed(TextCase):
     """Embeddings of files of texts."""
 
-    def test_bytes_do_not_depend_on_workers_and_batches(self):
+    def test_bytes_do_not_depend_on_workers_batches_and_stages(self):
         draw = random.Random(5)
         self.write("a", "".join(" ".join(draw.choices(["the", "foxes", "fox", "."], k=draw.randrange(5))) + "\n"
                                 for _ in range(1030)))
         self.write("b.txt", "fox\r\nthe fox.")
         seen = set()
-        for workers, batch in ((1, 1), (2, 7), (2, 32)):
-            done = json.loads(self.embed("a", "b.txt", "--workers", workers, "--batch", batch, "--json").stdout)
+        for workers, batch, stages in ((1, 1, 1), (2, 7, 2), (2, 32, 3)):
+            done = json.loads(self.embed("a", "b.txt", "--workers", workers, "--batch", batch, "--stages", stages,
+                                         "--json").stdout)
             self.assertEqual((done["rows"], done["width"], done["skipped"]), (1032, WIDTH, 0))
             seen.add(self.read("out.tgm"))
         self.assertEqual(len(seen), 1)
@@ -210,6 +126,38 @@ class Embed(TextCase):
         self.assertIn("Example", self.weir("embed", "--help").stdout.decode())
 
 
+    def test_a_run_folder_is_resumed_behind_a_bad_line(self):
+        self.write("a", "fox\n" * 50 + "\0\n" + "the fox\n" * 50)
+        args = ("a", "--run", "run", "--batch", 4, "--every", "1 items")
+        message = self.error("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", *args, code=4)
+        self.assertIn("a:51: cannot read a document: expected text without NUL", message)
+        message = self.error("resume", "run", code=4)
+        self.assertIn("a:51: cannot read a document", message)
+        self.assertEqual(self.error("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", *args, code=3)[:23],
+                         'cannot begin a run in "')
+        # The lines before the bad one were done, and are as they were.
+        self.write("a", "fox\n" * 50 + "x\n" + "the fox\n" * 50)
+        self.weir("resume", "run")
+        resumed = self.read("out.tgm")
+        self.embed("a")
+        self.assertEqual(self.read("out.tgm"), resumed)
+        self.assertFalse([p.name for p in self.folder.iterdir() if p.name.endswith(".tmp")])
+
+    def test_its_pipeline_is_a_file_that_weir_runs(self):
+        self.write("a", "the fox\nfox\n")
+        self.embed("a", "--stages", 2)
+        expected = self.read("out.tgm")
+        (self.folder / "out.tgm").unlink()
+        self.write("embed.toml", self.embed("a", "--stages", 2, "--toml").stdout)
+        self.assertFalse((self.folder / "out.tgm").exists())
+        self.weir("run", "embed.toml", "--out", "run")
+        self.assertEqual(self.read("out.tgm"), expected)
+
+    def test_texts_come_from_standard_input_too(self):
+        done = self.weir("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", "-", stdin=b"fox\nthe fox\n")
+        self.assertEqual(done.stdout.decode(), "e: 2 rows of 32 features in out.tgm, 0 lines skipped\n")
+
+
 class Generate(TextCase):
     """Answers to files of prompts."""
 
@@ -264,6 +212,104 @@ class Generate(TextCase):
         self.assertIn("--context-tokens", message)
         self.error("generate", "v.hn4", "--tag", "e", "--prompts", "p", "-o", "o", code=2)
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--temperature", -1, code=2)
+
+
+PIPELINE = """[run]
+workers = 2
+[checkpoint]
+every = "1 items"
+[[stage]]
+name = "lines"
+use = "text.lines"
+files = ["{folder}/a", "{folder}/b"]
+lines = 3
+[[stage]]
+name = "tokens"
+use = "text.tokens"
+volume = "{folder}/v.hn4"
+tag = "e"
+truncate = true
+bad = "list"
+[[stage]]
+name = "first"
+use = "bert.layers"
+volume = "{folder}/v.hn4"
+tag = "e"
+layers = 1
+rows = 256
+from = "tokens.texts"
+[[stage]]
+name = "second"
+use = "bert.layers"
+volume = "{folder}/v.hn4"
+tag = "e"
+first = 1
+rows = 256
+inlets = {{ texts = "tokens.texts", rows = "first" }}
+[[stage]]
+name = "pool"
+use = "bert.pool"
+inlets = {{ texts = "tokens.texts", rows = "second" }}
+[[stage]]
+name = "write"
+use = "tgm.embeddings"
+path = "out.tgm"
+inlets = {{ texts = "tokens.texts", rows = "pool" }}
+[[stage]]
+name = "skipped"
+use = "json.write"
+path = "bad.jsonl"
+form = "lines"
+from = "tokens.bad"
+[[stage]]
+name = "prompts"
+use = "text.tokens"
+volume = "{folder}/v.hn4"
+tag = "d"
+truncate = true
+bad = "list"
+from = "lines"
+[[stage]]
+name = "answers"
+use = "llama.answers"
+volume = "{folder}/v.hn4"
+tag = "d"
+max_tokens = 6
+temperature = 1
+from = "prompts.texts"
+[[stage]]
+name = "lines_of_answers"
+use = "json.write"
+path = "answers.jsonl"
+form = "lines"
+from = "answers"
+"""
+
+
+class Kills(TextCase):
+    """The pipeline of embeddings and answers, killed at random instants and resumed."""
+
+    def test_outputs_are_those_of_a_run_without_a_kill(self):
+        draw = random.Random(7)
+        self.write("a", "".join(" ".join(draw.choices(["the", "foxes", "fox", "\0"], [4, 4, 4, 1],
+                                                      k=draw.randrange(5))) + "\n" for _ in range(60)))
+        self.write("b", "fox\n" * 30)
+        weir = [WEIR]
+
+        def prepare(folder):
+            Path(folder).mkdir()
+            Path(folder, "texts.toml").write_text(PIPELINE.format(folder=self.folder))
+
+        def command(folder):
+            if Path(folder, "run", "pipeline.toml").exists():
+                return weir + ["resume", f"{folder}/run"]
+            return weir + ["run", f"{folder}/texts.toml", "--out", f"{folder}/run"]
+
+        def extract(folder):
+            names = ("out.tgm", "bad.jsonl", "answers.jsonl")
+            Path(folder, "all").write_bytes(b"".join(Path(folder, name).read_bytes() for name in names))
+
+        kills.compare_after_kills(command, "all", 20, prepare, extract)
 
 
 main()

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -28,13 +29,18 @@ namespace weir::actors {
 /// @threads{const members are safe to call concurrently}
 class model_weights final : public models::weight_source {
  public:
-  /// Loads all weights.
+  /// Selects weights by their names.
+  using selection = std::function<bool(std::string_view name)>;
+
+  /// Loads weights, and no block of others.
+  /// @param wanted  Returns true for the weights to load; empty: all of them.
   /// @error{corrupt, a block is damaged; the message names tag and byte}
   /// @error{torn, the panels are cut or missing although the record names them}
   /// @error{unsupported, a matrix cannot be stored as panels}
   /// @error{io, the device reports an error}
   [[nodiscard]] static result<std::unique_ptr<model_weights>> load(
-      const storage::hn4_volume& volume, const model_in_volume& model);
+      const storage::hn4_volume& volume, const model_in_volume& model,
+      const selection& wanted = {});
 
   /// Returns a matrix. Its bytes live as long as this object.
   /// @error{not_found, there is no such matrix}
@@ -48,8 +54,10 @@ class model_weights final : public models::weight_source {
 
  private:
   model_weights() = default;
-  result<void> map_panels(const storage::hn4_stream& stream, const model_record& record);
-  result<void> pack_weights(const model_in_volume& model);
+  result<void> map_panels(const storage::hn4_stream& stream, const model_record& record,
+                          const selection& wanted);
+  result<void> map_entry(const storage::hn4_stream& stream, const panel_entry& entry);
+  result<void> pack_weights(const model_in_volume& model, const selection& wanted);
   /// Returns memory that lives as long as this object.
   mutable_bytes own(std::uint64_t bytes);
   void add(const panel_entry& entry, std::vector<models::panel_run> runs);

@@ -65,15 +65,10 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   s.folder = config_.folder;
   s.corpus = stages.get<std::vector<std::string>>(stage_names::text, "files");
   s.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
-  const auto names =
-      stages.get<std::vector<std::string>>(stage_names::text, "part_names");
-  const auto firsts =
-      stages.get<std::vector<std::string>>(stage_names::text, "part_firsts");
   read_ = read_before();
-  for (std::size_t i = 0; i < names.size() && i < firsts.size(); ++i) {
-    if (const std::uint64_t first = std::stoull(firsts[i]); first > read_) {
-      parts_.push_back({names[i], first});
-    }
+  note_chain(stages);
+  while (begun_ < chain_.size() && chain_[begun_].first < read_) {
+    ++begun_;  // an earlier process has said so
   }
   s.kernel_set = stages.get<std::string>(stage_names::learn, "kernels");
   s.parameters = stages.get<std::uint64_t>(stage_names::learn, "parameters");
@@ -124,11 +119,19 @@ bool progress_meter::reads_main(std::size_t phase) const {
   return std::array{&p.build_source, &p.test_source, &p.stream_source}[phase]->empty();
 }
 
-std::vector<corpus_part> progress_meter::take_begun() {
-  std::vector<corpus_part> begun;
-  while (!parts_.empty() && parts_.front().first < read_) {
-    begun.push_back(std::move(parts_.front()));
-    parts_.pop_front();
+void progress_meter::note_chain(const stage_reports& stages) {
+  using strings = std::vector<std::string>;
+  const auto names = stages.get<strings>(stage_names::text, "chain");
+  const auto starts = stages.get<strings>(stage_names::text, "chain_starts");
+  for (std::size_t i = chain_.size(); i < names.size() && i < starts.size(); ++i) {
+    chain_.push_back({names[i], std::stoull(starts[i])});
+  }
+}
+
+std::vector<chained_source> progress_meter::take_begun() {
+  std::vector<chained_source> begun;
+  for (; begun_ < chain_.size() && chain_[begun_].first < read_; ++begun_) {
+    begun.push_back(chain_[begun_]);
   }
   return begun;
 }
@@ -144,6 +147,7 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   }
   const std::size_t number = number_of(*phase);
   read_ = read_before() + read_since(stages);
+  note_chain(stages);
   run_progress now = last_;
   now.phase = *phase;
   now.phase_tokens = before_.used[number].tokens + count("phase_tokens");

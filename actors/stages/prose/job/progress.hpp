@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "stages/prose/corpus.hpp"
 #include "stages/prose/job/stored_run.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/actors/run.hpp"
@@ -47,6 +46,12 @@ class stage_reports {
   const std::vector<figures>& reports_;
 };
 
+/// A source of a chain.
+struct chained_source {
+  std::string name;
+  std::uint64_t first = 0;  ///< number of its first token in the stream
+};
+
 /// Makes progress for the user of a run.
 /// @threads{thread-compatible}
 class progress_meter {
@@ -61,7 +66,7 @@ class progress_meter {
   [[nodiscard]] std::optional<run_start> started(const pipeline_progress& p);
   /// Returns the sources with which the stream of the run has gone on since the last
   /// call.
-  [[nodiscard]] std::vector<corpus_part> take_begun();
+  [[nodiscard]] std::vector<chained_source> take_begun();
   /// Returns the progress of the run; nothing before its first pulse.
   [[nodiscard]] std::optional<run_progress> take(const pipeline_progress& p);
 
@@ -80,6 +85,8 @@ class progress_meter {
   [[nodiscard]] std::uint64_t read_since(const stage_reports& stages) const;
   /// Returns whether a phase reads the stream of the run.
   [[nodiscard]] bool reads_main(std::size_t phase) const;
+  /// Takes the starts of the sources of the chain, which may become known later.
+  void note_chain(const stage_reports& stages);
   /// Returns the number of pulses that are read and not taken by the model.
   [[nodiscard]] std::uint64_t queue_of(const pipeline_progress& p) const;
 
@@ -89,8 +96,9 @@ class progress_meter {
   std::uint64_t build_budget_ = 0;
   bool started_ = false;
   std::uint64_t durable_tokens_ = 0;
-  std::deque<corpus_part> parts_;  ///< sources that follow and were not begun
-  std::uint64_t read_ = 0;         ///< tokens of the stream of the run
+  std::vector<chained_source> chain_;  ///< sources that follow, as far as they are known
+  std::size_t begun_ = 0;              ///< sources of it that were begun
+  std::uint64_t read_ = 0;             ///< tokens of the stream of the run
   std::deque<sample> recent_;
   run_progress last_;
 };

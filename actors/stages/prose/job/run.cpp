@@ -517,7 +517,7 @@ result<run_report> runner::execute() {
       start(std::move(*begun));
     }
     auto now = meter.take(p);
-    for (const corpus_part& part : meter.take_begun()) {
+    for (const chained_source& part : meter.take_begun()) {
       if (callbacks_.next_source) {
         callbacks_.next_source(part.name, part.first);
       }

@@ -17,7 +17,7 @@ namespace weir::actors {
 
 namespace {
 
-using table = settings_table<run_config>;
+using run_table = settings_table<run_config>;
 
 /// Returns whether a name can be the name of a folder on every system.
 bool is_folder_name(const std::string& name) {
@@ -29,7 +29,7 @@ bool is_folder_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
-void add_run(table& t) {
+void add_run(run_table& t) {
   using c = run_config;
   using runtime::trace_mode;
   t.add("name", &c::name, "Name of the run; without --out its folder is runs/NAME-N")
@@ -59,7 +59,7 @@ void add_run(table& t) {
       .may_change();
 }
 
-void add_stream(table& t) {
+void add_stream(run_table& t) {
   using c = run_config;
   t.include("stream.", &c::source, source_table());
   t.add("stream.prefetch", &c::prefetch,
@@ -73,7 +73,7 @@ void add_stream(table& t) {
 }
 
 template <class Budget>
-void add_phase(table& t, const std::string& name, Budget budget,
+void add_phase(run_table& t, const std::string& name, Budget budget,
                const std::string& documentation) {
   const auto tokens = [budget](auto& config) -> auto& {
     return budget(config).tokens;
@@ -89,7 +89,7 @@ void add_phase(table& t, const std::string& name, Budget budget,
       .unit("pulses");
 }
 
-void add_phases(table& t) {
+void add_phases(run_table& t) {
   const auto build = [](auto& config) -> auto& {
     return config.phase.build;
   };
@@ -146,7 +146,7 @@ void add_phases(table& t) {
 }
 
 /// Adds the policies of `resume`.
-void add_resume(table& t) {
+void add_resume(run_table& t) {
   t.add("resume.text", &run_config::resume_text,
         {{"same", text_policy::same}, {"grown", text_policy::grown}},
         "Text of a resumed run: the same, or with more behind its end")
@@ -163,7 +163,7 @@ void add_resume(table& t) {
 
 /// Adds the settings of the model. Those that the run derives are not settings of the
 /// run; their ranges narrow the settings from which they are derived.
-void add_model(table& t) {
+void add_model(run_table& t) {
   const auto& model = models::prose_settings();
   std::vector<std::string_view> names;
   for (const derived_setting& derived : derived_settings) {
@@ -212,8 +212,8 @@ result<void> check_replicas(const run_config& config) {
 }  // namespace
 
 const settings_table<run_config>& run_settings() {
-  static const table all = [] {
-    table t("the run");
+  static const run_table all = [] {
+    run_table t("the run");
     add_run(t);
     add_stream(t);
     add_phases(t);

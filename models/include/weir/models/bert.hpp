@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "weir/base/error.hpp"
@@ -34,7 +35,16 @@ struct bert_options {
   std::uint32_t max_rows = 2048;      ///< tokens of all runs of a call
   std::uint32_t first_layer = 0;      ///< first layer of this part of the model
   std::uint32_t layers = UINT32_MAX;  ///< layers of this part; more: up to the last one
+  /// The last part returns the mean of the rows of each run; false: it returns the rows,
+  /// of which `pool_mean` makes the same.
+  bool pool = true;
 };
+
+/// Writes the mean of some rows, scaled to length 1. Sums go over the rows, and then over
+/// the features, in ascending order.
+/// @shape{rows: [count][mean.size()], count at least 1}
+/// @threads{safe to call concurrently}
+void pool_mean(std::span<const float> rows, std::span<float> mean) noexcept;
 
 /// Checks a configuration as `make_bert` does.
 /// @error{invalid_argument, a member is out of range, or does not fit to another one}

@@ -13,6 +13,7 @@
 
 #include "weir/base/error.hpp"
 #include "weir/models/step_model.hpp"
+#include "weir/runtime/engine.hpp"
 
 namespace weir::models {
 
@@ -28,7 +29,7 @@ struct encoder_facts {
   std::uint32_t max_tokens = 0;  ///< tokens of the longest run
   std::uint32_t max_rows = 0;    ///< tokens of all runs of a call
   bool takes_rows = false;       ///< its first layer is not the first of the model
-  bool returns_runs = false;     ///< its last layer is the last of the model
+  bool returns_runs = false;     ///< it returns one row for each run
 };
 
 /// A model, or a part of one, that turns runs of tokens into vectors.
@@ -52,6 +53,9 @@ class encoder {
   /// of another length; `max_in_flight` calls are not finished}
   [[nodiscard]] virtual result<step_ticket> submit(std::span<const token_run> runs,
                                                    std::span<const float> rows = {}) = 0;
+  /// Returns the task that ends when the rows of a call are there; 0 if there is no such
+  /// call.
+  [[nodiscard]] virtual runtime::task_id last_task(step_ticket ticket) const noexcept = 0;
   /// Returns true if `rows` would not wait.
   [[nodiscard]] virtual bool ended(step_ticket ticket) const noexcept = 0;
   /// Waits for a call and returns its rows, which are valid until it is finished: one for

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "weir/base/error.hpp"
+#include "weir/runtime/engine.hpp"
 
 namespace weir::models {
 
@@ -93,6 +94,9 @@ class step_model {
   /// that is not below `vocab`; more rows than `max_rows`; more tokens than the context
   /// reserved; `max_in_flight` steps are not finished}
   [[nodiscard]] virtual result<step_ticket> submit(std::span<const row_group> groups) = 0;
+  /// Returns the task that ends when the logits of a step are there; 0 if there is no
+  /// such step.
+  [[nodiscard]] virtual runtime::task_id last_task(step_ticket ticket) const noexcept = 0;
   /// Returns true if `logits` would not wait.
   [[nodiscard]] virtual bool ended(step_ticket ticket) const noexcept = 0;
   /// Waits for a step and returns the logits behind the last token of a group, which are

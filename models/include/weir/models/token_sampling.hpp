@@ -41,9 +41,10 @@ inline constexpr std::size_t recent_tokens = 64;
 /// Draws a token.
 ///
 /// Steps, in this order: bias; penalties; temperature; top-k; top-p; min-p. Candidates
-/// are sorted by logit, and among equals by id. Their probabilities are computed with our
-/// own exponential and added in that order. One random number decides, which is a
-/// function of the seed and the index. Equal arguments therefore give equal tokens.
+/// are ordered by logit, and among equals by id. Their probabilities are computed with
+/// our own exponential, as multiples of 2^-39 of the largest one, so that their sum does
+/// not depend on an order. One random number decides, which is a function of the seed and
+/// the index. Equal arguments therefore give equal tokens.
 /// @param logits  One for each token id; at least one.
 /// @param history  The tokens of the sequence, of which the last `recent_tokens` count.
 /// @param options  Options that `check_options` accepts.

@@ -142,6 +142,9 @@ class token_source {
   /// if the source is none. A unit that `index` cuts counts as drawn.
   /// @error{source_unavailable, a read failed, or the source no longer knows}
   [[nodiscard]] virtual result<std::vector<part_share>> shares(std::uint64_t index) const;
+  /// Returns the indices of the first tokens of the sources that a chain joins, as far as
+  /// they are known; nothing if the source is none.
+  [[nodiscard]] virtual std::vector<std::uint64_t> chained_starts() const { return {}; }
   /// Tells a source that cannot seek the index of the next token that it delivers.
   /// @param before the tokens directly before `index`; they become readable again
   /// @error{unsupported, the source can seek or has already been read, or a mixture has

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads lines, takes texts out of them, and turns the texts into token ids.
-#include "texts/lines.hpp"
+/// Reads lines, and takes texts out of them.
+#include "stages/texts/lines.hpp"
 
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "weir/base/bytes.hpp"
-#include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/base/utf8.hpp"
 
-namespace weir::tools {
+namespace weir::actors {
 
 namespace {
 
-constexpr std::size_t read_block = std::size_t{256} << 10;
+constexpr std::size_t bytes_of_read = std::size_t{256} << 10;
 
 error no_document(std::string_view expected, std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read a document: expected {}, found {}",
@@ -149,8 +147,23 @@ result<text_line_reader> text_line_reader::open(const std::string& path) {
   return text_line_reader(path, stream);
 }
 
+result<void> text_line_reader::go_to(std::uint64_t number, std::uint64_t offset) {
+  if (::fseeko(stream_.get(), static_cast<off_t>(offset), SEEK_SET) != 0) {
+    const int reason = errno;
+    return error(
+        reason == ESPIPE ? errc::unsupported : errc::io,
+        fmt::format("cannot read {} from byte {}: expected a file, found: {}",
+                    json_quote(path_), offset, std::generic_category().message(reason)));
+  }
+  buffer_.clear();
+  at_ = 0;
+  number_ = number - 1;
+  offset_ = offset;
+  return {};
+}
+
 result<bool> text_line_reader::refill() {
-  buffer_.resize(read_block);
+  buffer_.resize(bytes_of_read);
   at_ = 0;
   const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), stream_.get());
   if (std::ferror(stream_.get()) != 0) {
@@ -211,80 +224,4 @@ result<std::string> text_of_line(text_line line, const std::string& field) {
   return text;
 }
 
-result<void> refuse_output_over(const std::string& input, const std::string& output) {
-  std::error_code failed;  // neither path need exist
-  if (!std::filesystem::equivalent(input, output, failed)) {
-    return {};
-  }
-  return error(errc::invalid_argument,
-               fmt::format("cannot write {}: expected a file that is no input, found {}",
-                           json_quote(output), json_quote(input)));
-}
-
-result<void> bad_lines::add(const std::string& file, std::uint64_t line,
-                            std::uint64_t offset, const error& reason) {
-  if (path_.empty()) {
-    std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
-    return error(errc::corrupt, std::move(text))
-        .hint("--skip-bad FILE lists such lines and goes on");
-  }
-  list_ += fmt::format("{{\"file\": {}, \"line\": {}, \"offset\": {}, \"reason\": {}}}\n",
-                       json_quote(file), line, offset, json_quote(reason.text()));
-  ++count_;
-  return {};
-}
-
-result<void> bad_lines::write() const {
-  return path_.empty()
-             ? result<void>()
-             : write_file_atomically(posix_file_system(), path_, as_view(list_));
-}
-
-result<document_reader> document_reader::open(const std::string& path,
-                                              const formats::tokenizer& tokens,
-                                              document_rules rules, bad_lines& bad) {
-  WEIR_TRY(text_line_reader lines, text_line_reader::open(path));
-  return document_reader(path, std::move(lines), tokens, std::move(rules), bad);
-}
-
-result<std::vector<std::uint32_t>> document_reader::ids_of(
-    const std::string& text) const {
-  std::vector<std::uint32_t> ids;
-  WEIR_CHECK(tokens_->encode(text, ids));
-  if (ids.empty() && rules_.begin_token) {
-    ids.push_back(*rules_.begin_token);
-  }
-  if (ids.empty()) {
-    return no_document("at least one token", "an empty text");
-  }
-  if (ids.size() <= rules_.max_tokens) {
-    return ids;
-  }
-  const auto behind = tokens_->suffix();
-  if (!rules_.truncate || behind.size() >= rules_.max_tokens) {
-    return no_document(fmt::format("at most {} tokens", rules_.max_tokens),
-                       fmt::format("{}; --truncate cuts longer texts", ids.size()));
-  }
-  ids.resize(rules_.max_tokens - behind.size());
-  ids.insert(ids.end(), behind.begin(), behind.end());
-  return ids;
-}
-
-result<std::optional<token_document>> document_reader::next() {
-  for (;;) {
-    WEIR_TRY(std::optional<text_line> line, lines_.next());
-    if (!line) {
-      return std::optional<token_document>();
-    }
-    const std::uint64_t number = line->number;
-    const std::uint64_t offset = line->offset;
-    const auto text = text_of_line(std::move(*line), rules_.field);
-    auto ids = text ? ids_of(*text) : text.error();
-    if (ids) {
-      return std::optional(token_document{number, std::move(*ids)});
-    }
-    WEIR_CHECK(bad_->add(path_, number, offset, ids.error()));
-  }
-}
-
-}  // namespace weir::tools
+}  // namespace weir::actors

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stage `llama.answers`: continues prompts with a decoder.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "stages/texts/factories.hpp"
+#include "stages/texts/items.hpp"
+#include "stages/texts/volume_model.hpp"
+#include "weir/actors/model_weights.hpp"
+#include "weir/base/text.hpp"
+#include "weir/models/configs.hpp"
+#include "weir/models/llama.hpp"
+#include "weir/models/token_sampling.hpp"
+
+namespace weir::actors {
+namespace {
+
+struct answer_settings {
+  volume_model_settings model;
+  std::uint64_t max_tokens = 256;
+  double temperature = 0;
+  std::uint64_t seed = 1;
+  std::uint64_t context_tokens = 8192;
+  std::uint32_t rows = 128;
+};
+
+settings_table<answer_settings> answer_table() {
+  settings_table<answer_settings> table("the stage llama.answers");
+  constexpr std::int64_t most = std::int64_t{1} << 32;
+  table.include("", &answer_settings::model, volume_model_table(), {});
+  table.add("max_tokens", &answer_settings::max_tokens, "tokens of the longest answer")
+      .range(1, most)
+      .unit("tokens");
+  table
+      .add("temperature", &answer_settings::temperature,
+           "divides the logits; 0 takes the likeliest token")
+      .range(0, 100);
+  table.add("seed", &answer_settings::seed,
+            "line N of a file draws with this seed + N - 1");
+  table
+      .add("context_tokens", &answer_settings::context_tokens,
+           "tokens of all texts that are answered together, which take memory; never "
+           "changes a result")
+      .range(1, most)
+      .unit("tokens")
+      .may_change();
+  table
+      .add("rows", &answer_settings::rows,
+           "tokens of a step of the model; never changes a result")
+      .range(1, 1 << 14)
+      .may_change();
+  return table;
+}
+
+/// A prompt and the answer to it.
+struct prompt_answer {
+  std::uint64_t line = 0;
+  std::vector<std::uint32_t> tokens;  ///< the prompt, and behind it the answer
+  std::size_t prompt = 0;             ///< tokens of the prompt
+  std::size_t limit = 0;              ///< most tokens of the answer
+  std::size_t submitted = 0;          ///< tokens that the model has
+  std::uint64_t seed = 0;
+  models::context_id context{};  ///< open if its value is not 0
+  bool stopped = false;          ///< the model has ended the answer
+
+  [[nodiscard]] std::size_t drawn() const noexcept { return tokens.size() - prompt; }
+  [[nodiscard]] bool ended() const noexcept { return stopped || drawn() == limit; }
+};
+
+class llama_answers final : public flow::stage_object {
+ public:
+  explicit llama_answers(answer_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> open(opening& run) override {
+    WEIR_TRY(const volume_model model,
+             volume_model::open(run, settings_.model, models::architecture::llama));
+    const model_record& record = model.stored.record();
+    digest_ = record.digest;
+    end_token_ = record.facts.end_token;
+    WEIR_TRY(auto tokens, model.stored.tokenizer());
+    tokens_.emplace(std::move(tokens));
+    WEIR_TRY(weights_, model_weights::load(model.volume, model.stored));
+    WEIR_TRY(const models::llama_config config, models::llama_config_of(record.facts));
+    models::llama_options options;
+    options.context_tokens = settings_.context_tokens;
+    options.max_rows = settings_.rows;
+    engine_ = &run.host().base();
+    WEIR_TRY(model_, models::make_llama(*engine_, config, *weights_, options));
+    sampling_.temperature = static_cast<float>(settings_.temperature);
+    return models::check_options(sampling_, config.vocab);
+  }
+
+  result<void> on_item(step& s) override {
+    if (!s.complete(any_in{0})) {
+      WEIR_CHECK(engine_->wait(s[any_in{0}]));
+    }
+    WEIR_TRY(const token_item item, read_token_item(s[any_in{0}]));
+    if (item.model != digest_) {
+      return error(
+          errc::config_mismatch,
+          fmt::format("cannot use prompts of {}: expected token ids for the "
+                      "model {}, found some for {}",
+                      json_quote(item.from.name), hex64(digest_), hex64(item.model)));
+    }
+    answers_.clear();
+    opened_ = 0;
+    for (const token_text& text : item.texts) {
+      WEIR_CHECK(enter(item, text));
+    }
+    return {};
+  }
+  result<bool> on_step(step& s) override {
+    WEIR_CHECK(collect());
+    WEIR_CHECK(open_contexts());
+    WEIR_CHECK(submit_step(s));
+    if (ticket_) {
+      return true;
+    }
+    WEIR_TRY(const std::string lines, lines_of_answers());
+    const auto count = static_cast<std::int64_t>(lines.size());
+    // Memory that `make_bytes` returns has no users, so it is written without a task.
+    WEIR_TRY(const runtime::tensor to, s.make_bytes(0, dtype::uint8, {&count, 1}));
+    std::copy(lines.begin(), lines.end(), to.as<char>());
+    WEIR_CHECK(s.emit());
+    return false;
+  }
+  void report(figures& to) const override {
+    to.set("answers", done_);
+    to.set("stopped", stopped_);
+    to.set("answer_tokens", drawn_);
+    to.set("tokens", processed_);
+    to.set("bytes", bytes_);
+    to.set("copied_bytes", weights_ ? weights_->copied_bytes() : 0);
+  }
+
+ private:
+  result<void> enter(const token_item& item, const token_text& text);
+  result<void> collect();
+  result<void> open_contexts();
+  result<void> submit_step(step& s);
+  result<std::string> lines_of_answers();
+  void draw(prompt_answer& a, std::span<const float> logits);
+
+  answer_settings settings_;
+  runtime::engine* engine_ = nullptr;
+  std::optional<formats::tokenizer> tokens_;
+  std::unique_ptr<model_weights> weights_;
+  std::unique_ptr<models::step_model> model_;
+  models::sampling_options sampling_;
+  std::optional<std::uint32_t> end_token_;
+  std::uint64_t digest_ = 0;
+
+  std::vector<prompt_answer> answers_;  ///< of the item
+  std::size_t opened_ = 0;              ///< answers whose contexts were opened
+  std::optional<models::step_ticket> ticket_;
+  /// The answers of the groups of the step, and whether their logits are wanted.
+  std::vector<std::pair<prompt_answer*, bool>> groups_;
+
+  std::uint64_t done_ = 0;
+  std::uint64_t stopped_ = 0;
+  std::uint64_t bytes_ = 0;      ///< of the lines
+  std::uint64_t drawn_ = 0;      ///< tokens of answers
+  std::uint64_t processed_ = 0;  ///< tokens of prompts and answers
+};
+
+result<void> llama_answers::enter(const token_item& item, const token_text& text) {
+  const std::uint64_t most = model_->facts().max_context;
+  if (text.ids.size() >= most) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot answer {}:{}: expected fewer than {} tokens, found "
+                             "{}",
+                             item.from.name, text.line, most, text.ids.size()));
+  }
+  prompt_answer& a = answers_.emplace_back();
+  a.line = text.line;
+  a.tokens.assign(text.ids.begin(), text.ids.end());
+  a.prompt = text.ids.size();
+  a.limit = static_cast<std::size_t>(
+      std::min<std::uint64_t>(settings_.max_tokens, most - a.prompt));
+  a.seed = settings_.seed + text.line - 1;
+  return {};
+}
+
+/// Draws tokens from the logits of the step, which has ended.
+result<void> llama_answers::collect() {
+  if (!ticket_) {
+    return {};
+  }
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const auto [answer, wants_logits] = groups_[i];
+    if (wants_logits) {
+      WEIR_TRY(const std::span<const float> logits, model_->logits(*ticket_, i));
+      draw(*answer, logits);
+    }
+  }
+  WEIR_CHECK(model_->finish(*ticket_));
+  ticket_.reset();
+  for (const auto& [answer, wants_logits] : groups_) {
+    if (answer->ended()) {
+      WEIR_CHECK(model_->close_context(answer->context));
+      answer->context = {};
+    }
+  }
+  return {};
+}
+
+/// Opens the contexts of the next prompts as long as there is memory. Tokens with which
+/// earlier prompts began are not computed again.
+result<void> llama_answers::open_contexts() {
+  for (; opened_ < answers_.size(); ++opened_) {
+    prompt_answer& a = answers_[opened_];
+    auto opened = model_->open_context(a.prompt + a.limit);
+    if (!opened) {
+      const bool others = std::any_of(answers_.begin(), answers_.end(),
+                                      [](const auto& o) { return o.context.value != 0; });
+      if (opened.error().code() == errc::out_of_memory && others) {
+        return {};  // the next answer that ends gives memory back
+      }
+      return std::move(opened).error().hint(
+          "context_tokens of llama.answers, which `weir generate` has as "
+          "--context-tokens, is the memory of the texts that are answered together");
+    }
+    a.context = *opened;
+    WEIR_TRY(a.submitted, model_->reuse_prefix(a.context, a.tokens));
+  }
+  return {};
+}
+
+/// Submits a step with rows of all open answers, as far as a step has room.
+result<void> llama_answers::submit_step(step& s) {
+  groups_.clear();
+  std::vector<models::row_group> groups;
+  std::size_t left = model_->facts().max_rows;
+  for (prompt_answer& a : answers_) {
+    const std::size_t rows = std::min(left, a.tokens.size() - a.submitted);
+    if (a.context.value == 0 || rows == 0) {
+      continue;
+    }
+    const bool wants_logits = a.submitted + rows == a.tokens.size();
+    groups.push_back(
+        {a.context, std::span(a.tokens).subspan(a.submitted, rows), wants_logits});
+    groups_.emplace_back(&a, wants_logits);
+    left -= rows;
+  }
+  if (groups.empty()) {
+    return {};
+  }
+  WEIR_TRY(ticket_, model_->submit(groups));
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    groups_[i].first->submitted += groups[i].tokens.size();
+    processed_ += groups[i].tokens.size();
+  }
+  const task_id last = model_->last_task(*ticket_);
+  s.adopt_tasks(last, last);
+  return {};
+}
+
+void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
+  sampling_.seed = a.seed;
+  // A model may have more ids than its tokenizer, so that its size is a round number.
+  const auto known =
+      logits.first(std::min<std::size_t>(logits.size(), tokens_->vocabulary_size()));
+  const std::uint32_t id = models::draw_token(known, a.tokens, sampling_, a.drawn());
+  a.stopped = end_token_ == id;
+  if (!a.stopped) {
+    a.tokens.push_back(id);
+  }
+}
+
+result<std::string> llama_answers::lines_of_answers() {
+  std::string lines;
+  for (const prompt_answer& a : answers_) {
+    WEIR_TRY(const std::string text,
+             tokens_->decode(std::span(a.tokens).subspan(a.prompt)));
+    lines += fmt::format(
+        "{{\"line\": {}, \"text\": {}, \"tokens\": {}, \"finish\": \"{}\", \"seed\": "
+        "{}}}\n",
+        a.line, json_quote(text), a.drawn(), a.stopped ? "stop" : "length", a.seed);
+    ++done_;
+    stopped_ += a.stopped ? 1 : 0;
+    drawn_ += a.drawn();
+  }
+  answers_.clear();
+  bytes_ += lines.size();
+  return lines;
+}
+
+/// Further paragraphs of the reference of `llama.answers`.
+constexpr std::string_view llama_answers_details =
+    R"(Inlet `texts` takes the items of `text.tokens`: each text is a prompt, which the
+model continues as it stands, without its chat template. Outlet `y`, of the type `u8[?]`,
+has a line of JSON for each prompt, in their order: `line`, `text`, `tokens` of the
+answer, `finish`, which is `stop` if the model ended the answer and `length` otherwise,
+and `seed`. `json.write` appends them to a file in the form `lines`.
+
+All prompts of an item are answered together, as far as there is memory. An answer depends
+on its prompt and its seed alone, bit for bit.)";
+
+/// A small pipeline with `llama.answers`.
+constexpr std::string_view llama_answers_example = R"([[stage]]
+name = "lines"
+use = "text.lines"
+files = ["b.txt"]
+bytes = 65536
+
+[[stage]]
+name = "tokens"
+use = "text.tokens"
+volume = "models.hn4"
+tag = "decoder"
+truncate = true
+
+[[stage]]
+name = "answers"
+use = "llama.answers"
+volume = "models.hn4"
+tag = "decoder"
+max_tokens = 4
+from = "tokens.texts"
+
+[[stage]]
+name = "write"
+use = "json.write"
+path = "answers.jsonl"
+form = "lines"
+)";
+
+}  // namespace
+
+result<void> make_llama_answers(flow::described_stage& made,
+                                const given_settings& given) {
+  made.info.name = "llama.answers";
+  made.info.documentation = "continues prompts with a decoder of the architecture Llama";
+  made.info.face = flow::face::looping;
+  made.info.stateless = true;
+  made.info.details = llama_answers_details;
+  made.info.example = llama_answers_example;
+  WEIR_TRY(answer_settings settings,
+           flow::read_settings(made.info, answer_table(), given));
+  WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
+  WEIR_TRY(flow::port_type lines, flow::port_type::parse("u8[?]"));
+  made.info.ports = {{"texts", std::move(texts), true}, {"y", std::move(lines), false}};
+  made.object = std::make_unique<llama_answers>(std::move(settings));
+  return {};
+}
+
+}  // namespace weir::actors

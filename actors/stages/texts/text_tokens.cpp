@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stage `text.tokens`: turns lines into texts, and texts into token ids.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "stages/source_parts.hpp"
+#include "stages/texts/factories.hpp"
+#include "stages/texts/items.hpp"
+#include "stages/texts/volume_model.hpp"
+#include "weir/base/text.hpp"
+#include "weir/formats/tokens.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// The part of the state that holds the digest of the model.
+constexpr const char* digest_part = "MODEL";
+
+enum class line_policy : std::uint8_t { stop, list };
+
+struct token_settings {
+  volume_model_settings model;
+  std::string field;
+  bool truncate = false;
+  line_policy bad = line_policy::stop;
+};
+
+settings_table<token_settings> token_table() {
+  settings_table<token_settings> table("the stage text.tokens");
+  table.include("", &token_settings::model, volume_model_table(), {});
+  table.add("field", &token_settings::field,
+            "lines are JSON objects with the text under this name; empty: lines are "
+            "texts");
+  table.add("truncate", &token_settings::truncate,
+            "cut texts that are too long for the model; false: their lines are bad");
+  table.add("bad", &token_settings::bad,
+            {{"stop", line_policy::stop}, {"list", line_policy::list}},
+            "stop: the run ends at a bad line; list: it leaves through the outlet bad");
+  return table;
+}
+
+error no_text(std::string_view expected, std::string_view found) {
+  return error(errc::corrupt, fmt::format("cannot read a document: expected {}, found {}",
+                                          expected, found));
+}
+
+class text_tokens final : public flow::stage_object {
+ public:
+  explicit text_tokens(token_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> open(opening& run) override {
+    WEIR_TRY(const volume_model model, volume_model::open(run, settings_.model));
+    WEIR_TRY(auto tokens, model.stored.tokenizer());
+    tokens_.emplace(std::move(tokens));
+    const model_record& record = model.stored.record();
+    digest_ = record.digest;
+    limit_ = record.facts.context_limit;
+    if (record.facts.family == models::architecture::llama) {
+      begin_ = record.facts.begin_token;
+      --limit_;  // at least one token of an answer must fit behind a prompt
+    }
+    return {};
+  }
+  result<void> on_ready(taken& from, pull& to) override {
+    WEIR_TRY(line_item item, read_line_item(from[any_in{0}]));
+    token_item out{item.from, digest_, {}};
+    std::vector<std::vector<std::uint32_t>> ids;
+    std::string bad;
+    for (text_line& line : item.lines) {
+      const std::uint64_t number = line.number;
+      const std::uint64_t offset = line.offset;
+      const auto text = text_of_line(std::move(line), settings_.field);
+      auto made = text ? ids_of(*text) : text.error();
+      if (made) {
+        ids.push_back(std::move(*made));
+        out.texts.push_back({number, ids.back()});
+        continue;
+      }
+      if (settings_.bad == line_policy::stop) {
+        return ends_run(item.from.name, number, made.error());
+      }
+      bad += fmt::format(
+          "{{\"file\": {}, \"line\": {}, \"offset\": {}, \"reason\": {}}}\n",
+          json_quote(item.from.name), number, offset, json_quote(made.error().text()));
+    }
+    skipped_ += item.lines.size() - out.texts.size();
+    texts_ += out.texts.size();
+    const auto elements = encode_token_item(out);
+    WEIR_CHECK(
+        fill(to, 0, dtype::uint32, std::as_bytes(std::span(elements)), elements.size()));
+    return bad.empty() ? result<void>()
+                       : fill(to, 1, dtype::uint8, as_view(bad), bad.size());
+  }
+  /// Ids depend on the tokenizer and rows on the weights, so a run goes on with the same
+  /// model only.
+  result<void> copy_state(flow::state_writer& to) override {
+    const bytes_view digest = std::as_bytes(std::span(&digest_, 1));
+    std::copy(digest.begin(), digest.end(), to.add(digest_part, digest.size()).begin());
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    WEIR_TRY(const bytes_view bytes, from.part(digest_part));
+    WEIR_TRY(const auto digest, record_of<std::uint64_t>(bytes, "text.tokens", "digest"));
+    if (digest == digest_) {
+      return {};
+    }
+    return error(
+        errc::history_mismatch,
+        fmt::format("cannot continue with the model of {}: expected the digest "
+                    "{}, found {}",
+                    json_quote(settings_.model.volume), hex64(digest), hex64(digest_)));
+  }
+  void report(figures& to) const override {
+    to.set("texts", texts_);
+    to.set("skipped", skipped_);
+  }
+
+ private:
+  static result<void> fill(pull& to, int port, dtype type, bytes_view bytes,
+                           std::size_t elements) {
+    const auto count = static_cast<std::int64_t>(elements);
+    WEIR_TRY(const runtime::tensor x, to.fill_bytes(port, type, {&count, 1}));
+    std::copy(bytes.begin(), bytes.end(), x.data());
+    return {};
+  }
+  static error ends_run(const std::string& file, std::uint64_t line,
+                        const error& reason) {
+    std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
+    return error(errc::corrupt, std::move(text))
+        .hint(
+            "--skip-bad FILE of `weir embed` and `weir generate`, or bad = \"list\", "
+            "lists such lines and goes on");
+  }
+  [[nodiscard]] result<std::vector<std::uint32_t>> ids_of(const std::string& text) const {
+    std::vector<std::uint32_t> ids;
+    WEIR_CHECK(tokens_->encode(text, ids));
+    if (ids.empty() && begin_) {
+      ids.push_back(*begin_);
+    }
+    if (ids.empty()) {
+      return no_text("at least one token", "an empty text");
+    }
+    if (ids.size() <= limit_) {
+      return ids;
+    }
+    const auto behind = tokens_->suffix();
+    if (!settings_.truncate || behind.size() >= limit_) {
+      return no_text(fmt::format("at most {} tokens", limit_),
+                     fmt::format("{}; --truncate cuts longer texts", ids.size()));
+    }
+    ids.resize(limit_ - behind.size());
+    ids.insert(ids.end(), behind.begin(), behind.end());
+    return ids;
+  }
+
+  token_settings settings_;
+  std::optional<formats::tokenizer> tokens_;
+  std::uint64_t digest_ = 0;
+  std::uint64_t limit_ = 0;             ///< ids of the longest text
+  std::optional<std::uint32_t> begin_;  ///< id of a text without ids
+  std::uint64_t texts_ = 0;
+  std::uint64_t skipped_ = 0;
+};
+
+/// Further paragraphs of the reference of `text.tokens`.
+constexpr std::string_view text_tokens_details =
+    R"(Inlet `lines` takes the items of `text.lines`. Outlet `texts` has the type
+`u32[?]`: numbers of lines and the token ids of their texts, for the stages of models.
+
+A line is bad if it is not UTF-8, has NUL or more than 16 MiB, is no JSON object with a
+string under `field`, has no tokens, or has more than the model takes. By default a bad
+line ends the run with the code of damaged data. With `bad = "list"` an item leaves
+through the outlet `bad` for the lines that were skipped: lines of JSON with `file`,
+`line`, `offset` and `reason`, which `json.write` appends to a file in the form `lines`.
+
+A run is continued only with a model of the same digest.)";
+
+}  // namespace
+
+result<void> make_text_tokens(flow::described_stage& made, const given_settings& given) {
+  made.info.name = "text.tokens";
+  made.info.documentation = "turns lines of texts into token ids of a model";
+  made.info.face = flow::face::blocking;
+  made.info.details = text_tokens_details;
+  made.info.example = embedding_example;
+  made.info.state = {{digest_part, false}};
+  WEIR_TRY(token_settings settings, flow::read_settings(made.info, token_table(), given));
+  WEIR_TRY(flow::port_type lines, flow::port_type::parse(line_item_type));
+  WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
+  made.info.ports = {{"lines", std::move(lines), true},
+                     {"texts", std::move(texts), false}};
+  if (settings.bad == line_policy::list) {
+    WEIR_TRY(flow::port_type bad, flow::port_type::parse("u8[?]"));
+    made.info.ports.push_back({"bad", std::move(bad), false});
+  }
+  made.object = std::make_unique<text_tokens>(std::move(settings));
+  return {};
+}
+
+}  // namespace weir::actors

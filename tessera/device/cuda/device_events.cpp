@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ends of operations, which events tell, and the loss of a device.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "device/cuda/device_thread.hpp"
+#include "device/cuda/slab.hpp"
+#include "device/cuda/status_table.hpp"
+
+namespace weir::tessera::cuda {
+namespace {
+
+/// An event that cannot be recorded or asked is tried again. The device is given up after
+/// this many failures, because the end of its work can then not be learnt any more.
+constexpr unsigned max_failed_queries = 8;
+
+}  // namespace
+
+// An operation that has begun in part ends with its error behind the part's event,
+// because the memory is in use until then.
+void device_thread::give(lane& to, operation made, status outcome, bool begun) {
+  if (outcome == status::success) {
+    to.batch.push_back(std::move(made));
+    ++to.outstanding;
+    return;
+  }
+  if (kind_of(outcome) == status_kind::sticky) {
+    lose(outcome, made.label);
+    end_failed(made, *lost());
+    return;
+  }
+  error failure = failure_of(api_, outcome, made.label);
+  if (begun) {
+    made.failure = std::move(failure);
+    to.batch.push_back(std::move(made));
+    ++to.outstanding;
+    return;
+  }
+  end_failed(made, failure);
+}
+
+event_handle device_thread::take_event(status& outcome) {
+  event_handle taken = nullptr;
+  outcome = status::success;
+  if (events_.empty()) {
+    outcome = api_.event_create(&taken, event_disable_timing);
+  } else {
+    taken = events_.back();
+    events_.pop_back();
+  }
+  return taken;
+}
+
+// Without an event the end of the batch would stay unknown. An error here therefore
+// leaves the batch open, and the next step tries again.
+void device_thread::close_batches() {
+  for (lane& l : lanes_) {
+    if (l.batch.empty() || is_lost_) {
+      continue;
+    }
+    status s = status::success;
+    const event_handle event = take_event(s);
+    if (s == status::success) {
+      s = api_.event_record(event, l.stream);
+      if (s != status::success) {
+        events_.push_back(event);
+      }
+    }
+    if (s == status::success) {
+      l.flights.push_back({event, std::move(l.batch)});
+      l.batch.clear();
+    } else if (kind_of(s) == status_kind::sticky ||
+               ++l.failed_queries > max_failed_queries) {
+      lose(s, l.batch.front().label);
+    }
+  }
+  if (is_lost_) {
+    fail_everything();
+  }
+}
+
+bool device_thread::poll() {
+  bool moved = false;
+  for (lane& l : lanes_) {
+    moved = poll(l) || moved;
+  }
+  if (is_lost_) {
+    fail_everything();
+  }
+  // Streams of persistent kernels go with them.
+  for (auto at = lanes_.begin(); at != lanes_.end();) {
+    if (at->once && at->outstanding == 0) {
+      (void)api_.stream_destroy(at->stream);
+      at = lanes_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  return moved;
+}
+
+bool device_thread::poll(lane& l) {
+  bool moved = false;
+  while (!l.flights.empty() && !is_lost_) {
+    lane::flight& first = l.flights.front();
+    const status s = api_.event_query(first.event);
+    if (s != status::success) {
+      const status_kind kind = kind_of(s);
+      l.failed_queries += kind == status_kind::returned ? 1U : 0U;
+      if (kind == status_kind::sticky || l.failed_queries > max_failed_queries) {
+        lose(s, outstanding_labels());
+      }
+      return moved;
+    }
+    l.failed_queries = 0;
+    events_.push_back(first.event);
+    for (operation& o : first.operations) {
+      end(o);
+    }
+    l.outstanding -= first.operations.size();
+    l.flights.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+void device_thread::end(operation& ended) {
+  result<void> outcome;
+  if (ended.failure) {
+    outcome = *std::move(ended.failure);
+  }
+  if (ended.report != nullptr) {
+    const kernel_report found = *ended.report;
+    if (outcome && found.failure != 0) {
+      const auto x = static_cast<std::uint32_t>(ended.grid[0]);
+      const auto y = static_cast<std::uint32_t>(ended.grid[1]);
+      outcome = error(errc::kernel_failed,
+                      fmt::format("{}: expected a return value of 0, found {} in block "
+                                  "({}, {}, {})",
+                                  ended.label, found.failure, found.block % x,
+                                  found.block / x % y, found.block / x / y));
+    }
+    const auto* const first = reinterpret_cast<const kernel_report*>(slab_.data());
+    free_reports_.push_back(static_cast<std::uint32_t>(ended.report - first));
+  }
+  if (ended.at_end) {
+    ended.at_end(outcome.has_value());
+  }
+  ended_.emplace_back(std::move(ended.done), std::move(outcome));
+}
+
+void device_thread::end_failed(operation& ended, const error& failure) {
+  if (ended.report != nullptr) {
+    const auto* const first = reinterpret_cast<const kernel_report*>(slab_.data());
+    free_reports_.push_back(static_cast<std::uint32_t>(ended.report - first));
+  }
+  if (ended.at_end) {
+    ended.at_end(false);
+  }
+  ended_.emplace_back(std::move(ended.done), failure);
+}
+
+// The driver does not say which operation has failed, only that one of those in flight
+// has.
+std::string device_thread::outstanding_labels() const {
+  constexpr std::size_t shown = 3;
+  std::string text;
+  std::size_t count = 0;
+  for (const lane& l : lanes_) {
+    for (const lane::flight& f : l.flights) {
+      for (const operation& o : f.operations) {
+        if (count < shown) {
+          text += (count == 0 ? "" : " or ") + o.label;
+        }
+        ++count;
+      }
+    }
+  }
+  return count > shown ? fmt::format("{} or {} others", text, count - shown) : text;
+}
+
+void device_thread::lose(status s, const std::string& label) {
+  if (is_lost_) {
+    return;
+  }
+  is_lost_ = true;
+  error failure =
+      error(errc::device_lost,
+            fmt::format("{} is lost: expected success of {}, found {}", facts_.name,
+                        label.empty() ? "the driver" : label, text_of(api_, s)))
+          .hint("start the program again");
+  const std::lock_guard lock(mutex_);
+  lost_ = std::move(failure);
+}
+
+void device_thread::fail_everything() {
+  const auto known = lost();
+  const error failure =
+      known ? *known
+            : error(errc::device_lost,
+                    fmt::format("{} was closed: expected the end of its work, found it "
+                                "running after the time limit",
+                                facts_.name));
+  for (lane& l : lanes_) {
+    for (lane::flight& f : l.flights) {
+      events_.push_back(f.event);
+      for (operation& o : f.operations) {
+        end_failed(o, failure);
+      }
+    }
+    for (operation& o : l.batch) {
+      end_failed(o, failure);
+    }
+    l.flights.clear();
+    l.batch.clear();
+    l.outstanding = 0;
+  }
+  for (auto& [work, done] : waiting_) {
+    ended_.emplace_back(std::move(done), failure);
+  }
+  waiting_.clear();
+  for (const auto& copy : staged_) {
+    ended_.emplace_back(std::move(copy->done), failure);
+  }
+  staged_.clear();
+}
+
+}  // namespace weir::tessera::cuda

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The thread of a device: its queue, its loop and its life.
+///
+/// A step of the loop takes what has been posted, gives it to the driver, records one
+/// event for each stream that got something, asks the events in flight, and calls the
+/// completions of what has ended. Between steps without progress the thread sleeps for a
+/// while, at most half a millisecond as long as work is in flight.
+#include "device/cuda/device_thread.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "device/cuda/status_table.hpp"
+
+namespace weir::tessera::cuda {
+namespace {
+
+/// True while this thread calls a completion. Waiting for a device would then never end.
+thread_local bool inside_completion = false;
+
+/// An outcome that one thread waits for.
+class awaited_outcome {
+ public:
+  void set(result<void> outcome) {
+    {
+      const std::lock_guard lock(mutex_);
+      outcome_.emplace(std::move(outcome));
+    }
+    changed_.notify_all();
+  }
+  [[nodiscard]] result<void> get() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return outcome_.has_value(); });
+    return std::move(*outcome_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<result<void>> outcome_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<device_thread>> device_thread::open(device_family& family,
+                                                           std::int32_t ordinal) {
+  std::unique_ptr<device_thread> made(new device_thread(family, ordinal));
+  const auto opened = std::make_shared<awaited_outcome>();
+  made->thread_ = std::thread([thread = made.get(), opened] {
+    result<void> outcome = thread->open_here();
+    const bool usable = outcome.has_value();
+    if (!usable) {
+      thread->close_here();
+    }
+    opened->set(std::move(outcome));
+    if (usable) {
+      thread->serve();
+      thread->close_here();
+    }
+  });
+  WEIR_CHECK(opened->get());
+  return made;
+}
+
+device_thread::~device_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+std::optional<error> device_thread::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+void device_thread::post(std::function<void()> function) {
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(function));
+  }
+  changed_.notify_all();
+}
+
+void device_thread::submit(const device_work& work, completion done) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.emplace_back(work, std::move(done));
+  }
+  changed_.notify_all();
+}
+
+// The thread answers every question, also after the device is lost, so the wait ends.
+result<void> device_thread::ask(const std::function<void(reply)>& question) {
+  if (inside_completion) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot wait for {}: expected a call outside of completions, "
+                    "found one inside",
+                    facts_.name));
+  }
+  const auto answer = std::make_shared<awaited_outcome>();
+  post([&question, answer] {
+    question([answer](result<void> outcome) { answer->set(std::move(outcome)); });
+  });
+  return answer->get();
+}
+
+result<void> device_thread::call(const std::function<result<void>()>& function,
+                                 bool even_if_lost) {
+  return ask([&](const reply& answer) {
+    answer(is_lost_ && !even_if_lost ? result<void>(*lost()) : function());
+  });
+}
+
+// The address is passed on when the allocation has taken place in the order of its
+// stream. From then on every stream may use it.
+result<std::byte*> device_thread::allocate(std::size_t bytes) {
+  std::byte* address = nullptr;
+  WEIR_CHECK(ask([&](const reply& answer) {
+    if (is_lost_) {
+      answer(*lost());
+      return;
+    }
+    device_address made = 0;
+    lane& l = *fixed_[0];
+    const status s = api_.allocate(&made, bytes, pool_, l.stream);
+    if (s == status::success) {
+      address = reinterpret_cast<std::byte*>(made);
+      allocations_.insert(address);
+    }
+    operation waiting;
+    waiting.done = answer;
+    waiting.label = fmt::format("allocate {} bytes on {}", bytes, facts_.name);
+    give(l, std::move(waiting), s, false);
+  }));
+  return address;
+}
+
+// What cannot be freed now is tried again when the device is closed. Memory of a lost
+// device may still be in use by what runs there, and goes with the context.
+void device_thread::free(std::byte* address) {
+  post([this, address] {
+    if (is_lost_) {
+      return;
+    }
+    const status s =
+        api_.free(reinterpret_cast<device_address>(address), fixed_[0]->stream);
+    if (s == status::success) {
+      allocations_.erase(address);
+    } else if (kind_of(s) == status_kind::sticky) {
+      lose(s, fmt::format("free memory on {}", facts_.name));
+    }
+  });
+}
+
+bool device_thread::busy() const noexcept {
+  return !waiting_.empty() || !staged_.empty() || !ended_.empty() ||
+         std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const lane& l) { return l.outstanding > 0; });
+}
+
+bool device_thread::step() {
+  std::deque<std::function<void()>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.swap(calls_);
+    while (!inbox_.empty()) {
+      waiting_.push_back(std::move(inbox_.front()));
+      inbox_.pop_front();
+    }
+  }
+  bool moved = !calls.empty();
+  for (const auto& f : calls) {
+    f();
+  }
+  while (!waiting_.empty() && issue_next()) {
+    waiting_.pop_front();
+    moved = true;
+  }
+  while (issue_staged()) {
+    moved = true;
+  }
+  close_batches();
+  moved = poll() || moved || !ended_.empty();
+  deliver();
+  return moved;
+}
+
+void device_thread::deliver() {
+  std::vector<std::pair<completion, result<void>>> ended;
+  ended.swap(ended_);
+  inside_completion = true;
+  for (auto& [done, outcome] : ended) {
+    if (done) {
+      done(std::move(outcome));
+    }
+  }
+  inside_completion = false;
+}
+
+void device_thread::rest(bool moved) {
+  if (moved) {
+    idle_steps_ = 0;
+    return;
+  }
+  constexpr unsigned spinning_steps = 32;
+  const bool in_flight = busy();
+  if (in_flight && ++idle_steps_ <= spinning_steps) {
+    std::this_thread::yield();
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  const auto woken = [this] { return stopping_ || !calls_.empty() || !inbox_.empty(); };
+  if (!in_flight) {
+    changed_.wait(lock, woken);
+    return;
+  }
+  const unsigned pause_us = std::min(500U, 10U << std::min(idle_steps_ - 32U, 6U));
+  if (stopping_) {
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+  } else {
+    (void)changed_.wait_for(lock, std::chrono::microseconds(pause_us), woken);
+  }
+}
+
+// After the request to end, persistent kernels are asked to stop, and what is in flight
+// gets a limited time.
+void device_thread::serve() {
+  using clock = std::chrono::steady_clock;
+  std::optional<clock::time_point> deadline;
+  for (;;) {
+    const bool moved = step();
+    bool stopping = false;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping = stopping_ && calls_.empty() && inbox_.empty();
+    }
+    if (stopping && !deadline) {
+      deadline = clock::now() + std::chrono::nanoseconds(family_.stop_limit_ns);
+      for (const auto& run : persistent_) {
+        run->request_stop();
+      }
+    }
+    if (stopping && (!busy() || clock::now() >= *deadline)) {
+      return;
+    }
+    rest(moved);
+  }
+}
+
+void persistent_state::attach(std::uint32_t* stop_word) {
+  const std::lock_guard lock(mutex_);
+  stop_word_ = stop_word;
+  std::atomic_ref(*stop_word_).store(stop_requested_ ? 1 : 0);
+}
+
+void persistent_state::request_stop() noexcept {
+  const std::lock_guard lock(mutex_);
+  stop_requested_ = true;
+  if (stop_word_ != nullptr) {
+    std::atomic_ref(*stop_word_).store(1);
+  }
+}
+
+void persistent_state::finish(result<void> outcome) {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_word_ = nullptr;
+    outcome_.emplace(std::move(outcome));
+  }
+  changed_.notify_all();
+}
+
+bool persistent_state::ended() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return outcome_.has_value();
+}
+
+result<void> persistent_state::wait(std::int64_t limit_ns) {
+  std::unique_lock lock(mutex_);
+  const auto over = [this] { return outcome_.has_value(); };
+  if (limit_ns < 0) {
+    changed_.wait(lock, over);
+  } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(limit_ns), over)) {
+    return error(errc::timeout,
+                 fmt::format("wait for a persistent kernel: expected its end within {} "
+                             "ns, found it running",
+                             limit_ns));
+  }
+  return *outcome_;
+}
+
+}  // namespace weir::tessera::cuda

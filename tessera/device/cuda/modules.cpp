@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Chooses code sections for GPUs, loads them and finds their kernels.
+///
+/// A section becomes a library of the driver, which all devices share. Each kernel is
+/// looked up on every device at once: the driver loads code of a library only then, and
+/// it may wait for running kernels while it does.
+#include "device/cuda/modules.hpp"
+
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "device/cuda/status_table.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// An architecture such as "sm_90a": its number and its suffix.
+struct cuda_arch {
+  int number = 0;
+  std::string_view suffix;
+};
+
+/// Reads a name such as "sm_90a" or "compute_75"; the number is 0 for others.
+cuda_arch arch_named(std::string_view name) noexcept {
+  for (const std::string_view prefix : {"sm_", "compute_"}) {
+    if (name.starts_with(prefix)) {
+      name.remove_prefix(prefix.size());
+      cuda_arch found;
+      const auto read =
+          std::from_chars(name.data(), name.data() + name.size(), found.number);
+      found.suffix = name.substr(static_cast<std::size_t>(read.ptr - name.data()));
+      return read.ec == std::errc() ? found : cuda_arch{};
+    }
+  }
+  return {};
+}
+
+/// Returns true if a device runs a section. Code with the suffix "a" runs on its own
+/// version alone, with "f" on later minor versions too.
+bool runs(const code_section& section, int capability) noexcept {
+  const cuda_arch arch = arch_named(section.arch);
+  if (arch.number == 0 || arch.number > capability) {
+    return false;
+  }
+  if (arch.suffix == "a") {
+    return arch.number == capability;
+  }
+  const bool same_major = arch.number / 10 == capability / 10;
+  if (section.kind == section_kind::cubin || arch.suffix == "f") {
+    return same_major;
+  }
+  return section.kind == section_kind::ptx;
+}
+
+}  // namespace
+
+result<std::size_t> choose_cuda_section(const fatbin& module, int capability) {
+  std::optional<std::size_t> best;
+  std::string present;
+  const auto rank = [&](const code_section& s) {
+    return std::pair(s.kind == section_kind::cubin, arch_named(s.arch).number);
+  };
+  for (std::size_t i = 0; i < module.code.size(); ++i) {
+    const code_section& s = module.code[i];
+    if (s.kind != section_kind::cubin && s.kind != section_kind::ptx) {
+      continue;
+    }
+    present +=
+        (present.empty() ? "" : ", ") + std::string(name_of(s.kind)) + " " + s.arch;
+    if (runs(s, capability) && (!best || rank(module.code[*best]) < rank(s))) {
+      best = i;
+    }
+  }
+  if (!best) {
+    return error(errc::arch_mismatch,
+                 fmt::format("cannot load the module: expected code for sm_{}, found {}",
+                             capability, present.empty() ? "none for GPUs" : present))
+        .hint("build the module with PTX for compute_75");
+  }
+  return *best;
+}
+
+namespace cuda {
+namespace {
+
+/// A library of the driver, which is unloaded by the destructor.
+class loaded_library {
+ public:
+  loaded_library(device_thread& thread, const driver_api& api, library_handle handle)
+      : thread_(&thread), api_(&api), handle_(handle) {}
+  ~loaded_library() {
+    (void)thread_->call(
+        [this]() -> result<void> {
+          (void)api_->library_unload(handle_);
+          return {};
+        },
+        true);
+  }
+  loaded_library(const loaded_library&) = delete;
+  loaded_library& operator=(const loaded_library&) = delete;
+  [[nodiscard]] library_handle get() const noexcept { return handle_; }
+
+ private:
+  device_thread* thread_;
+  const driver_api* api_;
+  library_handle handle_;
+};
+
+class loaded_cuda_module final : public cuda_module {
+ public:
+  [[nodiscard]] result<kernel_code> kernel(std::string_view name) const override {
+    const auto found = kernels.find(name);
+    if (found == kernels.end()) {
+      return error(errc::not_found,
+                   fmt::format("cannot find the kernel {}: expected one of the module, "
+                               "found none",
+                               json_quote(name)));
+    }
+    const auto& [made, flags] = *found->second;
+    return kernel_code{made.name, entry_of(made), flags};
+  }
+  [[nodiscard]] const std::vector<std::size_t>& sections() const noexcept override {
+    return chosen;
+  }
+
+  std::vector<std::size_t> chosen;
+  std::map<std::size_t, std::unique_ptr<loaded_library>> libraries;
+  std::map<std::string, std::unique_ptr<std::pair<device_kernel, std::uint32_t>>,
+           std::less<>>
+      kernels;
+};
+
+/// Loads the bytes of a section. Runs on the thread of a device.
+result<library_handle> load_library(const driver& from, const code_section& section,
+                                    std::string_view name) {
+  const auto* const text = reinterpret_cast<const char*>(section.bytes.data());
+  std::string image(text, section.bytes.size());  // PTX has to end with a zero
+  if (section.kind == section_kind::ptx) {
+    WEIR_CHECK(check_ptx_version(from.version, image, name));
+  }
+  std::array<char, 8192> log{};
+  std::array options{jit_option::error_log_buffer,
+                     jit_option::error_log_buffer_size_bytes};
+  std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
+  library_handle made = nullptr;
+  const status s =
+      from.api.library_load(&made, image.c_str(), options.data(), values.data(),
+                            static_cast<unsigned>(options.size()), nullptr, nullptr, 0);
+  if (s == status::success) {
+    return made;
+  }
+  log.back() = '\0';
+  std::string_view said(log.data());
+  said = said.substr(0, said.find_last_not_of(" \n") + 1);
+  return failure_of(from.api, s,
+                    fmt::format("load {} {} of module {}", name_of(section.kind),
+                                section.arch, name))
+      .hint(said.empty() ? "the driver gave no reason"
+                         : fmt::format("the driver says: {}", said));
+}
+
+/// Compares a kernel's parameters with its record, if the driver tells them.
+result<void> check_parameters(const driver_api& api, kernel_handle kernel,
+                              const kernel_record& record) {
+  if (api.kernel_parameter_of == nullptr) {
+    return {};
+  }
+  for (std::size_t i = 0; i < record.parameters.size(); ++i) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    const status s = api.kernel_parameter_of(kernel, i, &offset, &bytes);
+    if (s != status::success || bytes != record.parameters[i].size) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot load kernel {}: expected {} bytes for parameter "
+                      "{}, found {} in the code",
+                      record.name, record.parameters[i].size, record.parameters[i].name,
+                      s == status::success ? bytes : 0));
+    }
+  }
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  const std::size_t next = record.parameters.size();
+  const bool more =
+      api.kernel_parameter_of(kernel, next, &offset, &bytes) == status::success;
+  if (more && bytes != sizeof(launch_facts)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot load kernel {}: expected {} parameters, or the facts "
+                    "of a launch behind them ({} bytes), found {} bytes more",
+                    record.name, next, sizeof(launch_facts), bytes));
+  }
+  return {};
+}
+
+/// Looks up all kernels on one device. Runs on its thread.
+result<void> find_kernels(const driver_api& api, const fatbin& module,
+                          loaded_cuda_module& made, std::size_t device) {
+  const std::size_t section = made.chosen[device];
+  for (const kernel_record& record : module.kernels) {
+    if ((record.targets >> section & 1) == 0) {
+      continue;
+    }
+    device_kernel& k = made.kernels.at(record.name)->first;
+    status s = api.library_kernel(&k.kernels[device], made.libraries.at(section)->get(),
+                                  record.symbol.c_str());
+    if (s == status::success) {
+      WEIR_CHECK(check_parameters(api, k.kernels[device], record));
+      s = api.kernel_function(&k.functions[device], k.kernels[device]);
+    }
+    if (s != status::success) {
+      return failure_of(api, s, fmt::format("load kernel {}", record.name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+result<std::unique_ptr<cuda_module>> load_module_on(
+    device_family& family, const std::vector<std::unique_ptr<device_thread>>& threads,
+    const fatbin& module, std::string_view name) {
+  auto made = std::make_unique<loaded_cuda_module>();
+  for (const auto& t : threads) {
+    WEIR_TRY(const std::size_t chosen, choose_cuda_section(module, t->capability()));
+    made->chosen.push_back(chosen);
+    if (!made->libraries.contains(chosen)) {
+      library_handle handle = nullptr;
+      WEIR_CHECK(t->call([&]() -> result<void> {
+        WEIR_TRY(handle, load_library(family.from, module.code[chosen], name));
+        return {};
+      }));
+      made->libraries.emplace(
+          chosen, std::make_unique<loaded_library>(*t, family.from.api, handle));
+    }
+  }
+  for (const kernel_record& record : module.kernels) {
+    auto entry = std::make_unique<std::pair<device_kernel, std::uint32_t>>();
+    device_kernel& k = entry->first;
+    k.name = record.name;
+    k.kernels.resize(threads.size());
+    k.functions.resize(threads.size());
+    k.shared_limits.resize(threads.size());
+    for (const kernel_parameter& p : record.parameters) {
+      k.places.push_back(p.offset);
+    }
+    k.argument_bytes = extent_of(record.parameters).used;
+    entry->second = record.flags;
+    made->kernels.emplace(record.name, std::move(entry));
+  }
+  for (std::size_t d = 0; d < threads.size(); ++d) {
+    WEIR_CHECK(threads[d]->call(
+        [&] { return find_kernels(family.from.api, module, *made, d); }));
+  }
+  return std::unique_ptr<cuda_module>(std::move(made));
+}
+
+}  // namespace cuda
+}  // namespace weir::tessera

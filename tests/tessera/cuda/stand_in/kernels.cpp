@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Libraries, kernels and launches of the stand-in. The executor runs the kernels.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "tessera/cuda/stand_in/world.hpp"
+
+namespace weir::tessera::stand_in {
+namespace {
+
+using cuda::status;
+
+/// Copies the text of a failure to the buffer of the options.
+void put_log(const std::string& text, cuda::jit_option* options, void** values,
+             unsigned count) {
+  char* buffer = nullptr;
+  std::size_t size = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == cuda::jit_option::error_log_buffer) {
+      buffer = static_cast<char*>(values[i]);
+    } else if (options[i] == cuda::jit_option::error_log_buffer_size_bytes) {
+      size = reinterpret_cast<std::size_t>(values[i]);
+    }
+  }
+  if (buffer != nullptr && size > 0) {
+    const std::size_t kept = std::min(text.size(), size - 1);
+    std::memcpy(buffer, text.data(), kept);
+    buffer[kept] = '\0';
+  }
+}
+
+status library_load(cuda::library_handle* made, const void* code,
+                    cuda::jit_option* options, void** values, unsigned count,
+                    cuda::library_option* /*library_options*/, void** /*library_values*/,
+                    unsigned /*library_count*/) {
+  entered call("cuLibraryLoadData", need::initialised);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  const auto* const text = static_cast<const char*>(code);
+  const auto loaded =
+      the_world().executor->load(std::as_bytes(std::span(text, std::strlen(text))));
+  if (!loaded) {
+    put_log(loaded.error().message(), options, values, count);
+    const errc why = loaded.error().code();
+    return why == errc::arch_mismatch         ? status::no_binary_for_gpu
+           : why == errc::unsupported_version ? status::unsupported_ptx_version
+                                              : status::invalid_ptx;
+  }
+  auto library = std::make_unique<library_state>();
+  library->module = *loaded;
+  *made = reinterpret_cast<cuda::library_handle>(library.get());
+  the_world().libraries.emplace(library.get(), std::move(library));
+  return status::success;
+}
+
+status library_unload(cuda::library_handle handle) {
+  entered call("cuLibraryUnload", need::initialised);
+  world& w = the_world();
+  library_state* const library = live(w.libraries, handle, "cuLibraryUnload");
+  if (library == nullptr) {
+    return status::invalid_handle;
+  }
+  if (library->running > 0) {
+    report("library_in_use", fmt::format("cuLibraryUnload got a library of which {} "
+                                         "launches have not ended",
+                                         library->running));
+    w.ended.wait(call.lock(), [&] { return library->running == 0; });
+  }
+  w.executor->unload(library->module);
+  w.libraries.erase(handle);
+  return call.refused();
+}
+
+status library_kernel(cuda::kernel_handle* made, cuda::library_handle handle,
+                      const char* name) {
+  entered call("cuLibraryGetKernel", need::initialised);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  library_state* const library =
+      live(the_world().libraries, handle, "cuLibraryGetKernel");
+  if (library == nullptr) {
+    return status::invalid_handle;
+  }
+  auto found = library->kernels.find(name);
+  if (found == library->kernels.end()) {
+    auto facts = the_world().executor->find(library->module, name);
+    if (!facts) {
+      return status::not_found;
+    }
+    auto kernel = std::make_unique<kernel_state>();
+    kernel->library = library;
+    kernel->name = name;
+    kernel->facts = *std::move(facts);
+    kernel->max_dynamic_shared =
+        (48 << 10) - static_cast<int>(kernel->facts.static_shared_bytes);
+    found = library->kernels.emplace(name, std::move(kernel)).first;
+  }
+  *made = reinterpret_cast<cuda::kernel_handle>(found->second.get());
+  return status::success;
+}
+
+/// Returns the kernel with a handle, or null with a breach.
+kernel_state* kernel_at(void* handle, const char* function) {
+  for (const auto& [key, library] : the_world().libraries) {
+    for (const auto& [name, kernel] : library->kernels) {
+      if (kernel.get() == handle) {
+        return kernel.get();
+      }
+    }
+  }
+  report("handle_live", fmt::format("{} got a kernel that is not alive", function));
+  return nullptr;
+}
+
+/// Returns the function with a handle, or null with a breach.
+function_state* function_at(void* handle, const char* function) {
+  for (const auto& [key, library] : the_world().libraries) {
+    for (const auto& [name, kernel] : library->kernels) {
+      for (const auto& [device, made] : kernel->functions) {
+        if (made.get() == handle) {
+          return made.get();
+        }
+      }
+    }
+  }
+  report("handle_live", fmt::format("{} got a function that is not alive", function));
+  return nullptr;
+}
+
+status kernel_function(cuda::function_handle* made, cuda::kernel_handle handle) {
+  entered call("cuKernelGetFunction", need::context);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  kernel_state* const kernel = kernel_at(handle, "cuKernelGetFunction");
+  if (kernel == nullptr) {
+    return status::invalid_handle;
+  }
+  auto& here = kernel->functions[&call.device()];
+  if (here == nullptr) {
+    here = std::make_unique<function_state>();
+    here->kernel = kernel;
+    here->device = &call.device();
+  }
+  *made = reinterpret_cast<cuda::function_handle>(here.get());
+  return status::success;
+}
+
+status kernel_set(cuda::function_attribute wanted, int value, cuda::kernel_handle handle,
+                  cuda::device_number /*device*/) {
+  entered call("cuKernelSetAttribute", need::initialised);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  kernel_state* const kernel = kernel_at(handle, "cuKernelSetAttribute");
+  if (kernel == nullptr) {
+    return status::invalid_handle;
+  }
+  if (wanted != cuda::function_attribute::max_dynamic_shared_size_bytes || value < 0 ||
+      value > (227 << 10)) {
+    return status::invalid_value;
+  }
+  kernel->max_dynamic_shared = value;
+  return status::success;
+}
+
+status kernel_parameter(cuda::kernel_handle handle, std::size_t index,
+                        std::size_t* offset, std::size_t* bytes) {
+  entered call("cuKernelGetParamInfo", need::initialised);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  const kernel_state* const kernel = kernel_at(handle, "cuKernelGetParamInfo");
+  if (kernel == nullptr) {
+    return status::invalid_handle;
+  }
+  if (index >= kernel->facts.parameters.size()) {
+    return status::invalid_value;
+  }
+  *offset = kernel->facts.parameters[index].offset;
+  *bytes = kernel->facts.parameters[index].bytes;
+  return status::success;
+}
+
+/// Number of blocks of a size that one multiprocessor runs at the same time.
+int blocks_at_once(std::int64_t threads) {
+  return static_cast<int>(threads < 1 ? 0 : std::min<std::int64_t>(2048 / threads, 32));
+}
+
+status resident_blocks(int* blocks, cuda::function_handle handle, int threads,
+                       std::size_t /*shared_bytes*/) {
+  entered call("cuOccupancyMaxActiveBlocksPerMultiprocessor", need::context);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  if (function_at(handle, "cuOccupancyMaxActiveBlocksPerMultiprocessor") == nullptr) {
+    return status::invalid_handle;
+  }
+  *blocks = blocks_at_once(threads);
+  return status::success;
+}
+
+/// Arguments of a launch that were copied when it was called.
+struct copied_arguments {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<const void*> places;
+};
+
+/// Checks the extents, shared memory and cooperation of a launch.
+status check_shape(const cuda::launch_config& config, const function_state& f,
+                   bool cooperative) {
+  const auto& b = config.block;
+  const auto& g = config.grid;
+  const std::int64_t threads = std::int64_t{b[0]} * b[1] * b[2];
+  if (threads < 1 || threads > f.kernel->facts.max_threads || b[2] > 64 || g[0] < 1 ||
+      g[1] < 1 || g[2] < 1 || g[1] > 65535 || g[2] > 65535) {
+    report("launch_extents",
+           fmt::format("cuLaunchKernelEx got a grid of {}x{}x{} blocks of {}x{}x{}", g[0],
+                       g[1], g[2], b[0], b[1], b[2]));
+    return status::invalid_value;
+  }
+  if (static_cast<int>(config.shared_bytes) > f.kernel->max_dynamic_shared) {
+    report("launch_shared",
+           fmt::format("cuLaunchKernelEx got {} bytes of shared memory, "
+                       "where the kernel allows {}",
+                       config.shared_bytes, f.kernel->max_dynamic_shared));
+    return status::invalid_value;
+  }
+  const std::int64_t most =
+      std::int64_t{blocks_at_once(threads)} * the_world().shown.multiprocessors;
+  if (cooperative && std::int64_t{g[0]} * g[1] * g[2] > most) {
+    report("cooperative_size", fmt::format("cuLaunchKernelEx got {} cooperative blocks, "
+                                           "of which {} fit",
+                                           std::int64_t{g[0]} * g[1] * g[2], most));
+    return status::cooperative_launch_too_large;
+  }
+  return status::success;
+}
+
+/// Copies the arguments of a launch; null if one is missing.
+std::shared_ptr<copied_arguments> copy_arguments_of(const function_state& f,
+                                                    void** parameters) {
+  auto copied = std::make_shared<copied_arguments>();
+  const auto& places = f.kernel->facts.parameters;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (parameters == nullptr || parameters[i] == nullptr) {
+      report("launch_arguments",
+             fmt::format("cuLaunchKernelEx got no address for argument {} of {}", i,
+                         f.kernel->name));
+      return nullptr;
+    }
+    const auto* const from = static_cast<const std::byte*>(parameters[i]);
+    copied->bytes.emplace_back(from, from + places[i].bytes);
+  }
+  for (const auto& b : copied->bytes) {
+    copied->places.push_back(b.data());
+  }
+  return copied;
+}
+
+/// Runs a launch, on the thread of its stream.
+status run_launch(const launch_request& request, const std::shared_ptr<stream_state>& on,
+                  std::uint64_t number, const vector_clock& before,
+                  kernel_state& kernel) {
+  world& w = the_world();
+  auto done = w.executor->launch(request);
+  const std::lock_guard lock(w.mutex);
+  if (done) {
+    note_accesses(*on, number, before, kernel.name, done->touched);
+  }
+  --w.running_launches;
+  --kernel.library->running;
+  w.ended.notify_all();
+  if (done) {
+    return status::success;
+  }
+  switch (done.error().code()) {
+    case errc::out_of_range: return status::illegal_address;
+    case errc::invalid_argument: return status::misaligned_address;
+    case errc::kernel_failed: return status::assertion;
+    default: return status::launch_failed;
+  }
+}
+
+status launch(const cuda::launch_config* config, cuda::function_handle handle,
+              void** parameters, void** /*extra*/) {
+  entered call("cuLaunchKernelEx", need::context);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  const auto stream = stream_of(config->stream, "cuLaunchKernelEx");
+  function_state* const f = function_at(handle, "cuLaunchKernelEx");
+  if (stream == nullptr || f == nullptr) {
+    return status::invalid_handle;
+  }
+  if (f->device != stream->device) {
+    report("launch_context",
+           fmt::format("cuLaunchKernelEx got {} of device {} for a "
+                       "stream of device {}",
+                       f->kernel->name, f->device->number, stream->device->number));
+    return status::invalid_handle;
+  }
+  bool cooperative = false;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    cooperative = config->attributes[i].cooperative != 0;
+  }
+  const status fits = check_shape(*config, *f, cooperative);
+  const auto arguments =
+      fits == status::success ? copy_arguments_of(*f, parameters) : nullptr;
+  if (arguments == nullptr) {
+    return fits == status::success ? status::invalid_value : fits;
+  }
+  world& w = the_world();
+  ++w.running_launches;
+  ++f->kernel->library->running;
+  launch_request request;
+  request.module = f->kernel->library->module;
+  request.function = f->kernel->facts.id;
+  request.grid = config->grid;
+  request.block = config->block;
+  request.dynamic_shared_bytes = config->shared_bytes;
+  request.cooperative = cooperative;
+  request.accessible = [](const void* first, std::size_t bytes, bool) {
+    const std::lock_guard lock(the_world().mutex);
+    const auto at = reinterpret_cast<std::uintptr_t>(first);
+    return allocation_at(at, bytes) != nullptr || registered(at, bytes);
+  };
+  queued op;
+  op.name = f->kernel->name;
+  join(stream->clock, w.host_clock);
+  op.run = [request, arguments, stream, number = stream->given + 1,
+            before = stream->clock, kernel = f->kernel]() mutable {
+    request.arguments = arguments->places;
+    return run_launch(request, stream, number, before, *kernel);
+  };
+  op.dropped = [library = f->kernel->library] {
+    --the_world().running_launches;
+    --library->running;
+  };
+  enqueue(stream, std::move(op));
+  return status::success;
+}
+
+}  // namespace
+
+std::vector<named_function> kernel_functions() {
+  return {{"cuLibraryLoadData", 12000, reinterpret_cast<void*>(&library_load)},
+          {"cuLibraryUnload", 12000, reinterpret_cast<void*>(&library_unload)},
+          {"cuLibraryGetKernel", 12000, reinterpret_cast<void*>(&library_kernel)},
+          {"cuKernelGetFunction", 12000, reinterpret_cast<void*>(&kernel_function)},
+          {"cuKernelSetAttribute", 12000, reinterpret_cast<void*>(&kernel_set)},
+          {"cuKernelGetParamInfo", 12040, reinterpret_cast<void*>(&kernel_parameter)},
+          {"cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050,
+           reinterpret_cast<void*>(&resident_blocks)},
+          {"cuLaunchKernelEx", 11060, reinterpret_cast<void*>(&launch)}};
+}
+
+}  // namespace weir::tessera::stand_in

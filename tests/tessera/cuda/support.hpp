@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A backend over the stand-in driver, with a module of listed kernels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "device/cuda.hpp"
+#include "tessera/cuda/listed_kernels.hpp"
+#include "tessera/cuda/stand_in/stand_in.hpp"
+
+namespace weir::tessera::stand_in {
+
+/// Returns options for the stand-in: its library, and small buffers.
+inline cuda_options stand_in_options() {
+  cuda_options options;
+  options.library = WEIR_STAND_IN_DRIVER;
+  options.staging_bytes = 4096;
+  options.staging_buffers = 4;
+  options.stop_limit_ns = 200'000'000;
+  return options;
+}
+
+/// A backend over the stand-in. The destructor ends it and expects that no rule was
+/// broken and that no object is left.
+class rig {
+ public:
+  explicit rig(const machine& shown, cuda_options options = stand_in_options())
+      : executor_(std::make_shared<listed_executor>(conformance_list())) {
+    set_up(shown, executor_);
+    backend_ = or_throw(make_cuda_backend(options));
+    const byte_vector image = executor_->container("8.0");
+    module_ = or_throw(backend_->load(or_throw(parse_fatbin(image)), "listed.fatbin"));
+  }
+  ~rig() { close(); }
+  rig(const rig&) = delete;
+  rig& operator=(const rig&) = delete;
+
+  [[nodiscard]] cuda_backend& backend() const { return *backend_; }
+  [[nodiscard]] kernel_code kernel(std::string_view name) const {
+    return or_throw(module_->kernel(name));
+  }
+  /// Ends the backend. Objects of broken devices may be left.
+  void close(bool broken = false) {
+    if (backend_ == nullptr) {
+      return;
+    }
+    module_.reset();
+    backend_.reset();
+    for (const breach& b : take_breaches()) {
+      ADD_FAILURE() << b.rule << ": " << b.text;
+    }
+    if (!broken) {
+      EXPECT_TRUE(objects() == object_counts{}) << "objects of the driver are left";
+      EXPECT_EQ(executor_->loaded(), 0);
+    }
+  }
+
+ private:
+  std::shared_ptr<listed_executor> executor_;
+  std::unique_ptr<cuda_backend> backend_;
+  std::unique_ptr<cuda_module> module_;
+};
+
+}  // namespace weir::tessera::stand_in

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Performs `weir chat`.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <random>
+
+#include "texts/conversation.hpp"
+#include "texts/load.hpp"
+#include "texts/verbs.hpp"
+#include "weir/base/utf8.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+/// Longest line of the input. @units{bytes}
+constexpr std::size_t max_turn_bytes = std::size_t{1} << 20;
+
+volatile std::sig_atomic_t interrupt_seen = 0;
+
+void note_interrupt(int /*signal*/) {
+  interrupt_seen = 1;
+}
+
+/// Makes SIGINT stop an answer, or a line that is being read, as long as it lives.
+class interrupt_scope {
+ public:
+  interrupt_scope() {
+    struct sigaction handler {};
+    handler.sa_handler = &note_interrupt;  // without SA_RESTART, so that `read` returns
+    ::sigemptyset(&handler.sa_mask);
+    ::sigaction(SIGINT, &handler, &before_);
+  }
+  ~interrupt_scope() { ::sigaction(SIGINT, &before_, nullptr); }
+  interrupt_scope(const interrupt_scope&) = delete;
+  interrupt_scope& operator=(const interrupt_scope&) = delete;
+
+  /// Returns whether the signal came since the last call.
+  static bool take() {
+    const bool seen = interrupt_seen != 0;
+    interrupt_seen = 0;
+    return seen;
+  }
+
+ private:
+  struct sigaction before_ {};
+};
+
+/// A line of the input, or the reason why there is none.
+struct input_line {
+  enum class kind : std::uint8_t { text, interrupted, end };
+  kind is = kind::text;
+  std::string text;
+};
+
+/// Reads lines of standard input, so that a signal is seen while it waits.
+class line_input {
+ public:
+  result<input_line> next() {
+    for (;;) {
+      if (const std::size_t end = bytes_.find('\n'); end != std::string::npos) {
+        input_line line{input_line::kind::text, bytes_.substr(0, end)};
+        bytes_.erase(0, end + 1);
+        return line;
+      }
+      if (bytes_.size() > max_turn_bytes) {
+        return error(errc::out_of_range,
+                     fmt::format("cannot read a line: expected at most {} bytes, found "
+                                 "more",
+                                 max_turn_bytes));
+      }
+      char block[4096];
+      const ::ssize_t got = ::read(STDIN_FILENO, block, sizeof block);
+      if (got < 0 && errno == EINTR) {
+        if (interrupt_scope::take()) {
+          bytes_.clear();
+          return input_line{input_line::kind::interrupted, {}};
+        }
+        continue;
+      }
+      if (got < 0) {
+        return system_error("read", "standard input", errno);
+      }
+      if (got == 0) {
+        const bool last = !bytes_.empty();
+        return input_line{last ? input_line::kind::text : input_line::kind::end,
+                          std::exchange(bytes_, {})};
+      }
+      bytes_.append(block, static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  std::string bytes_;  ///< that were read and not returned
+};
+
+/// Prints a note to the user, who may not be at a terminal.
+void print_note(const std::string& text) {
+  fmt::print(stderr, "{}\n", text);
+}
+
+/// Answers a line. An error of the text is printed, and the conversation goes on.
+result<void> answer_line(conversation& talk, const std::string& text, output& out) {
+  if (!is_utf8(text) || text.find('\0') != std::string::npos) {
+    print_note("cannot use the line: expected UTF-8 without NUL, found other bytes");
+    return {};
+  }
+  (void)interrupt_scope::take();  // of an earlier line
+  const auto on_text = [&](std::string_view piece) {
+    out.write(piece);
+    out.flush();
+    return !interrupt_scope::take();
+  };
+  auto end = talk.say(text, on_text);
+  if (!end && end.error().code() == errc::out_of_range && !talk.is_new()) {
+    print_note("the conversation is full and begins again");
+    WEIR_CHECK(talk.forget());
+    end = talk.say(text, on_text);
+  }
+  if (!end && end.error().code() == errc::out_of_range) {
+    print_note(end.error().message());
+    return {};
+  }
+  if (!end) {
+    return std::move(end).error();
+  }
+  out.write("\n");
+  out.flush();
+  if (*end != answer_end::stop) {
+    print_note(*end == answer_end::stopped ? "[stopped]" : "[cut]");
+  }
+  return {};
+}
+
+result<void> converse(conversation& talk, output& out) {
+  const bool shows_prompt = ::isatty(STDIN_FILENO) != 0;
+  const interrupt_scope signals;
+  line_input input;
+  for (;;) {
+    if (shows_prompt) {
+      out.write("> ");
+      out.flush();
+    }
+    WEIR_TRY(const input_line line, input.next());
+    if (line.is == input_line::kind::end) {
+      out.write(shows_prompt ? "\n" : "");
+      return {};
+    }
+    if (line.is == input_line::kind::interrupted) {
+      out.write("\n");
+      print_note("Ctrl-D ends the program");
+    } else if (line.text == "/new") {
+      WEIR_CHECK(talk.forget());
+    } else if (!line.text.empty()) {
+      WEIR_CHECK(answer_line(talk, line.text, out));
+    }
+  }
+}
+
+}  // namespace
+
+command_result chat_command(const chat_options& options, output& out) {
+  WEIR_TRY(const auto loaded, load_decoder(options.volume, options.tag, options.workers));
+  const actors::model_record& record = loaded->stored.record();
+  WEIR_TRY(chat_form form,
+           chat_form::of_template(record.chat_template, options.chat_template,
+                                  record.facts.begin_token, loaded->tokens));
+  models::llama_options memory;
+  memory.context_tokens =
+      std::min<std::uint64_t>(options.context_tokens, record.facts.context_limit);
+  WEIR_TRY(const auto model, decoder_of(*loaded, memory));
+  conversation::rules rules;
+  rules.system = options.system.value_or(form.default_system());
+  rules.max_tokens = options.max_tokens;
+  rules.capacity = memory.context_tokens;
+  rules.end_token = record.facts.end_token;
+  rules.sampling.temperature = static_cast<float>(options.temperature);
+  rules.sampling.top_p = static_cast<float>(options.top_p);
+  rules.sampling.top_k = options.top_k;
+  rules.sampling.seed = options.seed.value_or(std::random_device()() & 0x7FFFFFFFU);
+  WEIR_CHECK(models::check_options(rules.sampling, model->facts().vocab));
+  print_note(fmt::format("{}, seed {}; Ctrl-C stops an answer, Ctrl-D ends", record.tag,
+                         rules.sampling.seed));
+  conversation talk(*model, loaded->tokens, std::move(form), rules);
+  WEIR_CHECK(converse(talk, out));
+  return 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Draws answers token by token.
+#include "texts/conversation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir::tools {
+
+namespace {
+
+/// The character that stands for bytes that are no UTF-8, such as those of a character
+/// whose last token is not drawn yet.
+constexpr std::string_view replacement = "\xEF\xBF\xBD";
+
+/// Returns the part of a text that further tokens do not change.
+std::string_view settled_part(std::string_view text) {
+  while (text.ends_with(replacement)) {
+    text.remove_suffix(replacement.size());
+  }
+  return text;
+}
+
+}  // namespace
+
+conversation::~conversation() {
+  if (context_.value != 0) {
+    (void)model_.close_context(context_);  // it is open
+  }
+}
+
+result<void> conversation::forget() {
+  if (context_.value != 0) {
+    WEIR_CHECK(model_.close_context(context_));
+  }
+  context_ = {};
+  history_.clear();
+  submitted_ = 0;
+  return {};
+}
+
+/// Adds a turn of the user to the history.
+result<void> conversation::enter(std::string_view text) {
+  const std::size_t before = history_.size();
+  if (before == 0) {
+    WEIR_CHECK(form_.append_begin(rules_.system, history_));
+  }
+  WEIR_CHECK(form_.append_turn(text, before == 0, history_));
+  if (history_.size() >= rules_.capacity || history_.size() == before) {
+    const std::size_t found = history_.size() - before;
+    history_.resize(before);
+    return error(errc::out_of_range,
+                 fmt::format("cannot add the text to the conversation: expected 1 to {} "
+                             "tokens, found {}",
+                             rules_.capacity - before - 1, found));
+  }
+  return {};
+}
+
+result<std::uint32_t> conversation::draw() {
+  for (;;) {
+    const std::size_t rows =
+        std::min<std::size_t>(model_.facts().max_rows, history_.size() - submitted_);
+    const models::row_group group{context_, std::span(history_).subspan(submitted_, rows),
+                                  submitted_ + rows == history_.size()};
+    WEIR_TRY(const auto ticket, model_.submit({&group, 1}));
+    submitted_ += rows;
+    if (!group.wants_logits) {
+      WEIR_CHECK(model_.finish(ticket));
+      continue;
+    }
+    WEIR_TRY(const std::span<const float> logits, model_.logits(ticket, 0));
+    // A model may have more ids than its tokenizer, so that its size is a round number.
+    const auto known =
+        logits.first(std::min<std::size_t>(logits.size(), tokens_.vocabulary_size()));
+    const std::uint32_t id =
+        models::draw_token(known, history_, rules_.sampling, drawn_++);
+    WEIR_CHECK(model_.finish(ticket));
+    return id;
+  }
+}
+
+result<answer_end> conversation::say(std::string_view text, const receiver& on_text) {
+  if (context_.value == 0) {
+    WEIR_TRY(context_, model_.open_context(rules_.capacity));
+  }
+  WEIR_CHECK(enter(text));
+  const std::size_t begin = history_.size();
+  const std::size_t end = static_cast<std::size_t>(
+      std::min<std::uint64_t>(rules_.capacity, begin + rules_.max_tokens));
+  std::string answer;
+  std::size_t given = 0;
+  answer_end why = answer_end::length;
+  while (history_.size() < end) {
+    WEIR_TRY(const std::uint32_t id, draw());
+    if (rules_.end_token == id || form_.ends_answer(id)) {
+      why = answer_end::stop;
+      break;
+    }
+    history_.push_back(id);
+    WEIR_TRY(answer, tokens_.decode(std::span(history_).subspan(begin)));
+    const std::string_view settled = settled_part(answer);
+    const std::size_t from = std::min(given, settled.size());
+    given = std::max(given, settled.size());
+    if (!on_text(settled.substr(from))) {
+      why = answer_end::stopped;
+      break;
+    }
+  }
+  if (given < answer.size()) {
+    (void)on_text(std::string_view(answer).substr(given));
+  }
+  return why;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes the pipelines of `weir embed` and `weir generate` in TOML, and runs them.
+#include "texts/run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/time_slice.hpp"
+#include "config/values.hpp"
+#include "model/verbs.hpp"
+#include "pipeline/file.hpp"
+#include "pipeline/run.hpp"
+#include "texts/load.hpp"
+#include "texts/progress.hpp"
+#include "weir/actors/control.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/system/processors.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr std::string_view standard_stream = "-";
+
+/// Outputs under their temporary names. Those that were not kept are removed.
+class unfinished_outputs {
+ public:
+  explicit unfinished_outputs(const std::vector<std::string>& outputs)
+      : outputs_(outputs) {
+    std::erase(outputs_, std::string());  // an output that was not asked for
+  }
+  unfinished_outputs(const unfinished_outputs&) = delete;
+  unfinished_outputs& operator=(const unfinished_outputs&) = delete;
+  ~unfinished_outputs() {
+    for (const std::string& one : outputs_) {
+      if (const std::string name = unfinished_name(one); name != one) {
+        (void)posix_file_system().remove(name);  // it may not exist
+      }
+    }
+  }
+  /// Gives the outputs their names. Their content is durable.
+  result<void> keep() {
+    for (; !outputs_.empty(); outputs_.pop_back()) {
+      const std::string& one = outputs_.back();
+      if (const std::string name = unfinished_name(one); name != one) {
+        WEIR_CHECK(posix_file_system().rename(name, one));
+        WEIR_CHECK(posix_file_system().sync_folder(folder_of(one)));
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::string> outputs_;
+};
+
+result<loaded_pipeline> load_text(const pipeline_text& text) {
+  std::error_code ignored;
+  const std::string here = std::filesystem::current_path(ignored).string();
+  WEIR_TRY(const written_pipeline written,
+           read_pipeline(text.text(), "pipeline.toml", here, {}));
+  return make_loaded(written);
+}
+
+/// Returns the number of a stage in a plan, or the number of stages.
+std::size_t stage_number(const flow::graph& graph, std::string_view name) {
+  const auto found = std::ranges::find(graph.stages, name, &flow::graph_stage::name);
+  return static_cast<std::size_t>(found - graph.stages.begin());
+}
+
+std::uint64_t figure_of(const std::vector<figures>& stages, std::size_t stage,
+                        std::string_view name) {
+  const auto* found =
+      stage < stages.size() ? stages[stage].find<std::uint64_t>(name) : nullptr;
+  return found == nullptr ? 0 : *found;
+}
+
+}  // namespace
+
+result<actors::model_record> record_of_model(const std::string& volume,
+                                             const std::string& tag,
+                                             models::architecture family) {
+  WEIR_TRY(const storage::hn4_volume mapped, map_model_volume(volume));
+  WEIR_TRY(const std::string chosen, actors::choose_model(mapped, tag));
+  WEIR_TRY(const auto stored, actors::model_in_volume::open(mapped, chosen));
+  WEIR_CHECK(expect_family(stored.record(), family));
+  return stored.record();
+}
+
+result<void> refuse_output_over(const std::string& input, const std::string& output) {
+  std::error_code failed;  // neither path need exist
+  if (!std::filesystem::equivalent(input, output, failed)) {
+    return {};
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot write {}: expected a file that is no input, found {}",
+                           json_quote(output), json_quote(input)));
+}
+
+std::string unfinished_name(const std::string& output) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(output, failed);
+  const bool replaced =
+      !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  return output == standard_stream || !replaced
+             ? output
+             : fmt::format("{}.{}.tmp", output, ::getpid());
+}
+
+pipeline_text::pipeline_text(const std::string& name, const text_options& options) {
+  text_ += fmt::format("name = {}\n\n[run]\n", toml_text({name}));
+  constexpr unsigned most_workers = 256;
+  const unsigned workers = options.workers > 0 ? options.workers : allowed_processors();
+  key("workers", {std::int64_t{std::clamp(workers, 1U, most_workers)}});
+  key("trace", {std::string("off")});
+  text_ += "\n[checkpoint]\n";
+  key("every", {options.every});
+}
+
+void pipeline_text::stage(const std::string& name, const std::string& use) {
+  text_ += "\n[[stage]]\n";
+  key("name", {name});
+  key("use", {use});
+}
+
+void pipeline_text::key(std::string_view name, const setting_value& value) {
+  text_ += fmt::format("{} = {}\n", name, toml_text(value));
+}
+
+void pipeline_text::model(const std::string& volume, const std::string& tag) {
+  key("volume", {volume});
+  key("tag", {tag});
+}
+
+void pipeline_text::add_tokens(const text_options& options, const std::string& tag,
+                               const std::vector<std::string>& files,
+                               std::uint32_t bytes) {
+  stage("lines", "text.lines");
+  // A line of TOML has a limit, and there may be many files.
+  text_ += "files = [\n";
+  for (const std::string& one : files) {
+    text_ += fmt::format("  {},\n", toml_text({one}));
+  }
+  text_ += "]\n";
+  key("lines", {std::int64_t{options.batch}});
+  key("bytes", {std::int64_t{bytes}});
+  stage("tokens", "text.tokens");
+  model(options.volume, tag);
+  key("field", {options.field});
+  key("truncate", {options.truncate});
+  key("bad", {std::string(options.skip_bad.empty() ? "stop" : "list")});
+}
+
+void pipeline_text::add_bad_lines(const text_options& options, const std::string& path) {
+  if (!options.skip_bad.empty()) {
+    stage("skipped", "json.write");
+    key("path", {path});
+    key("form", {std::string("lines")});
+    key("from", {std::string("tokens.bad")});
+  }
+}
+
+std::uint64_t text_report::figure(std::string_view stage, std::string_view name) const {
+  return figure_of(run.stages, stage_number(run.planned.source, stage), name);
+}
+
+result<text_report> run_texts(const pipeline_text& text,
+                              const std::vector<std::string>& outputs,
+                              const std::string& counted, const std::string& things) {
+  WEIR_TRY(loaded_pipeline loaded, load_text(text));
+  WEIR_CHECK(check_files(loaded));
+  unfinished_outputs unfinished(outputs);
+  actors::run_control control;
+  const actors::signal_scope signals(control);
+  text_progress progress(things);
+  loaded.options.control = &control;
+  loaded.options.every_items = 0;
+  loaded.options.every_seconds = 0;
+  const std::size_t stage = stage_number(loaded.stages->built(), counted);
+  loaded.options.progress = [&](const pipeline_progress& p) {
+    progress.show(figure_of(p.stages, stage, things),
+                  figure_of(p.stages, stage, "tokens"));
+  };
+  prefer_long_time_slices();
+  auto report = weir::run(*loaded.stages, loaded.options);
+  if (!report) {
+    return error(report.error().root());
+  }
+  if (report->ended == "interrupted") {
+    return error(errc::interrupted,
+                 "cannot write the outputs: expected a run to its end, found a signal")
+        .hint("with --run FOLDER, `weir resume FOLDER` goes on behind what was done");
+  }
+  WEIR_CHECK(unfinished.keep());
+  return text_report{std::move(*report)};
+}
+
+command_result run_texts_in_folder(const pipeline_text& text, const text_options& options,
+                                   output& out) {
+  WEIR_TRY(loaded_pipeline loaded, load_text(text));
+  return run_loaded(loaded, options.run, options.json, out);
+}
+
+}  // namespace weir::tools
