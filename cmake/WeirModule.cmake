@@ -23,6 +23,14 @@ function(weir_split_headers folder headers sources first_variable others_variabl
   set(${others_variable} ${others} PARENT_SCOPE)
 endfunction()
 
+# weir_in_batches(TARGET)
+# A batch compiles several files as one, in which a local name may hide a name of another file. That is no mistake, so batches do not
+# warn about it. A build of single files, as that of the preset `dev`, does.
+function(weir_in_batches name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
+    "#pragma GCC diagnostic ignored \"-Wshadow\"")
+endfunction()
+
 # weir_module(NAME SOURCES ... [INCLUDES folder ...] [DEPENDS ...] [PRIVATE_DEPENDS ...])
 # Defines the static library weir_NAME (alias weir::NAME), and installs it. Its public headers are in weir/NAME/ of the
 # INCLUDES, which are relative to the folder that calls it; by default there is one, include.
@@ -49,6 +57,7 @@ function(weir_module name)
   target_link_libraries(weir_${name} PUBLIC ${arg_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:weir_flags> ${arg_PRIVATE_DEPENDS})
   target_compile_features(weir_${name} PUBLIC cxx_std_20)
+  weir_in_batches(weir_${name})
   set_target_properties(weir_${name} PROPERTIES
     EXPORT_NAME ${name} INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
   install(TARGETS weir_${name} EXPORT weirTargets FILE_SET HEADERS FILE_SET included_first
@@ -80,9 +89,7 @@ function(weir_test name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
-  # Unity builds compile several files as one, in which local names shadow names of other files.
-  set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
-    "#pragma GCC diagnostic ignored \"-Wshadow\"")
+  weir_in_batches(${name})
   target_link_libraries(${name} PRIVATE
     ${arg_DEPENDS} weir_flags weir_test_folders GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
