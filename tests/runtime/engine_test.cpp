@@ -530,7 +530,7 @@ TEST_P(Engine, EndsTinyTasksWhileTheSubmitterNeitherSubmitsNorWaits) {
     }
     const std::int64_t deadline = now_ns() + 20'000'000'000;
     while (runs.load() < submitted && now_ns() < deadline) {
-      ::usleep(round % 5 * 40);
+      ::usleep(static_cast<useconds_t>(round % 5 * 40));
     }
     ASSERT_EQ(runs.load(), submitted) << "round " << round;
   }

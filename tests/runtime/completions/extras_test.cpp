@@ -14,7 +14,7 @@
 namespace weir::runtime {
 namespace {
 
-std::unique_ptr<engine> small_engine(unsigned workers) {
+std::unique_ptr<engine> engine_of_eight(unsigned workers) {
   engine_options o;
   o.workers = workers;
   o.window = 8;
@@ -25,7 +25,7 @@ class EngineExtras : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Workers, EngineExtras, testing::Values(1, 3));
 
 TEST_P(EngineExtras, PollersComeAndGo) {
-  const auto e = small_engine(GetParam());
+  const auto e = engine_of_eight(GetParam());
   std::optional<completion> open;
   std::atomic<bool> is_open{false};
   std::atomic<int> others{0};
@@ -69,7 +69,7 @@ struct poison_seen {
 };
 
 TEST_P(EngineExtras, AKernelMayBeCalledThoughItsTaskWasPoisoned) {
-  const auto e = small_engine(GetParam());
+  const auto e = engine_of_eight(GetParam());
   const storage s = or_throw(e->allocate(64, "test"));
   poison_seen seen;
   const std::array<access, 1> read{reads(bytes_of(s))};
@@ -109,7 +109,7 @@ TEST_P(EngineExtras, AKernelMayBeCalledThoughItsTaskWasPoisoned) {
 }
 
 TEST_P(EngineExtras, SaysIfASubmissionWouldWait) {
-  const auto e = small_engine(GetParam());
+  const auto e = engine_of_eight(GetParam());
   const storage s = or_throw(e->allocate(64, "test"));
   const std::array<access, 1> update{updates(bytes_of(s))};
   std::optional<completion> open;
