@@ -91,11 +91,13 @@ void engine::tag_tasks(std::uint16_t tag) noexcept {
   impl_->window.use_tag(std::min<std::uint16_t>(tag, max_tags - 1));
 }
 
-/// Sums over all workers; no shared counter is written when a task ends.
+/// Sums over all workers; no shared counter is written when a task ends. The effects of
+/// the kernels of the tasks that are counted happen before the call returns, so that the
+/// objects which they used may be destroyed.
 std::uint64_t engine::impl::ended_tasks() const noexcept {
   std::uint64_t out = 0;
   for (unsigned w = 0; w < workers.workers(); ++w) {
-    out += workers.tally_of(w).finished.load(std::memory_order_relaxed);
+    out += workers.tally_of(w).finished.load(std::memory_order_acquire);
   }
   return out;
 }

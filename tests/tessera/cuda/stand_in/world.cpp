@@ -27,7 +27,10 @@ thread_local std::vector<device_state*> context_stack;
 thread_local bool inside_host_function = false;
 
 world& the_world() {
-  static auto* const made = new world;
+  static auto* const made = [] {
+    std::atexit([] { join_dying(); });  // threads of streams that were never used again
+    return new world;
+  }();
   return *made;
 }
 
