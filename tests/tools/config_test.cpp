@@ -250,8 +250,12 @@ TEST(Config, TablesOfSourcesAreReadAndWrittenBack) {
                                  "eot = false\n[source.t-2]\npath = \"-\"\n");
   const auto config = or_throw(load_config(file, {{"source.t-2.eot=false"}}));
   ASSERT_EQ(config.sources.size(), 2U);
-  EXPECT_EQ(config.sources.at("one"), (actors::source_settings{{folder / "b"}, false}));
-  EXPECT_EQ(config.sources.at("t-2"), (actors::source_settings{{"-"}, false}));
+  actors::source_settings expected;
+  expected.paths = {folder / "b"};
+  expected.eot = false;
+  EXPECT_EQ(config.sources.at("one"), expected);
+  expected.paths = {"-"};
+  EXPECT_EQ(config.sources.at("t-2"), expected);
   const auto again = or_throw(load_config(write(folder, to_toml(config)), {}));
   EXPECT_EQ(again.sources, config.sources);
 }

@@ -2,12 +2,16 @@
 /// @file
 /// Performs `weir chat`.
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <random>
+#include <utility>
 
 #include "texts/conversation.hpp"
 #include "texts/load.hpp"
@@ -21,30 +25,54 @@ namespace {
 /// Longest line of the input. @units{bytes}
 constexpr std::size_t max_turn_bytes = std::size_t{1} << 20;
 
-volatile std::sig_atomic_t interrupt_seen = 0;
+/// Counts the signals that came. A descriptor, so that a thread that waits for input sees
+/// a signal that came just before it began to wait, on whatever thread.
+int interrupts = -1;
 
 void note_interrupt(int /*signal*/) {
-  interrupt_seen = 1;
+  const int before = errno;
+  const std::uint64_t one = 1;
+  (void)!::write(interrupts, &one, sizeof one);
+  errno = before;
 }
 
 /// Makes SIGINT stop an answer, or a line that is being read, as long as it lives.
 class interrupt_scope {
  public:
-  interrupt_scope() {
+  /// @error{io, no descriptor is left}
+  [[nodiscard]] result<void> open() {
+    interrupts = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (interrupts < 0) {
+      return system_error("open", "a counter of signals", errno);
+    }
     struct sigaction handler {};
-    handler.sa_handler = &note_interrupt;  // without SA_RESTART, so that `read` returns
+    handler.sa_handler = &note_interrupt;
+    handler.sa_flags = SA_RESTART;
     ::sigemptyset(&handler.sa_mask);
     ::sigaction(SIGINT, &handler, &before_);
+    return {};
   }
-  ~interrupt_scope() { ::sigaction(SIGINT, &before_, nullptr); }
+  interrupt_scope() = default;
+  ~interrupt_scope() {
+    if (interrupts >= 0) {
+      ::sigaction(SIGINT, &before_, nullptr);
+      ::close(std::exchange(interrupts, -1));
+    }
+  }
   interrupt_scope(const interrupt_scope&) = delete;
   interrupt_scope& operator=(const interrupt_scope&) = delete;
 
   /// Returns whether the signal came since the last call.
   static bool take() {
-    const bool seen = interrupt_seen != 0;
-    interrupt_seen = 0;
-    return seen;
+    std::uint64_t count = 0;
+    return ::read(interrupts, &count, sizeof count) > 0;
+  }
+  /// Waits until standard input can be read or the signal has come.
+  static void wait_for_input() {
+    std::array<struct pollfd, 2> both{
+        {{STDIN_FILENO, POLLIN, 0}, {interrupts, POLLIN, 0}}};
+    while (::poll(both.data(), both.size(), -1) < 0 && errno == EINTR) {
+    }
   }
 
  private:
@@ -74,13 +102,14 @@ class line_input {
                                  "more",
                                  max_turn_bytes));
       }
+      interrupt_scope::wait_for_input();
+      if (interrupt_scope::take()) {
+        bytes_.clear();
+        return input_line{input_line::kind::interrupted, {}};
+      }
       char block[4096];
       const ::ssize_t got = ::read(STDIN_FILENO, block, sizeof block);
       if (got < 0 && errno == EINTR) {
-        if (interrupt_scope::take()) {
-          bytes_.clear();
-          return input_line{input_line::kind::interrupted, {}};
-        }
         continue;
       }
       if (got < 0) {
@@ -139,7 +168,8 @@ result<void> answer_line(conversation& talk, const std::string& text, output& ou
 
 result<void> converse(conversation& talk, output& out) {
   const bool shows_prompt = ::isatty(STDIN_FILENO) != 0;
-  const interrupt_scope signals;
+  interrupt_scope signals;
+  WEIR_CHECK(signals.open());
   line_input input;
   for (;;) {
     if (shows_prompt) {

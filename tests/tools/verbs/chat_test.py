@@ -46,6 +46,14 @@ class Terminal:
         found, self.seen = self.seen[:at], self.seen[at:]
         return found
 
+    def read_some(self, seconds=60):
+        """Reads until anything was printed."""
+        if not self.seen:
+            ready, _, _ = select.select([self.master], [], [], seconds)
+            if not ready:
+                raise AssertionError("expected output, found none")
+            self.seen = os.read(self.master, 65536).decode(errors="replace")
+
     def type(self, text):
         """Types a text."""
         os.write(self.master, text.encode())
@@ -107,7 +115,7 @@ class Chat(Case):
         terminal.read_until("> ")
         terminal.type("hello\n")
         terminal.read_until("hello\r\n")
-        time.sleep(0.05)
+        terminal.read_some()  # the answer has begun
         terminal.type("\x03")
         terminal.read_until("[stopped]")
         terminal.read_until("> ")
