@@ -35,7 +35,8 @@ class model_weights final : public models::weight_source {
   /// Loads weights. Blocks without any wanted weight are not read.
   /// @param wanted  Returns true for the weights to load; empty: all of them.
   /// @error{corrupt, a block is damaged; the message names tag and byte}
-  /// @error{torn, the panels are cut or missing although the record names them}
+  /// @error{torn, the panels are cut}
+  /// @error{not_found, the record names panels, and the volume has none}
   /// @error{unsupported, a matrix cannot be stored as panels}
   /// @error{io, the device reports an error}
   [[nodiscard]] static result<std::unique_ptr<model_weights>> load(
