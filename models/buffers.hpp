@@ -157,7 +157,7 @@ class task_runner {
     WEIR_CHECK(kernel(runtime::task_context{++last_, 0}));
     return last_;
   }
-  /// Returns whether submitted tasks can be recorded. The three functions below it are
+  /// Returns whether submitted tasks can be recorded. The three functions that follow are
   /// those of `runtime::engine` and need an engine.
   [[nodiscard]] bool captures() const { return engine_ != nullptr; }
   [[nodiscard]] result<void> begin_capture(const void* argument) {
@@ -168,8 +168,8 @@ class task_runner {
                                                 const void* argument) {
     return engine_->replay(tasks, argument);
   }
-  /// Waits for a task; returns its error if it failed. Id 0 names no task: nothing to
-  /// wait for.
+  /// Waits for a task; returns its error if it failed. Does nothing for id 0, which names
+  /// no task.
   [[nodiscard]] result<void> wait(runtime::task_id id) {
     return engine_ == nullptr || id == 0 ? result<void>() : engine_->wait(id);
   }

@@ -46,7 +46,7 @@ inline void on_ranks(
   }
 }
 
-/// Resumes the state of a world; rank 0 says from where.
+/// Resumes the state of a world; rank 0 prints the step from which the program goes on.
 inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   const std::int64_t step = weir::or_throw(w.resume());
   if (rank == 0 && step != 0) {
@@ -54,8 +54,8 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   }
 }
 
-/// Returns true if `repeat` has ended early because a rank was asked to stop; rank 0 says
-/// at which step.
+/// Returns true if `repeat` has ended early because a rank was asked to stop; rank 0 then
+/// prints the step.
 [[nodiscard]] inline bool has_stopped(const weir::world& w, weir::runtime::rank_id rank) {
   if (w.stopped() && rank == 0) {
     std::fprintf(stderr,
@@ -66,8 +66,8 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
   return w.stopped();
 }
 
-/// Prints what each rank has done, and for whom it has waited: a table on standard error,
-/// JSON on standard output. All ranks call it.
+/// Prints the tasks and messages of each rank and its waits for other ranks: a table on
+/// standard error, JSON on standard output. All ranks call it.
 inline void print_counters(weir::world& w, weir::runtime::rank_id rank, bool table,
                            bool json) {
   if (!table && !json) {

@@ -32,12 +32,13 @@ namespace weir::runtime {
 
 /// Counters of one worker. Only the worker writes them; any thread may read them.
 struct worker_tally {
-  std::atomic<std::uint64_t> finished{
-      0};  ///< counted before others can see that the task ended
-  std::atomic<std::uint64_t> published{
-      0};  ///< submissions, counted only if there are other workers
-  std::atomic<std::uint64_t> released{
-      0};  ///< counted after others can see it; not with one worker
+  /// Tasks that have ended; counted before others can see that a task has ended.
+  std::atomic<std::uint64_t> finished{0};
+  /// Submissions; counted only if there are other workers.
+  std::atomic<std::uint64_t> published{0};
+  /// Tasks that have ended; counted after others can see it, and only if there are other
+  /// workers.
+  std::atomic<std::uint64_t> released{0};
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> postponed{0};
@@ -81,9 +82,9 @@ struct kernel_times_by_tag {
 /// * takes only from queues that hold many tasks (`at_first`), and the submitter takes
 ///   from its own queue only;
 /// * gives a task that it is about to run to the submitter if `is_in_the_way`: its
-/// kernels
-///   are tiny, the submitter does not wait, and has submitted since the last question.
-///   The worker is then right behind the submitter, and both write the same lines;
+///   kernels are tiny, and the submitter does not wait and has submitted since the last
+///   call of `submits`. The worker is then right behind the submitter, and both write the
+///   same cache lines;
 /// * looks every 3 microseconds how many tasks each other worker has ended
 ///   (`watch_until`). `another_worker_lags` if tasks lie in the queue of a worker that
 ///   ended fewer tasks than tiny ones in that time, and that is not the submitter at
@@ -101,22 +102,24 @@ struct kernel_times_by_tag {
 ///
 /// **Completions.** A kernel may take a handle (`postpone`). Its task then ends when the
 /// kernel has returned and the handle is completed; see `completion_slot` for how the two
-/// meet. The one that comes last finishes the task. If that is a thread that runs tasks
-/// here, it calls `finish`, as `run` would have gone on. Another thread puts the slot on
-/// the list `answers_`, sets a bit of `attention_`, and wakes a sleeper as one that
-/// queues a task does. Workers take the whole list (`finish_answers`): idle ones look at
-/// it in each round and once more before they sleep; busy ones see the bit. `attention_`
-/// is the one flag that `execute` always asked, so that no further step is needed.
+/// meet. The one that comes last finishes the task. If that is a worker of this engine,
+/// it calls `finish`, which does what `run` does behind a kernel. Any other thread puts
+/// the slot on the list `answers_`, sets a bit of `attention_`, and wakes a sleeper, as
+/// if it had queued a task. Workers take the whole list (`finish_answers`): idle ones
+/// look at it in each round and once more before they sleep; busy ones see the bit.
+/// `execute` loads `attention_` for other reasons anyway, so completions add no step to
+/// tasks that do not use them.
 ///
-/// With a single worker, tasks of one group need no exclusion, because each ends before
-/// the next one starts. This changes when the first of them is postponed: from then on
-/// the bit `has_groups` makes every task of a group enter it.
+/// With a single worker, tasks of one group (tasks that commute, see `exclusion`) need no
+/// exclusion, because each ends before the next one starts. This changes when the first
+/// of them is postponed: from then on the bit `has_groups` makes every task of a group
+/// enter it.
 ///
-/// **Polling.** While tasks wait for completions, one idle worker calls the poller
-/// (`poll_until`): 50 times at once, then it yields the processor in between, and after a
-/// millisecond without effect it sleeps for 50 microseconds at a time. The others sleep
-/// at most for a millisecond, and one of them takes over if that worker has got a task.
-/// `polling_` keeps two threads from polling at the same time.
+/// **Polling.** While tasks wait for completions, one idle worker calls the pollers
+/// (`poll_until`): 50 times without a pause, then it yields the processor in between, and
+/// after a millisecond without effect it sleeps for 50 microseconds at a time. The others
+/// sleep at most for a millisecond, and one of them takes over if that worker has got a
+/// task. `polling_` keeps two threads from polling at the same time.
 /// @threads{all but wake, serve, board, tally_of, postpone, finish, completes_by and
 /// add_answer: the submitter}
 class scheduler {
@@ -131,7 +134,7 @@ class scheduler {
   /// zero. The submitter calls it with the wiring guard less the number of edges when the
   /// edges of the task are written.
   void publish(task& t, std::int32_t satisfied);
-  /// From now on to `end_batch`, published tasks are kept back until this thread waits.
+  /// Keeps published tasks back until this thread waits or calls `end_batch`.
   void begin_batch() noexcept { batching_ = true; }
   void end_batch();
   /// Lets a task start that waits for no other.
@@ -171,12 +174,12 @@ class scheduler {
   /// Ends a task that has been completed and whose kernel has returned. @threads{worker
   /// w}
   void finish(completion_slot& s, unsigned w);
-  /// Lets a worker do that. @threads{safe from any thread}
+  /// Lets a worker finish such a task. @threads{safe from any thread}
   void add_answer(completion_slot& s) noexcept;
 
   /// Adds a function that polls. Returns its number, which is never 0.
   [[nodiscard]] std::uint64_t add_poller(std::function<bool()> poller);
-  /// Removes it. No thread is inside of it afterwards.
+  /// Removes a function that polls. No thread is inside of it afterwards.
   void remove_poller(std::uint64_t number) noexcept;
 
   /// The notes for the watchdog; null if the engine has none.
@@ -211,8 +214,8 @@ class scheduler {
   /// Runs the task beside other workers and releases its successors. Returns the oldest
   /// successor that became ready, for this worker to run; the others are handed on.
   [[nodiscard]] task* run(task& t, unsigned w);
-  /// Does the same for a single worker, and goes on with the task that became ready until
-  /// there is none or `until` has ended.
+  /// Does what `run` does for a single worker, and goes on with the task that became
+  /// ready until there is none or `until` has ended.
   [[nodiscard]] task* run_alone(task& first, const task& until);
   /// Prefetches cache lines that are needed after the kernel: those of the follower or
   /// successor that usually runs next, and those of some further successors, which may
@@ -223,19 +226,19 @@ class scheduler {
   /// ended if the task is traced, else 0.
   template <bool Alone>
   std::int64_t execute(task& t, unsigned w);
-  /// Does the same with all notes and times that the options ask for.
+  /// Does what `execute` does, with all notes and times that the options ask for.
   std::int64_t execute_observed(task& t, unsigned w, bool samples);
   /// Calls the kernel of a poisoned task. Returns what `execute` returns.
   std::int64_t execute_poisoned(task& t, unsigned w);
-  /// Does the same, and first what else `attention_` asks for.
+  /// Does what `attention_` asks for besides observing, and calls `execute_observed`.
   std::int64_t execute_attended(task& t, unsigned w, bool samples);
   /// Notes the failure of the task's kernel.
   void fail(task& t, unsigned w, result<void>&& outcome);
   [[nodiscard]] static result<void> call(task& t, const task_context& context);
-  /// What `execute` returns instead of a time if the task ends later.
+  /// Result of `execute`, in place of a time, for a task that ends later.
   static constexpr std::int64_t postponed = -1;
-  /// The kernel of a postponed task has returned. Returns `postponed`, or what `execute`
-  /// returns if the task has been completed already.
+  /// Notes that the kernel of a postponed task has returned. Returns `postponed`, or, if
+  /// the task has been completed already, the result of `execute` for a task that ends.
   [[nodiscard]] std::int64_t after_return(task& t, unsigned w, std::int64_t start,
                                           std::int64_t end);
   /// Takes the outcome of a completed task out of its slot. Returns the time of its
@@ -252,7 +255,7 @@ class scheduler {
   [[nodiscard]] bool awaits_completions() const noexcept {
     return outstanding_.load(std::memory_order_acquire) != 0;
   }
-  /// Returns true if the poller may be called and is of use.
+  /// Returns true if there are pollers, and tasks that wait for completions.
   [[nodiscard]] bool polls() const noexcept {
     return has_pollers() && awaits_completions();
   }
@@ -260,7 +263,7 @@ class scheduler {
     return (attention_.load(std::memory_order_relaxed) & polls_too) != 0;
   }
   void stop_polling() noexcept;
-  /// Calls the poller, unless another thread does. Returns true if anything has moved.
+  /// Calls the pollers, unless another thread does. Returns true if one of them has.
   bool poll();
   /// Polls until there is a task, `awake` returns true, the time is over (never if
   /// `end_ns` is negative), or no task waits for its completion.
@@ -366,15 +369,15 @@ class scheduler {
   static constexpr task_id waits_for_any = UINT64_MAX;
 
   unsigned workers_;  ///< the submitter and the engine's own threads
-  unsigned places_;   ///< workers, and room for threads that serve
+  unsigned places_;   ///< workers, and places for threads that serve
   bool alone_;        ///< places_ == 1
   bool batching_ = false;
   bool times_;
-  /// Bits of `attention_`. If any is set, tasks take `execute_observed`, and
-  /// `execute_attended` if another one than the first is set.
+  /// Bits of `attention_`. If `observes` alone is set, `execute` calls
+  /// `execute_observed`; if any other bit is set, it calls `execute_attended`.
   static constexpr std::uint8_t observes = 1;    ///< times of kernels are measured
-  static constexpr std::uint8_t polls_too = 2;   ///< there is a poller
-  static constexpr std::uint8_t answers = 4;     ///< there are answers
+  static constexpr std::uint8_t polls_too = 2;   ///< there are pollers
+  static constexpr std::uint8_t answers = 4;     ///< `answers_` is not empty
   static constexpr std::uint8_t has_groups = 8;  ///< see "Completions"
   static constexpr std::uint8_t watched = 16;    ///< there is a board
   std::atomic<std::uint8_t> attention_;
@@ -395,7 +398,7 @@ class scheduler {
   std::atomic<std::int64_t> poll_ticks_{0};  ///< time between two polls of busy workers
   std::mutex table_made_;
   std::shared_ptr<completion_table> own_table_;    ///< made for the first handle
-  std::atomic<completion_table*> table_{nullptr};  ///< the same
+  std::atomic<completion_table*> table_{nullptr};  ///< `own_table_`, read without lock
   std::mutex guests_;
   std::condition_variable guest_left_;
   std::vector<unsigned> free_places_;
@@ -408,7 +411,7 @@ class scheduler {
   /// Completed tasks that a worker has to finish, newest first.
   alignas(64) std::atomic<completion_slot*> answers_{nullptr};
   std::atomic<std::uint64_t> outstanding_{0};  ///< postponed tasks that have not ended
-  std::atomic<bool> polling_{false};           ///< a thread is inside of the poller
+  std::atomic<bool> polling_{false};           ///< a thread calls or changes pollers
   std::atomic<bool> has_idle_poller_{false};   ///< a thread is inside of `poll_until`
   std::atomic<std::int64_t> polled_{0};        ///< time of the last poll, in ticks
   std::vector<std::thread> threads_;

@@ -19,14 +19,14 @@
 
 namespace weir::runtime {
 
-/// What a piece is and where it goes.
+/// The bytes of a piece, and the other rank.
 struct piece_order {
   footprint bytes;
   std::byte* base = nullptr;
   rank_id other = 0;
   std::uint64_t number = 0;  ///< among the messages from the sender to the receiver
   std::uint64_t step = 0;    ///< submission that needs the piece
-  const char* name = "";     ///< its task
+  const char* name = "";     ///< name of the task of that submission
   bool sends = false;
 };
 
@@ -44,10 +44,10 @@ struct piece : piece_order {
 ///
 /// A send is a task that reads the piece: its kernel packs the bytes and gives them to
 /// the transport. A receive is a task that writes the piece. The transport gets memory
-/// for it at the submission, so that older readers of the bytes do not delay the message;
-/// whatever comes last, the kernel or the message, lets the bytes be unpacked. Tasks take
-/// their turns from the engine, so the pieces of a rank have the order of its stream.
-/// A poisoned send tells the receiver that the piece does not exist.
+/// for it at the submission, so that older readers of the bytes do not delay the message.
+/// The bytes are unpacked when the kernel has been called and the message has come. The
+/// engine orders these tasks, so the pieces of a rank have the order of its stream. A
+/// poisoned send tells the receiver that the piece does not exist.
 ///
 /// Tasks that were recorded by the engine find the pieces of a replay in the argument of
 /// their context, a `replay_run`.
@@ -66,11 +66,12 @@ class pieces {
   pieces(const pieces&) = delete;
   pieces& operator=(const pieces&) = delete;
 
-  /// Begins to receive a piece, if it is one, and submits its task, which is the one with
-  /// this number in a recording. @threads{the submitter}
+  /// Submits the task of a piece, after it has begun to receive if the piece is received.
+  /// `number` is the place of the piece among those of a recording. @threads{the
+  /// submitter}
   [[nodiscard]] result<void> submit(const piece_order& what, std::size_t number = 0);
-  /// Begins to receive a piece, if it is one, whose task a replay submits next.
-  /// @threads{the submitter}
+  /// Prepares a piece whose task a replay submits next, and begins to receive it if it is
+  /// received. @threads{the submitter}
   [[nodiscard]] result<piece*> begin(const piece_order& what);
   /// Ends the transfers that have ended in the transport. Returns true if there was one.
   bool poll();

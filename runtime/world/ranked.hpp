@@ -45,7 +45,8 @@ struct rank_report {
 /// Invariant: the tasks of this rank, its sends and its receives are submitted to the
 /// engine in the order of the stream. Take the unfinished one that is oldest on all
 /// ranks: everything before it has ended, so it is in the window of its ranks or next to
-/// enter it, and its piece is sent or its sender fails. So it ends.
+/// enter it, and its piece is sent or its sender fails. Therefore it ends.
+///
 /// While a world waits, the other worlds of its transport move on, because a rank that
 /// waits for the same world may need a piece of another one first.
 class world::ranked final : public transport_user {
@@ -66,7 +67,7 @@ class world::ranked final : public transport_user {
   [[nodiscard]] bool records() const noexcept {
     return repetition_.now == repeat_mode::recording;
   }
-  /// Keeps what submits it to the engine again.
+  /// Keeps the function that submits the newest submission to the engine again.
   void record_start(std::function<result<void>(std::uint64_t)> start) {
     repetition_.recorded->calls.back().start = std::move(start);
   }

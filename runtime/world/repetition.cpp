@@ -179,7 +179,7 @@ result<void> world::ranked::submit_deferred() {
   return {};
 }
 
-/// The present calls differ from the recorded ones.
+/// Ends the use of a recorded period, because the present calls differ from its calls.
 result<void> world::ranked::stop_following() {
   repetition& r = repetition_;
   const auto submitted = submit_deferred();
@@ -192,16 +192,16 @@ result<void> world::ranked::stop_following() {
   return submitted;
 }
 
-/// A call that is no submission of a step comes between: deferred calls come first. Loops
-/// in which this happens all the time are followed no more.
+/// Submits the deferred calls before a call that is no submission of a step. A loop in
+/// which that happens again and again is not followed any more.
 result<void> world::ranked::disturb() {
   repetition& r = repetition_;
   WEIR_CHECK(submit_deferred());
   return r.follows() && r.flushes > 8 + r.replays ? stop_following() : result<void>();
 }
 
-/// The ledger has changed outside of the steps: a whole period must be submitted as usual
-/// before the next replay.
+/// Notes that the ledger has changed by something other than the tasks of steps. A whole
+/// period must then be submitted as usual before the next replay.
 void world::ranked::note_ledger_change() {
   repetition& r = repetition_;
   r.is_disturbed = true;

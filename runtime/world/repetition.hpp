@@ -42,7 +42,7 @@ struct recorded_period {
   world_counters after;          ///< counters after it
   std::deque<std::unique_ptr<replay_run>> runs;
 
-  /// Returns a run whose tasks have ended, or a new one, as the last of the runs.
+  /// Takes a run whose tasks have ended, or makes one, and returns it as the last of all.
   [[nodiscard]] replay_run& take_run(const engine& on) {
     if (!runs.empty() && runs.front()->has_ended(on)) {
       runs.push_back(std::move(runs.front()));
@@ -92,7 +92,7 @@ class period_finder {
   bool known_ = true;
 };
 
-/// What is done with the calls of a step.
+/// Treatment of the calls of a step.
 enum class repeat_mode : std::uint8_t {
   off,        ///< no loop, or one that is not looked at
   watching,   ///< tasks are submitted, and a period is looked for

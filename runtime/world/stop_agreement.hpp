@@ -31,17 +31,17 @@ class stop_agreement {
   stop_agreement& operator=(const stop_agreement&) = delete;
   /// Ends the use of the transport.
   void close() noexcept { link_.close_channel(channel_); }
-  /// Does the same and tells the other ranks `told`.
+  /// Ends the use of the transport and tells the other ranks `told`.
   void abandon(const error& told) { link_.abandon(channel_, told); }
 
   /// Asks all ranks to stop. @threads{safe from any thread and in signal handlers}
   void ask() noexcept { asked_.store(true, std::memory_order_relaxed); }
-  /// The rank comes to the next boundary.
+  /// Notes that the rank comes to the next boundary.
   void arrive() noexcept {
     ++boundary_;
     is_inside_ = true;
   }
-  /// The rank passes the boundary.
+  /// Notes that the rank passes the boundary.
   void pass() noexcept { is_inside_ = false; }
   /// Returns true if the rank must wait at its boundary for the end of the agreement.
   [[nodiscard]] bool holds() const noexcept {

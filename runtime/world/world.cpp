@@ -70,8 +70,9 @@ result<void> world::wait() {
   return outcome;
 }
 
-/// Objects behind one whose task runs for long are looked at as well, each time that the
-/// number of objects has doubled.
+/// Drops the kept objects whose tasks have ended: those at the front each time, and all
+/// others each time that their number has doubled, because a task that runs for long may
+/// stand in front of them.
 void world::drop_kept() {
   while (!kept_.empty() && tasks_->ended(kept_.front().first)) {
     kept_.pop_front();

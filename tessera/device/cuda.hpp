@@ -26,9 +26,9 @@ struct cuda_options {
   std::string library = "libcuda.so.1";  ///< file or name of the driver
   /// Largest use of each device's memory in bytes; 0: all that it has.
   std::size_t memory = 0;
-  /// Buffers through which memory of the host that is not registered is copied.
+  /// Size of a buffer through which memory of the host that is not registered is copied.
   std::size_t staging_bytes = std::size_t{1} << 20;
-  std::size_t staging_buffers = 8;  ///< number of these buffers for each device
+  std::size_t staging_buffers = 8;  ///< number of such buffers for each device
   std::size_t max_launches = 512;   ///< largest number of operations in one stream
   /// Time that the destructor waits for kernels to end. @units{nanoseconds}
   std::int64_t stop_limit_ns = 1'000'000'000;
@@ -41,7 +41,7 @@ struct cuda_options {
 class cuda_module {
  public:
   virtual ~cuda_module() = default;
-  /// Returns the code of a kernel. Name and code live as long as the module.
+  /// Returns the code of a kernel, which lives as long as the module, as does its name.
   /// @error{not_found; the module has no such kernel}
   [[nodiscard]] virtual result<kernel_code> kernel(std::string_view name) const = 0;
   /// Returns the numbers of the sections in `fatbin::code` that the devices use, one for
@@ -54,11 +54,11 @@ class cuda_module {
 /// must not call functions that wait for a device: `allocate`, `allocate_host`,
 /// `pin_host`, `start_persistent`, `load`. After a failure that breaks the context, all
 /// work of the device ends as `device_lost` until the process ends. In a child of `fork`
-/// all calls fail. @source{docs/devices/cuda.md}
+/// calls end as `unsupported`. @source{docs/devices/cuda.md}
 class cuda_backend : public device_backend {
  public:
-  /// Loads the code of a module on every device: for each device the exact cubin, else
-  /// the newest PTX that it can run. `name` names the module in errors.
+  /// Loads the code of a module on every device: for each device the section that
+  /// `choose_cuda_section` returns. `name` names the module in errors.
   /// @error{arch_mismatch; a device without code} @error{corrupt; code that the driver
   /// cannot translate, with its text} @error{unsupported_version; PTX that is newer than
   /// the driver} @error{invalid_argument; parameters that differ from the record's}
@@ -66,11 +66,12 @@ class cuda_backend : public device_backend {
       const fatbin& module, std::string_view name) = 0;
 };
 
-/// Returns the number of the code section that suits a device, by its capability such as
-/// 90: the cubin of the same major version and the highest minor version that is not
-/// higher, `a` and `f` suffixes only for the same version; else the highest PTX that is
-/// not higher. @error{arch_mismatch; none suits} @source{CUDA C++ Programming Guide,
-/// binary and PTX compatibility}
+/// Returns the number of the code section that suits a device, given its capability, such
+/// as 90: the cubin of the same major version with the highest version that is not higher
+/// than the device's; without such a cubin, the PTX with the highest version that is not
+/// higher. Code with the suffix `a` suits its own version only, and code with the suffix
+/// `f` its own major version only. @error{arch_mismatch; none suits} @source{CUDA C++
+/// Programming Guide, binary and PTX compatibility}
 [[nodiscard]] result<std::size_t> choose_cuda_section(const fatbin& module,
                                                       int capability);
 

@@ -22,9 +22,9 @@ namespace weir::test {
 /// Says which effects may be on the disk after a crash, among those that no sync has
 /// forced there.
 enum class disk_model {
-  posix,  ///< any subset; names and contents are independent
-  ext4,   ///< any subset of the data; names in their order, and a sync of a file forces
-          ///< all earlier ones
+  posix,  ///< any subset of the changes; names and contents are independent
+  ext4,   ///< any subset of the data; changes of names in their order, and a sync of a
+          ///< file forces all changes of names before it
 };
 
 /// Files by path.
@@ -157,10 +157,9 @@ class faulty_files final : public file_system {
     std::uint64_t size;
     /// A change of a name that is certain to be on the disk under ext4.
     bool journalled = false;
-    bool lost =
-        /// A sync has failed: the effect may be on the disk, but no later sync forces it
-        /// there.
-        false;
+    /// A sync has failed: the effect may be on the disk, but no later sync forces it
+    /// there.
+    bool lost = false;
     [[nodiscard]] bool on_names() const {
       return kind == effect_kind::link || kind == effect_kind::unlink ||
              kind == effect_kind::rename;
@@ -281,7 +280,7 @@ class faulty_files final : public file_system {
       after_change();
     }
   }
-  /// Makes those pending effects durable, in their order, that `which` accepts.
+  /// Makes the pending effects that `which` accepts durable, in their order.
   template <class Which>
   void force(Which which) {
     std::vector<effect> rest;

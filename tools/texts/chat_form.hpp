@@ -14,9 +14,9 @@
 
 namespace weir::tools {
 
-/// Appends the ids of a text in which no special token counts: where the text has the
-/// content of one, it is cut behind the first character of the content, so that the
-/// tokenizer does not see it.
+/// Appends the ids of a text, none of which is a special token. Where the text contains
+/// the text of a special token, it is cut behind the first character of that, and the
+/// parts are encoded one by one.
 /// @error{unsupported, a special token of one character cannot be cut}
 /// Other errors are those of `formats::tokenizer::encode`.
 [[nodiscard]] result<void> append_plain_text(const formats::tokenizer& tokens,
@@ -39,12 +39,12 @@ class chat_form {
 
   /// Returns the instruction that the template gives a model without another one.
   [[nodiscard]] const std::string& default_system() const noexcept { return system_; }
-  /// Appends the begin of a conversation.
+  /// Appends the beginning of a conversation.
   /// @param system  Instruction to the model; empty for none.
   [[nodiscard]] result<void> append_begin(const std::string& system,
                                           std::vector<std::uint32_t>& ids) const;
-  /// Appends what the user says, up to where the answer begins.
-  /// @param first  No answer stands before it.
+  /// Appends a text of the user, and the tokens behind which the answer begins.
+  /// @param first  True if no answer stands before the text.
   [[nodiscard]] result<void> append_turn(std::string_view text, bool first,
                                          std::vector<std::uint32_t>& ids) const;
   /// Returns whether an id ends an answer.

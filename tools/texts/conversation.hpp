@@ -16,7 +16,7 @@
 
 namespace weir::tools {
 
-/// Why an answer has ended.
+/// The reason for which an answer has ended.
 enum class answer_end : std::uint8_t {
   stop,    ///< the model has ended it
   length,  ///< it has the largest number of tokens, or the conversation is full
@@ -55,7 +55,7 @@ class conversation {
   [[nodiscard]] result<answer_end> say(std::string_view text, const receiver& on_text);
   /// Forgets everything that was said.
   [[nodiscard]] result<void> forget();
-  /// Returns whether nothing was said since the beginning.
+  /// Returns whether nothing was said yet, or nothing since the last `forget`.
   [[nodiscard]] bool is_new() const noexcept { return history_.empty(); }
 
  private:
@@ -69,7 +69,7 @@ class conversation {
   models::context_id context_{};        ///< open if its value is not 0
   std::vector<std::uint32_t> history_;  ///< all tokens
   std::size_t submitted_ = 0;           ///< tokens that the model has
-  std::uint64_t drawn_ = 0;             ///< tokens that were drawn since the beginning
+  std::uint64_t drawn_ = 0;             ///< tokens that were drawn, also before `forget`
 };
 
 }  // namespace weir::tools

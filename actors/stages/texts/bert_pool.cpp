@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stage `bert.pool`: makes one row of the rows of each text.
+/// The stage `bert.pool`: computes one row for each text, the scaled mean of its rows.
 #include <fmt/format.h>
 
 #include "stages/texts/factories.hpp"
@@ -35,8 +35,8 @@ class bert_pool final : public flow::stage_object {
     const auto width = static_cast<std::size_t>(rows.shape()[1]);
     const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(item.texts.size()),
                                             rows.shape()[1]};
-    // A few additions for each row: less than it takes to hand them to a worker. The
-    // memory that `make_bytes` returns has no users, so it is written here.
+    // The few additions for each row take less time than a task for a worker would. No
+    // task uses the memory that `make_bytes` returns, so this thread writes it.
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, dtype::fp32, shape));
     const float* from = rows.as<const float>();
     float* mean = to.as<float>();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A chain of sources of which one cannot seek, such as a pipe or a child process.
+/// A chain of sources, at least one of which cannot seek, such as a pipe or a child
+/// process. Such a part of the chain is called live.
 ///
-/// It reads forward. The end of a live part is found by reading it; the separator behind
-/// it and the next part follow. A chunk ends with a live part, so that no chunk waits for
-/// the first token of the next one. Each part keeps its own newest tokens; those before
+/// The chain reads forward. It finds the end of a live part by reading it; a separator
+/// and the next part follow. A chunk ends with a live part, so that no chunk waits for
+/// the first token of the next part. Each part keeps its own newest tokens; tokens before
 /// the place of a resume come from the cursor.
 #include "context/live/live_chain.hpp"
 
@@ -63,7 +64,8 @@ class live_chain final : public token_source {
     return all;
   }
 
-  /// A read that finds the end of a part stops before a next one that may let it wait.
+  /// A read that finds the end of a part stops before the next part if that is live,
+  /// because it might have to wait for its tokens.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = copy_older(index, to);
     bool found_end = false;
@@ -114,8 +116,8 @@ class live_chain final : public token_source {
       end_part(p, inside);
     }
   }
-  /// A chunk ends with a turn, before a new context, and with a live part. It goes on
-  /// behind a part of known length up to the next live one.
+  /// A chunk ends with a turn, before a new context, and with a live part. Behind a part
+  /// of known length it goes on up to the next live part.
   result<std::size_t> chunk_run(std::uint64_t index, std::size_t count) override {
     std::size_t done = older_in(index, count);
     while (done < count) {

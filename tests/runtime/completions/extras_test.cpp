@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests what transports need of an engine: pollers that come and go, kernels that are
-/// called although their tasks were poisoned, and the question for space.
+/// Tests of functions of an engine that transports need: pollers that are added and
+/// removed, kernels that are called although their tasks were poisoned, and `accepts`.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -61,7 +61,7 @@ TEST_P(EngineExtras, PollersComeAndGo) {
   ASSERT_TRUE(e->wait_all());
 }
 
-/// What a kernel has found.
+/// Counts of the calls of kernels.
 struct poison_seen {
   std::atomic<int> calls{0};
   std::atomic<int> poisoned{0};

@@ -88,8 +88,8 @@ class LaterSkips : public testing::Test {
   }
   /// Adds a range at every chunk. Where it is accepted, the text is that of a run that
   /// had the range from the beginning, also behind a further resume without the setting.
-  /// @returns the number of chunks before which it was accepted, and how many chunks of
-  /// both runs agree
+  /// @returns the number of chunks before which the range was accepted, and the number of
+  /// chunks before which the texts of both runs are equal
   std::pair<std::size_t, std::size_t> add_everywhere(const file_range& range) {
     const tokens expected = rest_of(*or_throw(open({range})));
     const auto plain = or_throw(open({}));

@@ -32,10 +32,11 @@ class model_weights final : public models::weight_source {
   /// Selects weights by their names.
   using selection = std::function<bool(std::string_view name)>;
 
-  /// Loads weights, and no block of others.
+  /// Loads weights. Blocks without any wanted weight are not read.
   /// @param wanted  Returns true for the weights to load; empty: all of them.
   /// @error{corrupt, a block is damaged; the message names tag and byte}
-  /// @error{torn, the panels are cut or missing although the record names them}
+  /// @error{torn, the panels are cut}
+  /// @error{not_found, the record names panels, and the volume has none}
   /// @error{unsupported, a matrix cannot be stored as panels}
   /// @error{io, the device reports an error}
   [[nodiscard]] static result<std::unique_ptr<model_weights>> load(
@@ -49,7 +50,7 @@ class model_weights final : public models::weight_source {
   /// @error{not_found, there is no such vector}
   [[nodiscard]] result<std::span<const float>> vector(
       std::string_view name) const override;
-  /// Returns the bytes that are not in place; 0 if every weight is.
+  /// Returns the number of bytes in memory of this object; 0 if all weights are in place.
   [[nodiscard]] std::uint64_t copied_bytes() const noexcept { return copied_; }
 
  private:

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Fills with patterns of 8 and 16 bytes and strided copies, which the driver does not
-/// have.
+/// Fills with patterns of 1 to 16 bytes, of which the driver fills 1, 2 and 4 only, and
+/// copies of boxes with any steps.
 #include "kernels/device.hpp"
 
 namespace weir::device_code {
 
-/// Returns true if both addresses and all steps are multiples of `bytes`.
+/// Returns true if all numbers whose bits were combined in `bits` are multiples of
+/// `bytes`, which is a power of two.
 WEIR_DEVICE bool all_aligned(std::uint64_t bits, std::uint32_t bytes) noexcept {
   return (bits & (bytes - 1)) == 0;
 }
 
-/// Copies one element of `bytes` bytes at offsets that are multiples of `sizeof(T)`.
+/// Copies one element of `bytes` bytes. The addresses and `bytes` are multiples of
+/// `sizeof(T)`.
 template <class T>
 WEIR_DEVICE void copy_element(std::uint8_t* to, const std::uint8_t* from,
                               std::uint32_t bytes) noexcept {

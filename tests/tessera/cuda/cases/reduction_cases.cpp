@@ -2,8 +2,9 @@
 /// @file
 /// Expected results of the reductions over ranks, and all cases.
 ///
-/// Sums that are rounded once are computed in binary128 arithmetic, in which the sums of
-/// these inputs are exact.
+/// Exact sums are computed in binary128, then rounded to fp64 and to the type of the
+/// elements. binary128 holds the sums of the fp16 inputs exactly, and those of the fp32
+/// inputs that do not overflow. Exponents of bf16 inputs may be too far apart for it.
 #include <algorithm>
 
 #include "cases/case_support.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 __extension__ using quad = __float128;
 
-// The formats of 16 bits, by the value of each code.
+// Returns the value of an element; one of 16 bits is a code of fp16 (type 1) or bf16.
 template <class T>
 double value_of(T x, std::int32_t type) {
   if constexpr (sizeof(T) != 2) {
@@ -33,7 +34,7 @@ double value_of(T x, std::int32_t type) {
   }
 }
 
-// Returns the code of 16 bits that is nearest to a number, by trying all of them.
+// Returns the code of 16 bits that is nearest to a number, by bisection.
 std::uint16_t nearest_code(double x, std::int32_t type) {
   const std::uint16_t infinity = type == 1 ? 0x7C00U : 0x7F80U;
   const std::uint16_t sign = __builtin_signbit(x) ? 0x8000U : 0U;
@@ -116,7 +117,7 @@ std::vector<std::vector<T>> inputs_of(std::size_t ranks, std::size_t count,
     for (std::size_t i = 0; i < count; ++i) {
       if constexpr (sizeof(T) == 2) {
         auto code = static_cast<std::uint16_t>(random());
-        // Every fourth element has subnormal numbers alone.
+        // Every fourth element is subnormal or zero on all ranks.
         code = i % 4 == 0
                    ? static_cast<std::uint16_t>(code & (type == 1 ? 0x83FFU : 0x807FU))
                    : code;
@@ -124,7 +125,7 @@ std::vector<std::vector<T>> inputs_of(std::size_t ranks, std::size_t count,
       } else {
         auto bits = static_cast<std::uint32_t>(random());
         const std::uint32_t first_exponent = exact ? 100 : 64;
-        // Exponents of one sum are at most 60 apart, so that binary128 holds it.
+        // Exponents of one sum are less than 60 apart, so that binary128 holds it.
         bits = (bits & 0x807FFFFFU) | (first_exponent + bits % 60) << 23;
         bits = i % 4 == 0 ? bits & 0x807FFFFFU : bits;
         of_rank.push_back(static_cast<T>(__builtin_bit_cast(float, bits)));

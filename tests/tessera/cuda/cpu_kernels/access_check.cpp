@@ -37,7 +37,8 @@ access_check::range* access_check::find(std::uintptr_t first, std::size_t bytes)
   return nullptr;
 }
 
-// A mark without a time is no access.
+// Returns true if an earlier access happens before one that is made now. A mark whose
+// time is 0 stands for no access.
 bool access_check::ordered(const mark& before, accessor by) const {
   if (before.time == 0) {
     return true;
@@ -78,7 +79,8 @@ const char* access_check::fault_of(byte_state& byte, access_kind kind, accessor 
   return nullptr;
 }
 
-// An atomic operation acquires what earlier ones at this address have released.
+// Orders an atomic operation behind the earlier ones at its address: its block takes over
+// the clocks that their blocks had.
 void access_check::synchronise(std::uintptr_t address, accessor by) {
   clock& mine = clocks_[by.block];
   clock& atom = atoms_.try_emplace(address, clock(mine.size(), 0)).first->second;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Notes which thread accessed each byte last, and finds accesses that nothing orders.
+/// Notes which threads accessed each byte last, and finds accesses that nothing orders.
+///
+/// A byte has its last write and two reads. If three threads or more read it, only the
+/// first and the newest of them are compared with the next write.
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@
 namespace weir::tessera::ptx {
 namespace {
 
-/// Returns the type of this name, or the type `none`.
+/// Returns the type that a name such as `u32` stands for, or the type `none`.
 type type_named(std::string_view name) {
   if (name == "pred") {
     return {type_kind::pred, 1};
@@ -230,7 +230,8 @@ constexpr named<space> spaces[] = {
     {"param", space::param},
 };
 
-/// Stores the value of a name in a table. Returns false if it is not there.
+/// Looks a name up in a table and stores its value in `to`. Returns false if the table
+/// does not have the name.
 template <class T, std::size_t N>
 bool look_up(const named<T> (&table)[N], std::string_view name, T& to) {
   for (const named<T>& entry : table) {
@@ -242,7 +243,7 @@ bool look_up(const named<T> (&table)[N], std::string_view name, T& to) {
   return false;
 }
 
-/// Applies a part of a name that follows the operation.
+/// Adds the meaning of one part of the name of a form, behind the operation, to the form.
 void apply(std::string_view part, form& to) {
   const type named_type = type_named(part);
   if (named_type.kind != type_kind::none) {
