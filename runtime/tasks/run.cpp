@@ -104,11 +104,20 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
 /// nothing to that of the task.
 [[gnu::cold, gnu::noinline]] std::int64_t scheduler::execute_poisoned(task& t,
                                                                       unsigned w) {
+  if (alone_in_groups(t) && !group_of(t)->enter(t)) {
+    return postponed;  // the group keeps it until the task inside has ended
+  }
+  tally<std::uint64_t>(state_[w]->done.poisoned);
   const std::int64_t now = t.history != nullptr ? now_ns() : 0;
   const task_context context(t.id, w, t.batch->argument, t);
   static_cast<void>(call(t, context));
   ensure_kernel_fp();
-  return context.postponable_ == nullptr ? after_return(t, w, now, now) : 0;
+  const std::int64_t ended_ns =
+      context.postponable_ == nullptr ? after_return(t, w, now, now) : 0;
+  if (ended_ns != postponed && alone_in_groups(t)) {
+    leave_group(t, w);
+  }
+  return ended_ns;
 }
 
 /// Runs a task, on the shortest path if nothing about it must be observed.
@@ -116,8 +125,11 @@ template <bool Alone>
 [[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool samples = !Alone && state_[w]->lengths.sample();
   if (t.root.load(std::memory_order_relaxed) != 0) [[unlikely]] {  // it is not run
+    if (t.though_poisoned) {
+      return execute_poisoned(t, w);
+    }
     tally<std::uint64_t>(state_[w]->done.poisoned);
-    return t.though_poisoned ? execute_poisoned(t, w) : 0;
+    return 0;
   }
   const std::uint8_t attention = attention_.load(std::memory_order_relaxed);
   if (t.history != nullptr || attention != 0 || samples) {

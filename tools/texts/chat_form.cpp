@@ -50,14 +50,20 @@ std::optional<std::string> system_of_chatml(std::string text) {
   return text.substr(chatml_head.size(), text.size() - chatml_head.size() - tail.size());
 }
 
-/// Returns where the first special token in a text stands, and its length.
+/// Returns where the first special token in a text stands, and the length of the shortest
+/// one there.
 std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& tokens,
                                                   std::string_view text) {
   std::pair<std::size_t, std::size_t> first{std::string_view::npos, 0};
   for (const formats::added_token& token : tokens.added_tokens()) {
-    const std::size_t at = token.special ? text.find(token.content) : first.first;
-    if (at < first.first) {
-      first = {at, token.content.size()};
+    if (!token.special) {
+      continue;
+    }
+    const std::size_t at = text.find(token.content);
+    const std::size_t length = token.content.size();
+    if (at < first.first ||
+        (at == first.first && first.second != 0 && length < first.second)) {
+      first = {at, length};
     }
   }
   return first;

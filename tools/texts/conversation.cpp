@@ -41,20 +41,29 @@ result<void> conversation::forget() {
   return {};
 }
 
-/// Adds a turn of the user to the history.
-result<void> conversation::enter(std::string_view text) {
-  const std::size_t before = history_.size();
-  if (before == 0) {
+/// Appends a turn of the user, in a new conversation after its beginning.
+result<void> conversation::append_turn(std::string_view text) {
+  const bool is_first = history_.empty();
+  if (is_first) {
     WEIR_CHECK(form_.append_begin(rules_.system, history_));
   }
-  WEIR_CHECK(form_.append_turn(text, before == 0, history_));
+  return form_.append_turn(text, is_first, history_);
+}
+
+/// Adds a turn of the user to the history, which keeps its length if that fails.
+result<void> conversation::enter(std::string_view text) {
+  const std::size_t before = history_.size();
+  if (auto appended = append_turn(text); !appended) {
+    history_.resize(before);
+    return appended;
+  }
   if (history_.size() >= rules_.capacity || history_.size() == before) {
     const std::size_t found = history_.size() - before;
     history_.resize(before);
     return error(errc::out_of_range,
                  fmt::format("cannot add the text to the conversation: expected 1 to {} "
                              "tokens, found {}",
-                             rules_.capacity - before - 1, found));
+                             std::max(rules_.capacity, before + 1) - before - 1, found));
   }
   return {};
 }

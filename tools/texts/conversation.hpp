@@ -60,6 +60,7 @@ class conversation {
 
  private:
   [[nodiscard]] result<std::uint32_t> draw();
+  [[nodiscard]] result<void> append_turn(std::string_view text);
   [[nodiscard]] result<void> enter(std::string_view text);
 
   models::step_model& model_;

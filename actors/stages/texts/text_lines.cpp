@@ -168,8 +168,8 @@ class text_lines final : public flow::stage_object {
 constexpr std::string_view text_lines_details =
     R"(Outlet `x` has the type `u64[?]`: name of the file, numbers and offsets of lines,
 and their bytes, for `text.tokens`. A line ends with LF or CR LF. A line of more than 16
-MiB comes without its bytes. An item has lines of one file, and the last item of a file
-says so, also if it has none.
+MiB comes without its bytes. An item has lines of one file. The last item of a file
+is marked as the last one, even if it has no lines.
 
 The cursor holds file, line and offset of the last item and its XXH3 digest, and a digest
 of the sizes of the files before. Standard input cannot be read again, so a run with it

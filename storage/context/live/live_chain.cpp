@@ -193,7 +193,7 @@ class live_chain final : public token_source {
         !std::ranges::is_sorted(starts) || starts.back() > index) {
       return error(errc::corrupt,
                    fmt::format("cannot read the state of a chain at token {}: expected "
-                               "the begins of its sources, found {} bytes that are none",
+                               "the starts of its sources, found {} bytes that are none",
                                index, state.size()));
     }
     WEIR_CHECK(unpack_states(*parts_[p], from.rest()));

@@ -108,6 +108,48 @@ TEST_P(EngineExtras, AKernelMayBeCalledThoughItsTaskWasPoisoned) {
   EXPECT_EQ(seen.poisoned, 2);
 }
 
+TEST_P(EngineExtras, APoisonedTaskWaitsForItsGroup) {
+  const auto e = engine_of_eight(GetParam());
+  const storage bad = or_throw(e->allocate(64, "test"));
+  const storage shared = or_throw(e->allocate(64, "test"));
+  std::optional<completion> open;
+  std::atomic<bool> is_open{false};
+  std::atomic<int> calls{0};
+  const std::array<access, 1> update{updates(bytes_of(bad))};
+  or_throw(e->submit("fail", update, [](const task_context&) -> result<void> {
+    return error(errc::io, "planted");
+  }));
+  const std::array<access, 1> alone{commutes(bytes_of(shared), commute_order::any)};
+  or_throw(e->submit("first", alone, [&](const task_context& context) {
+    open = context.later();
+    is_open = true;
+  }));
+  while (!is_open) {
+    e->run_one();
+  }
+  const std::array<access, 2> both{reads(bytes_of(bad)), alone[0]};
+  submit_options with;
+  with.though_poisoned = true;
+  or_throw(e->submit(
+      "tell", both,
+      [&calls](const task_context& context) {
+        ++calls;
+        or_throw(complete(context.later()));
+      },
+      with));
+  for (int i = 0; i < 100; ++i) {
+    e->run_one();
+  }
+  EXPECT_EQ(calls, 0);
+  or_throw(complete(*open));
+  EXPECT_FALSE(e->wait_all());
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(e->counters().poisoned, 1U);
+  or_throw(e->submit("next", alone, [&calls](const task_context&) { calls += 100; }));
+  EXPECT_TRUE(e->wait_all());
+  EXPECT_EQ(calls, 101);
+}
+
 TEST_P(EngineExtras, SaysIfASubmissionWouldWait) {
   const auto e = engine_of_eight(GetParam());
   const storage s = or_throw(e->allocate(64, "test"));
