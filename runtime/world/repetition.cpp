@@ -174,7 +174,9 @@ result<void> world::ranked::submit_deferred() {
     WEIR_CHECK(enter(call.hash, call.with, call.name, call.accesses));
     WEIR_TRY(const bool runs, count_task(call.with, call.accesses.size()));
     if (runs) {
-      WEIR_CHECK(call.start(steps_));
+      if (auto started = call.start(steps_); !started) {
+        return fail(std::move(started).error());
+      }
     }
   }
   return {};
