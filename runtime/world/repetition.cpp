@@ -68,8 +68,9 @@ result<void> world::ranked::end_step() {
   r.finder.end_step();
   if (r.now == repeat_mode::recording) {
     r.recorded->step_ends.push_back(r.recorded->calls.size());
-    // The finder has one step more than when the recording began.
-    if (r.finder.step(1) != r.finder.step(1 + r.period)) {
+    // The finder has one step more than when the recording began, or none at all if the
+    // step was unknown or empty.
+    if (!r.finder.repeats(r.period)) {
       end_recording(false);
     } else if (++r.phase == r.period) {
       end_recording(true);
@@ -173,7 +174,9 @@ result<void> world::ranked::submit_deferred() {
     WEIR_CHECK(enter(call.hash, call.with, call.name, call.accesses));
     WEIR_TRY(const bool runs, count_task(call.with, call.accesses.size()));
     if (runs) {
-      WEIR_CHECK(call.start(steps_));
+      if (auto started = call.start(steps_); !started) {
+        return fail(std::move(started).error());
+      }
     }
   }
   return {};

@@ -80,12 +80,17 @@ class period_finder {
   }
   /// Returns the period if the newest steps are two equal ones, else 0.
   [[nodiscard]] std::size_t period() const noexcept;
+  /// Returns true if the newest step equals the one that is `back` steps before it.
+  [[nodiscard]] bool repeats(std::size_t back) const noexcept {
+    return steps_.size() > back && step(1) == step(1 + back);
+  }
+
+ private:
   /// Returns the hash of the step that is `back` steps before the present one, from 1.
   [[nodiscard]] std::uint64_t step(std::size_t back) const noexcept {
     return steps_[steps_.size() - back];
   }
 
- private:
   std::deque<std::uint64_t> steps_;
   mixed_hash step_;
   std::size_t count_ = 0;

@@ -63,6 +63,11 @@ result<void> stop_agreement::move_on() {
       sends_.remove_if([&one](const outgoing& out) { return out.id == one.id; });
     }
   }
+  for (const peer& p : peers_) {  // one that has gone does not answer
+    if (p.gone && holds()) {
+      return *p.gone;
+    }
+  }
   return {};
 }
 
@@ -84,10 +89,14 @@ result<void> stop_agreement::take(peer& p, const transfer_end& one) {
     WEIR_CHECK(take_message(p));
     return await(p);
   }
+  if (one.abandoned) {
+    p.gone = one.outcome.error();
+    return {};
+  }
   if (answer_ && !last_) {
     return one.outcome;
   }
-  return one.abandoned ? result<void>() : await(p);
+  return await(p);
 }
 
 result<void> stop_agreement::take_message(peer& p) {

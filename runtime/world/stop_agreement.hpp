@@ -62,7 +62,7 @@ class stop_agreement {
   /// A rank and the next message from it.
   struct peer {
     rank_id rank = 0;
-    bool is_gone = false;
+    std::optional<error> gone;  ///< cause with which it has left the channel
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
     transfer_id receive = 0;

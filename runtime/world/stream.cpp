@@ -356,8 +356,12 @@ bool world::ranked::move_on_for_others() {
   }
   const auto moved = move_on();
   if (moved && !*moved) {
-    if (auto equal = inquiry_.move_on(log_); !equal) {
-      static_cast<void>(fail(std::move(equal).error()));
+    auto answered = inquiry_.move_on(log_);
+    if (answered) {
+      answered = stop_.move_on();  // a rank may hold at its boundary until then
+    }
+    if (!answered) {
+      static_cast<void>(fail(std::move(answered).error()));
     }
   }
   return !moved || *moved || tasks_.run_one();

@@ -37,12 +37,13 @@ def run(command, limit=60, **more):
     return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
 
 
-def running():
-    """Returns the processes of the program and of the demos."""
+def running(word=""):
+    """Returns the processes of the program and of the demos with a word in their arguments."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
         try:
-            if path.resolve() == PROGRAM or path.resolve().parent == DEMOS:
+            ours = path.resolve() == PROGRAM or path.resolve().parent == DEMOS
+            if ours and word in path.with_name("cmdline").read_text():
                 found.append(int(path.parent.name))
         except OSError:
             pass
@@ -107,7 +108,7 @@ class Ranks(unittest.TestCase):
                 while process.poll() is None and not any(n.endswith("manifest") for n in os.listdir(folder)):
                     self.assertLess(time.monotonic(), end, "no generation was saved")
                     time.sleep(0.01)
-                os.kill(process.pid if to_launcher else running()[-1], number)
+                os.kill(process.pid if to_launcher else running(folder)[-1], number)
                 out, complaints = process.communicate(timeout=60)
             stopped = re.search(r"stopped before step (\d+)", complaints)
             self.assertTrue(stopped and process.returncode == 0, (process.returncode, out, complaints))

@@ -88,7 +88,10 @@ void print_embed_summary(const text_report& report, const embed_options& options
 command_result embed_command(const embed_options& options, output& out) {
   for (const std::string& path : options.files) {
     WEIR_CHECK(refuse_output_over(path, options.out));
+    WEIR_CHECK(refuse_output_over(path, options.skip_bad));
   }
+  WEIR_CHECK(refuse_output_over(options.volume, options.out));
+  WEIR_CHECK(refuse_output_over(options.volume, options.skip_bad));
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::bert));
   const pipeline_text named =

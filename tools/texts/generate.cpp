@@ -64,7 +64,10 @@ void print_generate_summary(const text_report& report, const generate_options& o
 }  // namespace
 
 command_result generate_command(const generate_options& options, output& out) {
-  WEIR_CHECK(refuse_output_over(options.prompts, options.out));
+  for (const std::string& path : {options.prompts, options.volume}) {
+    WEIR_CHECK(refuse_output_over(path, options.out));
+    WEIR_CHECK(refuse_output_over(path, options.skip_bad));
+  }
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::llama));
   const pipeline_text named =

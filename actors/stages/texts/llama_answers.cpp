@@ -105,8 +105,7 @@ class llama_answers final : public flow::stage_object {
                       "model {}, found some for {}",
                       json_quote(item.from.name), hex64(digest_), hex64(item.model)));
     }
-    answers_.clear();
-    opened_ = 0;
+    drop_failed();
     for (const token_text& text : item.texts) {
       WEIR_CHECK(enter(item, text));
     }
@@ -137,6 +136,20 @@ class llama_answers final : public flow::stage_object {
   }
 
  private:
+  /// Gives back the step and the contexts of an item that has failed.
+  void drop_failed() {
+    if (ticket_) {
+      static_cast<void>(model_->finish(*ticket_));  // its failure is known
+      ticket_.reset();
+    }
+    for (const prompt_answer& a : answers_) {
+      if (a.context.value != 0) {
+        static_cast<void>(model_->close_context(a.context));  // it is open
+      }
+    }
+    answers_.clear();
+    opened_ = 0;
+  }
   result<void> enter(const token_item& item, const token_text& text);
   result<void> collect();
   result<void> open_contexts();

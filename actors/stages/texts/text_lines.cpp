@@ -53,11 +53,13 @@ class text_lines final : public flow::stage_object {
  public:
   explicit text_lines(line_settings settings) : settings_(std::move(settings)) {}
 
-  /// All files must exist from the start, so that a misspelt name is found early.
+  /// All files must exist from the start, so that a misspelt name is found early. A named
+  /// pipe is opened once, because its writer ends when it is closed.
   result<void> open(opening& run) override {
     for (const std::string& name : settings_.files) {
       paths_.push_back(path_of(run, name));
-      if (name != standard_stream) {
+      std::error_code failed;  // a file that is missing is no pipe
+      if (name != standard_stream && !std::filesystem::is_fifo(paths_.back(), failed)) {
         WEIR_TRY(const auto f, text_line_reader::open(paths_.back()));
       }
     }

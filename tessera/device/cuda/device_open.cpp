@@ -161,8 +161,8 @@ void device_thread::close_here() {
     return;
   }
   if (busy()) {
+    fail_everything();  // counts reports from the begin of the slab
     slab_.abandon();
-    fail_everything();
     deliver();
     return;
   }

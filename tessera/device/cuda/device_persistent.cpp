@@ -29,9 +29,12 @@ result<void> device_thread::check_persistent(const grid_launch& launch,
                                              const std::string& label) {
   const auto& kernel = *reinterpret_cast<const device_kernel*>(launch.code.entry);
   int per_multiprocessor = 0;
-  const status s = api_.resident_blocks(
-      &per_multiprocessor, kernel.functions[static_cast<std::size_t>(ordinal_)],
-      static_cast<int>(launch.threads()), launch.shared_bytes);
+  status s = allow_shared(launch);  // which the driver counts by
+  if (s == status::success) {
+    s = api_.resident_blocks(&per_multiprocessor,
+                             kernel.functions[static_cast<std::size_t>(ordinal_)],
+                             static_cast<int>(launch.threads()), launch.shared_bytes);
+  }
   if (s != status::success) {
     return returned_or_lost(s, label);
   }

@@ -174,6 +174,7 @@ class device_thread {
   void issue_piece(const std::shared_ptr<staged_copy>& copy, std::size_t buffer);
   [[nodiscard]] status fill_stream(stream_handle stream, const fill_work& work,
                                    bool& begun);
+  [[nodiscard]] status allow_shared(const grid_launch& launch);
   [[nodiscard]] status launch_on(stream_handle stream, const grid_launch& launch,
                                  launch_facts& facts, bool cooperative);
   [[nodiscard]] lane* free_lane(std::size_t first, std::size_t last) noexcept;

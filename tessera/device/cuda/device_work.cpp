@@ -230,6 +230,21 @@ launch_facts device_thread::facts_of(const grid_launch& launch) const noexcept {
   return f;
 }
 
+// Without this, a block gets 48 KiB less the memory that the kernel itself declares.
+status device_thread::allow_shared(const grid_launch& launch) {
+  const auto& kernel = *reinterpret_cast<const device_kernel*>(launch.code.entry);
+  const auto index = static_cast<std::size_t>(ordinal_);
+  std::size_t& allowed = kernel.shared_limits[index];
+  if (launch.shared_bytes <= allowed) {
+    return status::success;
+  }
+  const status s = api_.kernel_set(function_attribute::max_dynamic_shared_size_bytes,
+                                   static_cast<int>(launch.shared_bytes),
+                                   kernel.kernels[index], family_.numbers[index]);
+  allowed = s == status::success ? launch.shared_bytes : allowed;
+  return s;
+}
+
 // Arguments are passed one by one and not as a buffer, because kernels align some types
 // otherwise than the buffer does. The facts come last; the driver reads as many arguments
 // as the kernel has.
@@ -243,16 +258,8 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
     arguments.push_back(const_cast<std::byte*>(launch.args.data() + place));
   }
   arguments.push_back(&facts);
-  // Without this, a block gets 48 KiB less the memory that the kernel itself declares.
-  std::size_t& allowed = kernel.shared_limits[index];
-  if (launch.shared_bytes > allowed) {
-    const status s = api_.kernel_set(function_attribute::max_dynamic_shared_size_bytes,
-                                     static_cast<int>(launch.shared_bytes),
-                                     kernel.kernels[index], family_.numbers[index]);
-    if (s != status::success) {
-      return s;
-    }
-    allowed = launch.shared_bytes;
+  if (const status s = allow_shared(launch); s != status::success) {
+    return s;
   }
   launch_config config;
   for (std::size_t i = 0; i < 3; ++i) {

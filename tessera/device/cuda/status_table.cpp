@@ -19,7 +19,7 @@ struct status_row {
   errc error;
 };
 using enum status_kind;
-constexpr std::array<status_row, 41> status_rows{{
+constexpr std::array<status_row, 43> status_rows{{
     {status::invalid_value, returned, errc::invalid_argument},
     {status::out_of_memory, returned, errc::out_of_memory},
     {status::not_initialized, returned, errc::not_initialized},
@@ -49,6 +49,8 @@ constexpr std::array<status_row, 41> status_rows{{
     {status::launch_timeout, sticky, errc::device_lost},
     {status::context_is_destroyed, sticky, errc::device_lost},
     {status::assertion, sticky, errc::device_lost},
+    {status::host_memory_already_registered, returned, errc::already_exists},
+    {status::host_memory_not_registered, returned, errc::not_found},
     {status::hardware_stack_error, sticky, errc::device_lost},
     {status::illegal_instruction, sticky, errc::device_lost},
     {status::misaligned_address, sticky, errc::device_lost},

@@ -155,6 +155,18 @@ TEST(WorldRepeat, StepsWithOtherCapturesAreSubmitted) {
   }
 }
 
+TEST(WorldRepeat, AnEmptyStepEndsARecording) {
+  const repeat_body body = [](world&, fields& f, std::int64_t step) {
+    if (step % 5 != 4) {
+      f.smooth(0.125);
+    }
+  };
+  const auto alone = run_loop(1, 1, body);
+  for (const repeat_run& run : run_loop(2, 1, body)) {
+    EXPECT_EQ(run.elements, alone[0].elements);
+  }
+}
+
 /// Does in a step what the seed says: mostly the same, sometimes more, less or something
 /// else.
 void random_step(std::uint64_t seed, world& w, fields& f, std::int64_t step) {

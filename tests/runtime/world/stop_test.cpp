@@ -156,6 +156,19 @@ TEST(WorldStop, ARankThatEndsWhileOthersAgreeIsNamed) {
   });
 }
 
+TEST(WorldStop, ARankThatHasEndedBeforeOthersAgreeIsNamed) {
+  runtime::in_process_network net({.ranks = 2});
+  engine e(1);
+  engine of_other(1);
+  world w(e, net.transport_of(0));
+  { const world other(of_other, net.transport_of(1)); }
+  EXPECT_FALSE(or_throw(w.base().stops_here()));  // hears of the end
+  w.ask_to_stop();
+  const auto stops = w.base().stops_here();
+  ASSERT_FALSE(stops.has_value());
+  EXPECT_EQ(stops.error().code(), errc::stopping);
+}
+
 TEST(WorldStop, OneRankStopsAtOnce) {
   engine e(1);
   world w(e);

@@ -174,6 +174,7 @@ TEST(CudaErrors, TheTableTellsTheKinds) {
   EXPECT_EQ(kind_of(status::illegal_address), status_kind::sticky);
   EXPECT_EQ(cuda::code_of(status::illegal_address), errc::device_lost);
   EXPECT_EQ(cuda::code_of(status::unsupported_ptx_version), errc::unsupported_version);
+  EXPECT_EQ(cuda::code_of(status::host_memory_already_registered), errc::already_exists);
   EXPECT_EQ(kind_of(static_cast<status>(799)), status_kind::sticky);
   EXPECT_EQ(kind_of(static_cast<status>(5)), status_kind::returned);
 }

@@ -117,6 +117,7 @@ void break_device(int device, status outcome) {
   for (const auto& [handle, stream] : w.streams) {
     stream->changed.notify_all();
   }
+  w.ended.notify_all();  // streams that wait for an event wait no longer
 }
 
 // A call that blocks does so before it takes the lock, as calls of the driver block their
