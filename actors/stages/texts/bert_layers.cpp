@@ -131,7 +131,7 @@ class bert_layers final : public flow::stage_object {
   }
 
   result<void> on_done(step& s) override {
-    while (in_flight_.front().seq != s.seq()) {  // an item that has failed
+    while (in_flight_.front().seq != s.seq()) {        // an item that has failed
       static_cast<void>(collect(in_flight_.front()));  // its failure is known
       in_flight_.pop_front();
     }
