@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A child process whose output is read to the end.
-#include "python/child_output.hpp"
+#include "weir/actors/child_output.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

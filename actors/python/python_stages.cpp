@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "python/child_output.hpp"
 #include "python/description.hpp"
 #include "python/interpreter.hpp"
+#include "weir/actors/child_output.hpp"
 
 namespace weir {
 namespace {

@@ -229,7 +229,7 @@ void in_process_network::endpoint::abandon(std::uint32_t channel, const error& c
   close(channel);
   for (rank_id to = 0; to < network_.options.ranks; ++to) {
     shared::mailbox& box = network_.mailboxes[to];
-    const std::lock_guard lock(box.mutex);
+    const std::lock_guard box_lock(box.mutex);
     if (!box.drops(channel)) {
       box.letters.push_back({own_, {channel, 0}, std::nullopt, 0, cause});
       box.waiting += box.letters.back().size();
@@ -375,7 +375,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
     it = receives_.erase(it);
   }
   if (received != 0) {
-    const std::lock_guard lock(network_.mailboxes[own_].mutex);
+    const std::lock_guard box_lock(network_.mailboxes[own_].mutex);
     network_.mailboxes[own_].waiting -= received;
   }
   if (channel < channels_.size()) {

@@ -3,19 +3,17 @@
 /// Reads code for GPUs, and runs nvcc.
 #include "module/gpu_code.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include <fmt/core.h>
 
+#include "weir/actors/child_output.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 
@@ -27,6 +25,8 @@ namespace fs = std::filesystem;
 using tessera::section_kind;
 
 constexpr const char* default_arch = "compute_75";
+/// Time after which nvcc is ended.
+constexpr std::chrono::milliseconds longest_compilation{600'000};
 
 /// A folder that is removed with everything in it.
 class scratch_folder {
@@ -68,33 +68,6 @@ std::string nvcc_path() {
   return {};
 }
 
-/// Runs a program and returns its exit status. Its messages go to a file.
-result<int> run_program(std::vector<std::string> words, const std::string& messages) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) {
-    pointers.push_back(word.data());
-  }
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, 1, messages.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  ::posix_spawn_file_actions_adddup2(&files, 1, 2);
-  pid_t child = -1;
-  const int failed =
-      ::posix_spawn(&child, pointers[0], &files, nullptr, pointers.data(), environ);
-  ::posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) {
-    return error(errc::io,
-                 fmt::format("cannot start {}: {}", words[0], std::strerror(failed)));
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
 /// Compiles a source to PTX.
 result<byte_vector> compiled_source(const code_file& code) {
   const std::string nvcc = nvcc_path();
@@ -108,18 +81,18 @@ result<byte_vector> compiled_source(const code_file& code) {
   }
   const scratch_folder folder;
   const std::string out = folder.file("code.ptx");
-  const std::string messages = folder.file("messages");
   std::string arch = code.arch;
   arch.replace(0, arch.find('_') + 1, "compute_");
-  WEIR_TRY(const int status, run_program({nvcc, "-ptx", "-std=c++20", "-arch=" + arch,
-                                          "--fmad=false", "-ftz=false", "-prec-div=true",
-                                          "-prec-sqrt=true", code.path, "-o", out},
-                                         messages));
-  if (status != 0) {
-    const auto said = read_file(posix_file_system(), messages);
+  WEIR_TRY(const actors::child_output nvcc_end,
+           actors::run_child(
+               {nvcc, "-ptx", "-std=c++20", "-arch=" + arch, "--fmad=false", "-ftz=false",
+                "-prec-div=true", "-prec-sqrt=true", code.path, "-o", out},
+               {.time = longest_compilation}));
+  if (!nvcc_end.exited || nvcc_end.status != 0) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot compile {}: nvcc ended with {}: {}", code.path,
-                             status, said ? std::string(as_text(*said)) : "no messages"));
+                 fmt::format("cannot compile {}: nvcc ended with {} {}: {}{}", code.path,
+                             nvcc_end.exited ? "status" : "signal", nvcc_end.status,
+                             nvcc_end.out, nvcc_end.error));
   }
   return read_file(posix_file_system(), out);
 }

@@ -86,31 +86,19 @@ void print_embed_summary(const text_report& report, const embed_options& options
 }  // namespace
 
 command_result embed_command(const embed_options& options, output& out) {
-  for (const std::string& path : options.files) {
-    WEIR_CHECK(refuse_output_over(path, options.out));
-    WEIR_CHECK(refuse_output_over(path, options.skip_bad));
-  }
-  WEIR_CHECK(refuse_output_over(options.volume, options.out));
-  WEIR_CHECK(refuse_output_over(options.volume, options.skip_bad));
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::bert));
-  const pipeline_text named =
-      embed_pipeline(options, record, options.out, options.skip_bad);
-  if (options.toml) {
-    out.write(named.text());
-    return 0;
-  }
-  if (!options.run.empty()) {
-    return run_texts_in_folder(named, options, out);
-  }
-  WEIR_TRY(const text_report report,
-           run_texts(embed_pipeline(options, record, unfinished_name(options.out),
-                                    unfinished_name(options.skip_bad)),
-                     {options.out, options.skip_bad}, "layers1", "texts"));
-  if (options.out != "-") {
+  text_job job;
+  job.inputs = options.files;
+  job.pipeline_to = [&](const std::string& to, const std::string& bad) {
+    return embed_pipeline(options, record, to, bad);
+  };
+  job.counted = "layers1";
+  job.things = "texts";
+  job.print_summary = [&](const text_report& report) {
     print_embed_summary(report, options, record, out);
-  }
-  return 0;
+  };
+  return perform_texts(job, options, out);
 }
 
 }  // namespace weir::tools

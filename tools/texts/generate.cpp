@@ -64,29 +64,19 @@ void print_generate_summary(const text_report& report, const generate_options& o
 }  // namespace
 
 command_result generate_command(const generate_options& options, output& out) {
-  for (const std::string& path : {options.prompts, options.volume}) {
-    WEIR_CHECK(refuse_output_over(path, options.out));
-    WEIR_CHECK(refuse_output_over(path, options.skip_bad));
-  }
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::llama));
-  const pipeline_text named =
-      generate_pipeline(options, record, options.out, options.skip_bad);
-  if (options.toml) {
-    out.write(named.text());
-    return 0;
-  }
-  if (!options.run.empty()) {
-    return run_texts_in_folder(named, options, out);
-  }
-  WEIR_TRY(const text_report report,
-           run_texts(generate_pipeline(options, record, unfinished_name(options.out),
-                                       unfinished_name(options.skip_bad)),
-                     {options.out, options.skip_bad}, "answers", "answers"));
-  if (options.out != "-") {
+  text_job job;
+  job.inputs = {options.prompts};
+  job.pipeline_to = [&](const std::string& to, const std::string& bad) {
+    return generate_pipeline(options, record, to, bad);
+  };
+  job.counted = "answers";
+  job.things = "answers";
+  job.print_summary = [&](const text_report& report) {
     print_generate_summary(report, options, record.tag, out);
-  }
-  return 0;
+  };
+  return perform_texts(job, options, out);
 }
 
 }  // namespace weir::tools

@@ -27,6 +27,31 @@ namespace {
 
 constexpr std::string_view standard_stream = "-";
 
+/// Returns the name under which a run without a folder writes an output.
+std::string unfinished_name(const std::string& output) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(output, failed);
+  const bool replaced =
+      !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  return output == standard_stream || !replaced
+             ? output
+             : fmt::format("{}.{}.tmp", output, ::getpid());
+}
+
+/// Refuses outputs that are one of the inputs, because they would replace it.
+result<void> refuse_output_over(const std::string& input, const text_options& options) {
+  for (const std::string& written : {options.out, options.skip_bad}) {
+    std::error_code failed;  // neither path need exist
+    if (std::filesystem::equivalent(input, written, failed)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot write {}: expected a file that is no input, found "
+                               "{}",
+                               json_quote(written), json_quote(input)));
+    }
+  }
+  return {};
+}
+
 /// Outputs under their temporary names. Those that were not kept are removed.
 class unfinished_outputs {
  public:
@@ -92,31 +117,11 @@ result<actors::model_record> record_of_model(const std::string& volume,
   return stored.record();
 }
 
-result<void> refuse_output_over(const std::string& input, const std::string& output) {
-  std::error_code failed;  // neither path need exist
-  if (!std::filesystem::equivalent(input, output, failed)) {
-    return {};
-  }
-  return error(errc::invalid_argument,
-               fmt::format("cannot write {}: expected a file that is no input, found {}",
-                           json_quote(output), json_quote(input)));
-}
-
-std::string unfinished_name(const std::string& output) {
-  std::error_code failed;
-  const auto status = std::filesystem::status(output, failed);
-  const bool replaced =
-      !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-  return output == standard_stream || !replaced
-             ? output
-             : fmt::format("{}.{}.tmp", output, ::getpid());
-}
-
 pipeline_text::pipeline_text(const std::string& name, const text_options& options) {
   text_ += fmt::format("name = {}\n\n[run]\n", toml_text({name}));
-  constexpr unsigned most_workers = 256;
+  constexpr unsigned max_workers = 256;
   const unsigned workers = options.workers > 0 ? options.workers : allowed_processors();
-  key("workers", {std::int64_t{std::clamp(workers, 1U, most_workers)}});
+  key("workers", {std::int64_t{std::clamp(workers, 1U, max_workers)}});
   key("trace", {std::string("off")});
   text_ += "\n[checkpoint]\n";
   key("every", {options.every});
@@ -169,21 +174,25 @@ std::uint64_t text_report::figure(std::string_view stage, std::string_view name)
   return figure_of(run.stages, stage_number(run.planned.source, stage), name);
 }
 
+namespace {
+
+/// Runs a pipeline without a folder. Its outputs have temporary names, and get their own
+/// names in the end.
 result<text_report> run_texts(const pipeline_text& text,
                               const std::vector<std::string>& outputs,
-                              const std::string& counted, const std::string& things) {
+                              const text_job& job) {
   WEIR_TRY(loaded_pipeline loaded, load_text(text));
   WEIR_CHECK(check_files(loaded));
   unfinished_outputs unfinished(outputs);
   actors::run_control control;
   const actors::signal_scope signals(control);
-  text_progress progress(things);
+  text_progress progress(job.things);
   loaded.options.control = &control;
   loaded.options.every_items = 0;
   loaded.options.every_seconds = 0;
-  const std::size_t stage = stage_number(loaded.stages->built(), counted);
+  const std::size_t stage = stage_number(loaded.stages->built(), job.counted);
   loaded.options.progress = [&](const pipeline_progress& p) {
-    progress.show(figure_of(p.stages, stage, things),
+    progress.show(figure_of(p.stages, stage, job.things),
                   figure_of(p.stages, stage, "tokens"));
   };
   prefer_long_time_slices();
@@ -200,10 +209,31 @@ result<text_report> run_texts(const pipeline_text& text,
   return text_report{std::move(*report)};
 }
 
-command_result run_texts_in_folder(const pipeline_text& text, const text_options& options,
-                                   output& out) {
-  WEIR_TRY(loaded_pipeline loaded, load_text(text));
-  return run_loaded(loaded, options.run, options.json, out);
+}  // namespace
+
+command_result perform_texts(const text_job& job, const text_options& options,
+                             output& out) {
+  for (const std::string& path : job.inputs) {
+    WEIR_CHECK(refuse_output_over(path, options));
+  }
+  WEIR_CHECK(refuse_output_over(options.volume, options));
+  const pipeline_text named = job.pipeline_to(options.out, options.skip_bad);
+  if (options.toml) {
+    out.write(named.text());
+    return 0;
+  }
+  if (!options.run.empty()) {
+    WEIR_TRY(loaded_pipeline loaded, load_text(named));
+    return run_loaded(loaded, options.run, options.json, out);
+  }
+  WEIR_TRY(const text_report report,
+           run_texts(job.pipeline_to(unfinished_name(options.out),
+                                     unfinished_name(options.skip_bad)),
+                     {options.out, options.skip_bad}, job));
+  if (options.out != standard_stream) {
+    job.print_summary(report);
+  }
+  return 0;
 }
 
 }  // namespace weir::tools

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +23,6 @@ namespace weir::tools {
 [[nodiscard]] result<actors::model_record> record_of_model(const std::string& volume,
                                                            const std::string& tag,
                                                            models::architecture family);
-
-/// Refuses an output that is one of the inputs, because it would replace it.
-/// @error{invalid_argument, both paths name one file}
-[[nodiscard]] result<void> refuse_output_over(const std::string& input,
-                                              const std::string& output);
 
 /// The text of a pipeline in TOML, stage by stage.
 class pipeline_text {
@@ -59,23 +55,24 @@ struct text_report {
   [[nodiscard]] std::uint64_t figure(std::string_view stage, std::string_view name) const;
 };
 
-/// Runs a pipeline without a folder. Its outputs have temporary names, under which the
-/// pipeline writes them, and are renamed in the end, or removed on failure.
-/// @param counted  Stage whose figures the line of progress shows.
-/// @param things  Figure of the stage, and what the line calls it.
+/// What differs between the commands that compute texts.
+struct text_job {
+  std::vector<std::string> inputs;  ///< files of texts
+  /// Makes the pipeline that writes to an output, and bad lines to another.
+  std::function<pipeline_text(const std::string& out, const std::string& bad)>
+      pipeline_to;
+  std::string counted;  ///< stage whose figures the line of progress shows
+  std::string things;   ///< figure of the stage, and what the line calls it
+  std::function<void(const text_report&)> print_summary;  ///< to standard output
+};
+
+/// Prints the pipeline of a job, runs it in a folder as `weir run` does, or runs it
+/// without one, as the options ask. Without a folder, outputs have temporary names until
+/// the run has ended, and are removed on failure.
+/// @error{invalid_argument, an output is one of the inputs or the volume}
 /// @error{interrupted, a signal has ended the run}
 /// Other errors are the innermost causes of those of `weir::run`.
-[[nodiscard]] result<text_report> run_texts(const pipeline_text& text,
-                                            const std::vector<std::string>& outputs,
-                                            const std::string& counted,
-                                            const std::string& things);
-
-/// Performs the run of a pipeline in a folder, as `weir run` does.
-[[nodiscard]] command_result run_texts_in_folder(const pipeline_text& text,
-                                                 const text_options& options,
-                                                 output& out);
-
-/// Returns the name under which a run without a folder writes an output.
-[[nodiscard]] std::string unfinished_name(const std::string& output);
+[[nodiscard]] command_result perform_texts(const text_job& job,
+                                           const text_options& options, output& out);
 
 }  // namespace weir::tools

@@ -318,9 +318,10 @@ result<std::uint64_t> token_set::next_document(std::uint64_t index) {
   std::vector<std::uint32_t> piece(separator_in_files_ ? 4096 : 0);
   for (std::uint64_t at = index - 1; separator_in_files_ && at < end;) {
     WEIR_TRY(const std::size_t got, read(at, piece));
-    const auto found = std::find(piece.begin(), piece.begin() + got, separator_);
-    at += static_cast<std::uint64_t>(found - piece.begin());
-    if (found != piece.begin() + static_cast<std::ptrdiff_t>(got)) {
+    const std::span<const std::uint32_t> ids = std::span(piece).first(got);
+    const auto found = std::find(ids.begin(), ids.end(), separator_);
+    at += static_cast<std::uint64_t>(found - ids.begin());
+    if (found != ids.end()) {
       return std::min(at + 1, end);
     }
   }

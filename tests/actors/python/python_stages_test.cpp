@@ -11,10 +11,10 @@
 #include <fstream>
 #include <string>
 
-#include "python/child_output.hpp"
 #include "python/description.hpp"
 #include "support/folders.hpp"
 #include "support/temp_folder.hpp"
+#include "weir/actors/child_output.hpp"
 
 namespace weir::test {
 namespace {

@@ -14,9 +14,10 @@ namespace weir::actors {
 
 /// Bounds of a child process.
 struct child_limits {
-  std::chrono::milliseconds time{20'000};        ///< until its end
-  std::size_t bytes = std::size_t{1} << 20;      ///< of its standard output
-  std::size_t error_bytes = std::size_t{16384};  ///< kept of its standard error
+  std::chrono::milliseconds time =
+      std::chrono::seconds(20);              ///< longest time until its end
+  std::size_t bytes = std::size_t{1} << 20;  ///< largest size of its standard output
+  std::size_t error_bytes = 16384;           ///< last bytes of its standard error to keep
 };
 
 /// Result of a child process.
@@ -30,9 +31,9 @@ struct child_output {
 
 /// Runs a program to its end. Its standard input is empty.
 /// @param command  Path of the program, and its arguments.
-/// @error{timeout, it has not ended in time; it is killed}
-/// @error{out_of_range, it prints too much; it is killed}
-/// @error{not_found, the program does not exist; io: it cannot be started}
+/// @error{timeout; it has not ended in time; it is killed}
+/// @error{out_of_range; it prints too much; it is killed}
+/// @error{not_found; the program does not exist} @error{io; it cannot be started}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<child_output> run_child(const std::vector<std::string>& command,
                                              const child_limits& limits = {});
