@@ -36,15 +36,15 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   put_text(failure_.hint, cause.hint());
 }
 
-/// Ends the use of the transport and tells the other ranks `told`.
-error world::ranked::end(error cause, const error& told) {
+/// Ends the use of the transport and tells the other ranks `for_others`.
+error world::ranked::end(error cause, const error& for_others) {
   if (records()) {
     end_recording(false);
   }
-  pieces_.abandon(told);
-  link_.abandon(control_, told);
+  pieces_.abandon(for_others);
+  link_.abandon(control_, for_others);
   inquiry_.close();
-  stop_.abandon(told);
+  stop_.abandon(for_others);
   run_all(tasks_);
   broken_ = cause;
   return cause;
@@ -52,10 +52,10 @@ error world::ranked::end(error cause, const error& told) {
 
 /// Ends the world because of a failure of this rank.
 error world::ranked::fail(error cause) {
-  const error told(cause.code(),
-                   fmt::format("rank {} has failed: expected it to go on, found: {}",
-                               link_.rank(), cause.text()));
-  return end(std::move(cause), told);
+  const error for_others(
+      cause.code(), fmt::format("rank {} has failed: expected it to go on, found: {}",
+                                link_.rank(), cause.text()));
+  return end(std::move(cause), for_others);
 }
 
 /// Sends the own bytes to all ranks and receives theirs. Tasks and pieces move on

@@ -228,17 +228,18 @@ std::optional<error> pieces::failure() {
   return failure_;
 }
 
-void pieces::abandon(const error& told) {
-  link_.abandon(channel_, told);
+void pieces::abandon(const error& for_others) {
+  link_.abandon(channel_, for_others);
   std::vector<ending> endings;
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
     for (auto& [id, p] : open_) {
       if (p->waits.task() != 0) {
-        endings.push_back({p, std::move(p->waits), p->sends ? result<void>() : told});
+        endings.push_back(
+            {p, std::move(p->waits), p->sends ? result<void>() : for_others});
       } else {
-        p->outcome = told;
+        p->outcome = for_others;
         p->has_ended = true;
       }
     }

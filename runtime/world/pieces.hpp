@@ -89,8 +89,8 @@ class pieces {
   /// Returns the failure of a send, which ends the world; none if there is none.
   [[nodiscard]] std::optional<error> failure();
   /// Ends all transfers and their tasks, and begins no further ones. Tells the other
-  /// ranks `told`.
-  void abandon(const error& told);
+  /// ranks `for_others`.
+  void abandon(const error& for_others);
 
  private:
   struct kernel;

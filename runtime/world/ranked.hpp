@@ -142,7 +142,7 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> check_equal_streams();
   [[nodiscard]] result<void> find_difference(const std::vector<rank_report>& reports,
                                              rank_id other);
-  error end(error cause, const error& told);
+  error end(error cause, const error& for_others);
 
   /// Submissions between two polls while nothing is on its way.
   static constexpr std::uint64_t steps_between_polls = 64;

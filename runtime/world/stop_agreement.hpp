@@ -31,8 +31,8 @@ class stop_agreement {
   stop_agreement& operator=(const stop_agreement&) = delete;
   /// Ends the use of the transport.
   void close() noexcept { link_.close_channel(channel_); }
-  /// Ends the use of the transport and tells the other ranks `told`.
-  void abandon(const error& told) { link_.abandon(channel_, told); }
+  /// Ends the use of the transport and tells the other ranks `for_others`.
+  void abandon(const error& for_others) { link_.abandon(channel_, for_others); }
 
   /// Asks all ranks to stop. @threads{safe from any thread and in signal handlers}
   void ask() noexcept { asked_.store(true, std::memory_order_relaxed); }

@@ -36,8 +36,8 @@ result<void> unit_source::go_on_at(std::uint64_t index) {
     return forget();
   }
   WEIR_TRY(const std::uint64_t before, free_from(index));
-  if (auto told = source().go_on_at(before); !told) {
-    return refused(std::move(told).error());
+  if (auto went_on = source().go_on_at(before); !went_on) {
+    return refused(std::move(went_on).error());
   }
   reader_.forget();
   WEIR_CHECK(forget());
