@@ -37,13 +37,13 @@ def run(command, limit=60, **more):
     return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
 
 
-def running(word=""):
-    """Returns the processes of the program and of the demos with a word in their arguments."""
+def running(word, file="cmdline"):
+    """Returns the processes of the program and of the demos with a word in their arguments, or in another file of /proc/PID."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
         try:
             ours = path.resolve() == PROGRAM or path.resolve().parent == DEMOS
-            if ours and word in path.with_name("cmdline").read_text():
+            if ours and word.encode() in path.with_name(file).read_bytes():
                 found.append(int(path.parent.name))
         except OSError:
             pass
@@ -64,11 +64,15 @@ class Ranks(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.addCleanup(self.nothing_is_left)
 
+    def ranks_of_this_test(self):
+        """Returns the processes that launchers have started for this test. Programs of other tests may run beside it."""
+        return running(f"TMPDIR={self.temporary.name}", "environ")
+
     def nothing_is_left(self):
         end = time.monotonic() + 5
-        while running() and time.monotonic() < end:
+        while self.ranks_of_this_test() and time.monotonic() < end:
             time.sleep(0.05)
-        self.assertEqual(running(), [])
+        self.assertEqual(self.ranks_of_this_test(), [])
         self.assertEqual(shared_memory() - self.before, set())
         self.assertEqual(os.listdir(self.temporary.name), [])
 
@@ -162,7 +166,7 @@ class OpenMpi(Ranks):
                     before = set(os.listdir(folder))
                     while process.poll() is None and not {n for n in set(os.listdir(folder)) - before if n.endswith("manifest")}:
                         time.sleep(0.01)
-                    for rank in running()[-1:]:
+                    for rank in self.ranks_of_this_test()[-1:]:
                         os.kill(rank, signal.SIGKILL)
                     process.wait(60)
                 self.nothing_is_left()
