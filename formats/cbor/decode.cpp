@@ -8,6 +8,11 @@
 /// them. Malformed input is an error. Well-formed input that is not canonical (RFC 8949,
 /// 4.2.1) is decoded all the same; the first deviation is noted in the result and becomes
 /// an error only under `cbor_rules::canonical`.
+///
+/// A container that begins is pushed with the place (`target`) that its value will have.
+/// The place lies in the vector of the container around it or is the result. It does not
+/// move while the container is open: the vector around it grows only for its next value,
+/// and moving an `open_item` within the stack does not move the elements of its vectors.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -111,6 +116,7 @@ class decoder {
   /// the rules are strict.
   result<cbor_item> run() {
     stack_.reserve(8);
+    // `start_` is where the token begins, for the deviations of a container.
     do {
       cbor_token t;
       if (!stack_.empty()) {
@@ -240,6 +246,8 @@ class decoder {
 
   /// Appends a piece to the open string. Only definite strings of the same kind may occur
   /// in an indefinite one, and each piece of a text is UTF-8 by itself (RFC 8949, 3.2.3).
+  /// Text and bytes share the buffer. Strings in chunks do not nest, so one buffer is
+  /// enough.
   result<void> add_chunk(const cbor_token& t) {
     const bool text = stack_.back().kind == token_kind::text_chunks;
     if (t.kind != (text ? token_kind::text : token_kind::bytes)) {
@@ -267,6 +275,8 @@ class decoder {
       return bad(fmt::format("{} items", t.number),
                  fmt::format("{} bytes", from_.size() - offset_));
     }
+    // `next_slot` is called before the item is pushed, so the place belongs to the
+    // container around it.
     open_item& item = stack_.emplace_back(next_slot(), t, start_);
     const std::uint64_t reserved = std::min(t.number, max_reserved);
     if (t.kind == token_kind::map) {
@@ -339,6 +349,7 @@ class decoder {
   /// Bignums (tags 2 and 3) of at most 64 bits become integers, as canonical form would
   /// have written them (RFC 8949, 3.4.3).
   void finish_tag(open_item& item) {
+    // A tag holds exactly one value, which has come when the tag is closed.
     const byte_vector* big = item.items.front().bytes();
     if ((item.tag == 2 || item.tag == 3) && big != nullptr) {
       const auto first = std::find_if(big->begin(), big->end(),

@@ -3,6 +3,9 @@
 /// Encoding of CBOR in its deterministic form (RFC 8949, 4.2.1): the shortest head, the
 /// shortest float that keeps the value, sorted keys. The maps of this library are sorted
 /// by construction, so the encoder only walks them.
+///
+/// libcbor writes the heads, and chooses their shortest form. Reals are written here,
+/// because libcbor keeps the width that it is asked for. `decode.cpp` is the counterpart.
 #include <cbor.h>
 
 #include <array>
@@ -16,6 +19,7 @@ namespace weir::formats {
 
 namespace {
 
+/// The longest head: an initial byte and a number of 8 bytes.
 using head_buffer = std::array<unsigned char, 9>;
 
 /// Appends a head that one of libcbor's primitives, which choose the shortest form, has
@@ -29,6 +33,8 @@ void append_head(byte_vector& to, Write write) {
 
 /// Returns the bits of the half-precision number that equals `value` exactly, or nothing
 /// if there is none.
+/// The exponent of a half goes from -14 to 15 and its fraction has 10 bits, 13 fewer than
+/// that of a float. Below 2^-14 a half is subnormal: its last bit is worth 2^-24.
 std::optional<std::uint16_t> exact_half(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -73,6 +79,7 @@ void encode_real(double value, byte_vector& to) {
     append_float<std::uint16_t>(to, 0xF9, 0x7E00);
     return;
   }
+  // A value beyond the range of float becomes infinite here and so differs from `value`.
   const auto single = static_cast<float>(value);
   if (static_cast<double>(single) != value) {
     append_float(to, 0xFB, std::bit_cast<std::uint64_t>(value));
@@ -86,6 +93,7 @@ void encode_real(double value, byte_vector& to) {
 }  // namespace
 
 /// Returns the size that `encode_real` will write.
+/// The size is 3, 5 or 9 bytes: the initial byte and 2, 4 or 8 bytes of the number.
 std::size_t cbor_real_size(double value) noexcept {
   const auto single = static_cast<float>(value);
   if (!std::isnan(value) && static_cast<double>(single) != value) {

@@ -2,6 +2,7 @@
 /// @file
 /// CBOR values as JSON text, for people. The text is not meant to be read back: byte
 /// strings become hexadecimal text, tags vanish and non-finite numbers become null.
+/// JSON has no places for them.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -14,6 +15,8 @@ namespace weir::formats {
 namespace {
 
 /// Appends JSON to a string; indents by levels if `indent` is not 0.
+/// The text is made in one string. `level_` counts the open arrays and objects, and
+/// `first_` says whether the innermost one is still empty.
 class json_writer {
  public:
   explicit json_writer(int indent) : indent_(indent) {}
@@ -111,6 +114,7 @@ class json_writer {
     ++level_;
     first_ = true;
   }
+  // Begins the next item of the innermost array or object.
   void next() {
     if (!first_) {
       out_ += ',';
@@ -128,6 +132,8 @@ class json_writer {
     }
     out_ += bracket;
   }
+  // Begins a new line, indented by `indent_` spaces for each level; does nothing if the
+  // text is to have one line.
   void new_line() {
     if (indent_ > 0) {
       out_ += '\n';

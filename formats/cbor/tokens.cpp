@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tokens by libcbor's streaming decoder.
+///
+/// libcbor calls one callback for each token, with a pointer to the token that is to be
+/// filled. It works on one token at a time, so no state of it survives a call, and
+/// nesting is the business of `decode.cpp`.
 #include "cbor/tokens.hpp"
 
 #include <cbor.h>
@@ -17,6 +21,7 @@ cbor_token& as_token(void* context) {
   return *static_cast<cbor_token*>(context);
 }
 
+/// Fills a token that consists of a kind and a number.
 void take_number(void* context, token_kind kind, std::uint64_t v) {
   cbor_token& t = as_token(context);
   t.kind = kind;
@@ -33,10 +38,12 @@ void take_real(void* context, double v) {
   t.kind = token_kind::real;
   t.real = v;
 }
+/// Fills a string. The view refers to the input; nothing is copied.
 void take_string(void* context, token_kind kind, cbor_data from, std::size_t n) {
   take_number(context, kind, n);
   as_token(context).content = {reinterpret_cast<const char*>(from), n};
 }
+/// Fills the beginning of an item of indefinite length; a "break" will end it.
 void take_indefinite(void* context, token_kind kind) {
   cbor_token& t = as_token(context);
   t.kind = kind;
@@ -79,15 +86,18 @@ cbor_callbacks make_callbacks() {
   return c;
 }
 
+/// Returns an error without a place; the decoder adds the offset.
 error malformed(std::string_view expected, std::string_view found) {
   return error(errc::corrupt,
                fmt::format("cannot decode CBOR: expected {}, found {}", expected, found));
 }
+/// Returns the first byte for a message.
 std::string first_byte(bytes_view rest) {
   return fmt::format("byte 0x{:02x}", std::to_integer<unsigned>(rest[0]));
 }
 
 /// Reads the head of a tag.
+/// The lower five bits of the first byte are the number, or say how many bytes have it.
 result<cbor_token> next_tag(bytes_view rest) {
   const unsigned info = std::to_integer<unsigned>(rest[0]) & 31u;
   if (info > 27) {

@@ -14,6 +14,9 @@
 
 namespace weir::formats {
 
+/// Kinds of tokens. A tag and the start of a container are tokens of their own; their
+/// contents follow. Kinds from `text_chunks` on open an item or end one, which
+/// `decode.cpp` relies on.
 enum class token_kind : std::uint8_t {
   null,
   undefined,
@@ -24,22 +27,22 @@ enum class token_kind : std::uint8_t {
   text,
   bytes,
   text_chunks,  ///< an indefinite string: its pieces follow
-  byte_chunks,
+  byte_chunks,  ///< an indefinite byte string
   array,
   map,
-  tag,
+  tag,   ///< the tagged value follows
   stop,  ///< "break": ends an indefinite item
 };
 
 /// One token. The bytes of a string stay in the input, which must outlive the token.
 struct cbor_token {
   token_kind kind = token_kind::null;
-  bool indefinite = false;
-  bool boolean = false;
+  bool indefinite = false;  ///< a string, array or map without a length
+  bool boolean = false;     ///< value of a `boolean`
   /// Value of an integer; items of an array, pairs of a map, number of a tag; bytes of a
   /// string.
   std::uint64_t number = 0;
-  double real = 0;
+  double real = 0;           ///< value of a `real`, whatever its width
   std::string_view content;  ///< of a string
   std::size_t size = 0;      ///< bytes of the token, those of a string included
 };
@@ -50,6 +53,7 @@ struct cbor_token {
 [[nodiscard]] inline bool short_number(bytes_view rest, unsigned first,
                                        std::uint64_t& number,
                                        std::size_t& head) noexcept {
+  // The smallest numbers that need 1, 2, 4 and 8 bytes.
   constexpr std::array<std::uint64_t, 4> least{24, 0x100, 0x1'0000, 0x1'0000'0000};
   const unsigned info = first & 31u;
   if (info < 24) {
@@ -57,6 +61,7 @@ struct cbor_token {
     head = 1;
     return true;
   }
+  // Values 28 to 31 are reserved or mean an indefinite length.
   head = info < 28 ? 1 + (std::size_t{1} << (info - 24)) : 0;
   if (head == 0 || rest.size() < head) {
     return false;
@@ -81,6 +86,7 @@ struct cbor_token {
                              token_kind::map,
                              none,
                              none};
+  // An empty input is treated like major type 7, which this function does not read.
   const unsigned first = rest.empty() ? 0xFFu : std::to_integer<unsigned>(rest[0]);
   const token_kind kind = kinds[first >> 5];
   std::uint64_t number = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The tree of CBOR values: order of keys, look-ups, comparisons.
+///
+/// A map is a vector of entries in canonical order: it takes less memory than a tree,
+/// keeps the order that the encoder needs, and is searched by halving.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,6 +17,7 @@ namespace weir::formats {
 namespace {
 
 /// Major type of the encoding: the first thing that decides the order of keys.
+/// The values are those of RFC 8949, 3.1.
 int major_type(const cbor_value& v) noexcept {
   switch (v.kind()) {
     case cbor_kind::integer: return v.integer()->negative ? 1 : 0;
@@ -26,19 +30,25 @@ int major_type(const cbor_value& v) noexcept {
   }
 }
 
+/// Compares two texts by the bytes of their encodings. The head of a text begins with its
+/// length, so the shorter text comes first.
 bool text_before(std::string_view a, std::string_view b) noexcept {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
+/// Compares a key of any kind with a text without making a value of the text. Kinds with
+/// a smaller major type than text (3) come before all texts.
 bool before_text(const cbor_value& key, std::string_view text) noexcept {
   const std::string* own = key.text();
   return own != nullptr ? text_before(*own, text) : major_type(key) < 3;
 }
 
+/// Returns whether a key is this text.
 bool is_text(const cbor_value& key, std::string_view text) noexcept {
   return key.text() != nullptr && *key.text() == text;
 }
 
+/// Returns the bits of a real, with one value for all NaNs.
 std::uint64_t comparable_bits(double value) noexcept {
   return std::bit_cast<std::uint64_t>(
       std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
@@ -54,6 +64,7 @@ bool cbor_key_before(const cbor_value& a, const cbor_value& b) {
   if (major_a != major_b) {
     return major_a < major_b;
   }
+  // The head of an integer grows with its bits, for negative ones too (-1 is 0).
   if (major_a <= 1) {
     return a.integer()->bits < b.integer()->bits;
   }
@@ -80,6 +91,7 @@ cbor_map::cbor_map(
   }
 }
 
+/// Equal or unsorted keys would make look-ups miss, so only sorted ones may come here.
 cbor_map cbor_map::from_sorted(std::vector<cbor_entry> entries) noexcept {
   cbor_map map;
   map.entries_ = std::move(entries);
@@ -92,6 +104,7 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto before = [](const cbor_entry& a, const cbor_entry& b) {
     return cbor_key_before(a.key, b.key);
   };
+  // True also for equal keys, which must not stay side by side.
   const auto not_before = [&](const cbor_entry& a, const cbor_entry& b) {
     return !before(a, b);
   };
@@ -163,6 +176,7 @@ bool cbor_map::erase(std::string_view key) {
   return true;
 }
 
+/// Both maps are in canonical order, so equal maps have equal entries at equal places.
 bool operator==(const cbor_map& a, const cbor_map& b) {
   return a.entries_ == b.entries_;
 }
@@ -231,6 +245,7 @@ const cbor_tag* cbor_value::tag() const noexcept {
   return std::get_if<cbor_tag>(&data_);
 }
 
+/// The order of the names is that of the enumerators.
 std::string_view name_of(cbor_kind kind) noexcept {
   constexpr std::array<std::string_view, 9> names{
       "null", "boolean", "integer", "real", "text", "bytes", "array", "map", "tag"};

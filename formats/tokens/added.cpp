@@ -2,6 +2,11 @@
 /// @file
 /// The leftmost-longest search for added tokens, and the conditions under which one of
 /// them is rejected or takes white space along.
+///
+/// The rules of the reference: the leftmost token wins, of several at one place the
+/// longest. A token takes white space along on the sides where `lstrip` and `rstrip` say
+/// so. A `single_word` token that touches a word character is rejected, and the search
+/// goes on behind it.
 #include "tokens/added.hpp"
 
 #include <algorithm>
@@ -39,6 +44,7 @@ std::size_t space_behind(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
+/// The flags say what the tokens of the set do, for `can_cut`.
 void added_set::add(const added_token& token, std::string content) {
   longest_ = std::max(longest_, content.size());
   single_words_ |= token.single_word;
@@ -48,6 +54,8 @@ void added_set::add(const added_token& token, std::string content) {
   entries_.push_back({std::move(content), token});
 }
 
+/// Lists the tokens by their first byte, the longest first. If all tokens begin with the
+/// same byte, such as "<", the search is a `memchr`.
 void added_set::prepare() {
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
     by_byte_[static_cast<unsigned char>(entries_[i].content[0])].push_back(i);
@@ -64,6 +72,7 @@ void added_set::prepare() {
   only_byte_ = used == 1 ? only_byte_ : -1;
 }
 
+/// Returns the longest token at a place, or null.
 const added_set::entry* added_set::match_at(std::string_view text, std::size_t at) const {
   for (const std::uint32_t i : by_byte_[static_cast<unsigned char>(text[at])]) {
     if (text.substr(at).starts_with(entries_[i].content)) {
@@ -73,6 +82,7 @@ const added_set::entry* added_set::match_at(std::string_view text, std::size_t a
   return nullptr;
 }
 
+/// Returns the next place at which a token can begin, or the size of the text.
 std::size_t added_set::next_start(std::string_view text, std::size_t from) const {
   if (only_byte_ >= 0) {
     const void* found = from < text.size() ? std::memchr(text.data() + from, only_byte_,
@@ -88,11 +98,18 @@ std::size_t added_set::next_start(std::string_view text, std::size_t from) const
   return from;
 }
 
+/// Returns whether no word character stands before `begin` or at `end`.
 bool added_set::is_single(std::string_view text, std::size_t begin, std::size_t end) {
   return (begin == 0 || !is_word(last_character(text.substr(0, begin)).code)) &&
          (end == text.size() || !is_word(first_character(text.data() + end).code));
 }
 
+/// `at` is where the next token is searched, `given` is the end of the last part. White
+/// space that a token takes along can lie behind the start of the next token, so `given`
+/// may exceed `at`. With `open`, the search ends at the first place whose answer needs
+/// more text (`limit`): a token may begin there that the text does not hold whole, or a
+/// token ends at the end of the text and its right side is unknown. White space before
+/// `limit` may belong to an `lstrip` token that is still to come.
 void added_set::split(std::string_view text, bool open, std::vector<text_part>& parts,
                       std::vector<text_part>& hidden) const {
   if (entries_.empty()) {

@@ -54,7 +54,7 @@ class added_set {
 
  private:
   struct entry {
-    std::string content;
+    std::string content;  ///< text to look for
     added_token token;
   };
   [[nodiscard]] const entry* match_at(std::string_view text, std::size_t at) const;
@@ -66,6 +66,7 @@ class added_set {
   std::array<std::vector<std::uint32_t>, 256> by_byte_;  ///< longest first
   std::size_t longest_ = 0;
   int only_byte_ = -1;  ///< the first byte of all tokens, or -1 if they differ
+  // Properties that any of the tokens has; `add` collects them.
   bool single_words_ = false;
   bool strips_left_ = false;
   bool strips_right_ = false;

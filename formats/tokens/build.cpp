@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks of vocabularies, merges and added tokens.
+///
+/// JSON and GGUF both end here, so a tokenizer has the same invariants whatever it was
+/// read from: ids are below `max_vocabulary`, tokens are UTF-8 of at most
+/// `max_token_bytes`, no id and no token occurs twice, and every merge gives a token.
 #include "tokens/build.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +18,7 @@ namespace weir::formats::tokens {
 
 namespace {
 
+/// Checks the id, the size and the characters of one token.
 result<void> check_token(std::string_view content, std::uint64_t id) {
   if (id >= max_vocabulary) {
     return error(errc::out_of_range,
@@ -34,6 +39,7 @@ result<void> check_token(std::string_view content, std::uint64_t id) {
   return {};
 }
 
+/// Compares everything that a file says about an added token except its id.
 bool equal(const added_token& a, const added_token& b) {
   return a.content == b.content && a.single_word == b.single_word &&
          a.lstrip == b.lstrip && a.rstrip == b.rstrip && a.normalized == b.normalized &&
@@ -42,6 +48,9 @@ bool equal(const added_token& a, const added_token& b) {
 
 }  // namespace
 
+/// All entries are checked before memory is taken, because the largest id determines the
+/// size of the table: 2^24 entries at most. `by_spelling` refers to the strings of
+/// `tokens`, so it is filled when these do not move any more.
 result<void> set_vocabulary(model& to,
                             std::vector<std::pair<std::string, std::uint64_t>> entries) {
   std::uint64_t largest = 0;
@@ -76,6 +85,8 @@ result<void> set_vocabulary(model& to,
   return {};
 }
 
+/// The rank of a merge is its place in the list. A pair that occurs again gets the later
+/// rank, as in the reference.
 result<void> set_merges(model& to,
                         const std::vector<std::pair<std::string, std::string>>& pairs) {
   to.merges = merge_index(pairs.size());
@@ -98,6 +109,10 @@ result<void> set_merges(model& to,
   return {};
 }
 
+/// For WordPiece, `inner` has the tokens with the prefix of continuation, without the
+/// prefix. For BPE, `byte_ids` and `fallback_ids` save a look-up by text for every byte.
+/// Only `ignore_merges` looks up whole pieces, which are bytes, so only then the bytes of
+/// all tokens are stored beside their spellings.
 void prepare_model(model& to) {
   if (to.type == model::kind::wordpiece) {
     to.inner = text_index(to.token_count);
@@ -129,6 +144,11 @@ void prepare_model(model& to) {
   }
 }
 
+/// The reference numbers an added token by its content: the id in the vocabulary if it is
+/// there, otherwise the next id behind the vocabulary. A file may claim another id, and
+/// the reference would ignore the claim; refusing it is safer than ids that surprise. A
+/// normalized token is looked for in normalized text, so its content is normalized here
+/// too.
 result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
   std::uint64_t next = to.model.token_count;
   std::string spare;

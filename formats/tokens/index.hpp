@@ -62,6 +62,8 @@ class text_index {
   [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
 
  private:
+  // A slot is free if its id is `no_id`. The tag, half of the hash, saves comparing most
+  // keys that are not the wanted one.
   struct slot {
     std::string_view key;
     std::uint32_t tag = 0;
@@ -72,10 +74,10 @@ class text_index {
   std::size_t longest_ = 0;
 };
 
-/// What two neighbouring ids merge into.
+/// Result of merging two neighbouring ids.
 struct merge {
   std::uint32_t rank = no_id;  ///< the merge with the smallest rank comes first
-  std::uint32_t id = no_id;
+  std::uint32_t id = no_id;    ///< id of the merged token
 };
 
 /// Merges by their two ids: open addressing, at most half full.
@@ -108,6 +110,7 @@ class merge_index {
   }
 
  private:
+  // A slot is free if the id of its value is `no_id`.
   struct slot {
     std::uint64_t key = 0;
     merge value;
@@ -116,6 +119,7 @@ class merge_index {
                                             std::uint32_t right) noexcept {
     return std::uint64_t{left} << 32 | right;
   }
+  // Spreads the bits of both ids over the low bits (Fibonacci hashing).
   [[nodiscard]] std::size_t start(std::uint64_t key) const noexcept {
     key *= 0x9E37'79B9'7F4A'7C15;
     return (key ^ key >> 32) & mask_;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads `tokenizer.json`.
+///
+/// The members are read in an order in which each finds what it depends on: the
+/// normalizer, the pre-tokenizer, the model, the added tokens (their ids follow from the
+/// vocabulary, their normal forms from the normalizer), the post-processor, the decoder.
+/// `build.cpp` checks the values that GGUF files and JSON have in common.
 /// @source{Hugging Face tokenizers 0.23, the serialization of its components}
 #include <fmt/format.h>
 
@@ -21,6 +26,8 @@ using nlohmann::json;
 constexpr int max_depth = 16;
 
 /// A value of the file and its path for messages.
+/// A node refers to the parsed document, which `from_json` keeps until it has read all
+/// parts.
 class node {
  public:
   node(const json& value, std::string path) : value_(&value), path_(std::move(path)) {}
@@ -38,6 +45,7 @@ class node {
     return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}",
                                             path_, expected, found));
   }
+  // Returns an error about a value that is well-formed but that Weir does not know.
   [[nodiscard]] error unsupported(std::string_view expected) const {
     error e = wrong(expected);
     return error(errc::unsupported, e.text());
@@ -64,6 +72,7 @@ class node {
     const auto found = value_->find(key);
     return node(found == value_->end() ? null : *found, fmt::format("{}.{}", path_, key));
   }
+  // Returns an element of an array. The caller has checked `i` against `size`.
   [[nodiscard]] node element(std::size_t i) const {
     return node((*value_)[i], fmt::format("{}[{}]", path_, i));
   }
@@ -85,6 +94,8 @@ class node {
     }
     return value_->get<std::uint64_t>();
   }
+  // Returns a boolean member. If it is absent or null, returns `otherwise`, or an error
+  // if `otherwise` has no value.
   [[nodiscard]] result<bool> flag(const char* key, std::optional<bool> otherwise) const {
     WEIR_TRY(const node at, otherwise ? member_or_null(key) : member(key));
     if (at.is_null() && otherwise) {
@@ -125,6 +136,8 @@ result<split_behavior> behavior_of(const node& at) {
   return at.wrong("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
+/// Reads a normalizer that replaces one text by another. The reference also knows regular
+/// expressions in its place, which are refused.
 result<void> read_replace(const node& at, normalize_step& step) {
   step.type = normalize_step::kind::replace;
   WEIR_TRY(const node pattern, at.member("pattern"));
@@ -140,6 +153,8 @@ result<void> read_replace(const node& at, normalize_step& step) {
   return {};
 }
 
+/// Reads BERT's normalizer. Accents are stripped exactly if letters are made lower case,
+/// unless the file says otherwise.
 result<void> read_bert_normalizer(const node& at, normalize_step& step) {
   step.type = normalize_step::kind::bert;
   WEIR_TRY(step.clean, at.flag("clean_text", std::nullopt));
@@ -149,6 +164,8 @@ result<void> read_bert_normalizer(const node& at, normalize_step& step) {
   return {};
 }
 
+/// Appends the steps of a normalizer. Nested sequences are flattened, because the order
+/// of the steps is all that they say. `depth` bounds the recursion.
 result<void> read_normalizer(const node& at, normalizer& to, int depth) {
   if (at.is_null()) {
     return {};
@@ -189,6 +206,7 @@ result<void> read_normalizer(const node& at, normalizer& to, int depth) {
   return {};
 }
 
+/// Reads a level that splits at matches of a pattern ("Regex") or of a text ("String").
 result<split_level> read_split(const node& at) {
   WEIR_TRY(const node pattern, at.member("pattern"));
   WEIR_TRY(const node regex, pattern.member_or_null("Regex"));
@@ -211,6 +229,8 @@ result<split_level> read_split(const node& at) {
   return out;
 }
 
+/// Reads the level of ByteLevel: the pattern of GPT-2 unless `use_regex` is false. The
+/// other half of ByteLevel, the spelling of bytes as characters, is `model::byte_level`.
 result<split_level> read_byte_level(const node& at) {
   split_level out;
   WEIR_TRY(const bool with_pattern, at.flag("use_regex", true));
@@ -221,6 +241,9 @@ result<split_level> read_byte_level(const node& at) {
   return out;
 }
 
+/// Appends the levels of a pre-tokenizer. ByteLevel must be the last one: behind it the
+/// reference would split the characters that stand for bytes, and these levels see the
+/// text.
 result<void> read_pre_tokenizer(const node& at, tokenizer_parts& to, int depth) {
   if (at.is_null()) {
     return {};
@@ -275,6 +298,7 @@ result<void> read_pre_tokenizer(const node& at, tokenizer_parts& to, int depth) 
   return {};
 }
 
+/// Reads tokens and ids. An object may list them in any order and with gaps.
 result<void> read_vocabulary(const node& at, model& to) {
   WEIR_TRY(const node vocabulary, at.member("vocab"));
   if (!vocabulary.value().is_object()) {
@@ -293,6 +317,8 @@ result<void> read_vocabulary(const node& at, model& to) {
   return set_vocabulary(to, std::move(entries));
 }
 
+/// Reads merges in the order of their ranks. Versions of the reference before 0.20 write
+/// "left right", later ones [left, right], which allows tokens with a space.
 result<void> read_merges(const node& at, model& to) {
   WEIR_TRY(const node list, at.member("merges"));
   WEIR_TRY(const std::size_t count, list.size());
@@ -315,6 +341,7 @@ result<void> read_merges(const node& at, model& to) {
   return set_merges(to, pairs);
 }
 
+/// Finds the id of the unknown token, which must be in the vocabulary.
 result<void> read_unknown(const node& at, model& to, bool needed) {
   WEIR_TRY(const node name,
            needed ? at.member("unk_token") : at.member_or_null("unk_token"));
@@ -348,6 +375,8 @@ result<void> read_bpe(const node& at, model& to) {
   return read_merges(at, to);
 }
 
+/// Reads the model. Files of early versions have no member "type"; then the member
+/// "merges" tells BPE from WordPiece.
 result<void> read_model(const node& at, model& to) {
   WEIR_TRY(const node type, at.member_or_null("type"));
   std::string name = at.value().contains("merges") ? "BPE" : "WordPiece";
@@ -419,6 +448,8 @@ result<void> append_special(const node& at, const node& piece,
   return {};
 }
 
+/// Reads the template for one text; the template for pairs is not used. Special tokens in
+/// front of the text become `before`, the others `behind`.
 result<void> read_template(const node& at, std::vector<std::uint32_t>& before,
                            std::vector<std::uint32_t>& behind) {
   WEIR_TRY(const node single, at.member("single"));
@@ -443,6 +474,8 @@ result<void> read_template(const node& at, std::vector<std::uint32_t>& before,
   return {};
 }
 
+/// Adds the ids that a post-processor puts around a text. A later post-processor of a
+/// sequence wraps the result of an earlier one, so its ids lie farther out.
 result<void> read_post_processor(const node& at, tokenizer_parts& to, int depth) {
   if (at.is_null()) {
     return {};
@@ -499,6 +532,8 @@ result<void> read_decoder(const node& at, token_decoder& to) {
   return at.unsupported("a decoder ByteLevel or WordPiece");
 }
 
+/// Checks that every id around a text has a token. The vocabulary was not complete when a
+/// template was read.
 result<void> check_added_ids(const tokenizer_parts& with, const node& at) {
   for (const auto* ids : {&with.prefix, &with.suffix}) {
     for (const std::uint32_t id : *ids) {
@@ -537,6 +572,7 @@ result<tokenizer> tokenizer::from_json(bytes_view bytes, const std::string& name
   json value;
   try {
     value = json::parse(text);
+    // The parser puts "[json.exception...] " before its reason.
   } catch (const json::exception& e) {
     std::string_view reason = e.what();
     reason = reason.substr(std::min(reason.find("] ") + 2, reason.size()));

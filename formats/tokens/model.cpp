@@ -2,6 +2,12 @@
 /// @file
 /// Byte-pair encoding by a scan of short pieces and a heap for long ones; WordPiece by
 /// the longest match.
+///
+/// Both models remember the ids of short pieces per thread (`piece_cache`): most pieces
+/// of a text are words that were seen before. BPE begins with one symbol for each
+/// character or byte and repeatedly replaces the pair of neighbours whose merge has the
+/// smallest rank; of equal ranks, the leftmost pair. `merge_few` and `merge_many` give
+/// the same ids.
 #include "tokens/model.hpp"
 
 #include <algorithm>
@@ -16,6 +22,8 @@ namespace {
 constexpr std::size_t few_symbols = 64;
 
 /// Bytes that stand for themselves in a byte-level vocabulary.
+/// These are the printable characters of Latin-1. The other 68 bytes are spelled as the
+/// characters from U+0100 on, in the order of the bytes (GPT-2, bytes_to_unicode).
 bool is_own_character(unsigned byte) noexcept {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
@@ -33,6 +41,7 @@ char32_t character_of_byte(unsigned byte) noexcept {
   return next;
 }
 
+/// U+0143 is the last character that stands for a byte.
 std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   static const auto table = [] {
     std::array<std::int16_t, 0x144> out{};
@@ -54,6 +63,7 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   return out;
 }
 
+/// Ids that are found are appended, also to the cache if the piece is short.
 void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
                    model_memory& memory) const {
   const bool is_short = piece.size() <= piece_cache::max_bytes;
@@ -72,6 +82,9 @@ void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
   }
 }
 
+/// From each place the longest token that matches is taken; behind the first one, only
+/// tokens with the prefix of continuation. If a place has no token, or the piece is too
+/// long, the whole piece becomes the unknown token.
 void model::encode_wordpiece(std::string_view piece,
                              std::vector<std::uint32_t>& ids) const {
   const auto characters =
@@ -84,6 +97,7 @@ void model::encode_wordpiece(std::string_view piece,
     const text_index& known = start == 0 ? by_spelling : inner;
     std::size_t end = std::min(piece.size(), start + known.longest());
     std::uint32_t found = no_id;
+    // The search begins at the length of the longest token and goes back by characters.
     for (; end > start; --end) {
       const bool boundary =
           end == piece.size() || (static_cast<unsigned char>(piece[end]) & 0xC0) != 0x80;
@@ -107,6 +121,8 @@ void model::encode_wordpiece(std::string_view piece,
   }
 }
 
+/// Makes the first symbols of a piece. A character without a token becomes tokens of its
+/// bytes (`byte_fallback`, if all of them exist), else the unknown token, else nothing.
 void model::begin_symbols(std::string_view piece,
                           std::vector<std::uint32_t>& symbols) const {
   symbols.clear();
@@ -161,6 +177,8 @@ void model::begin_symbols(std::string_view piece,
   }
 }
 
+/// With `ignore_merges`, a piece that is a token as a whole is that token, even if the
+/// merges would not form it.
 void model::encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
                        model_memory& memory) const {
   if (ignore_merges) {
@@ -180,6 +198,9 @@ void model::encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
+/// `found[i]` is the merge of the symbols i and i + 1. A merge changes the pairs on both
+/// of its sides, so only these two are looked up again. Both arrays stay dense, and the
+/// cost is quadratic in at most `few_symbols`.
 void model::merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory) const {
   std::array<merge, few_symbols> found;
   std::size_t count = symbols.size();
@@ -211,6 +232,10 @@ void model::merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory)
   (void)memory;
 }
 
+/// Symbols form a list by `previous` and `next`; a symbol that has merged into its left
+/// neighbour is `no_id`. The heap has the candidates by rank, then by place. Candidates
+/// are not removed when a symbol of theirs changes. Each remembers the two ids it was
+/// made for, and a candidate that does not find them is skipped. The cost is n log n.
 void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory) const {
   const auto count = static_cast<std::uint32_t>(symbols.size());
   auto& previous = memory.previous;

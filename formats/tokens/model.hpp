@@ -18,8 +18,8 @@ namespace weir::formats::tokens {
 /// Ids of short pieces that were seen before: one slot for each hash, 1 MiB in all.
 class piece_cache {
  public:
-  static constexpr std::size_t max_bytes = 30;
-  static constexpr std::size_t max_ids = 8;
+  static constexpr std::size_t max_bytes = 30;  ///< longest piece that is kept
+  static constexpr std::size_t max_ids = 8;     ///< largest number of its ids
 
   /// Appends the ids of a piece; returns false if they are not known.
   bool find(std::string_view piece, std::uint64_t hash,
@@ -47,6 +47,8 @@ class piece_cache {
     }
   }
 
+  // An entry has 64 bytes, one cache line, so 16 Ki slots are 1 MiB. A new piece replaces
+  // the old one of its slot. `bytes` is 0 in a slot that was never used.
  private:
   static constexpr std::size_t slots = 16 * 1024;
   struct entry {
@@ -60,6 +62,7 @@ class piece_cache {
 
 /// Working memory of a model for one thread.
 struct model_memory {
+  // A pair of neighbours that could merge, in the heap of long pieces.
   struct candidate {
     std::uint32_t rank;
     std::uint32_t place;
@@ -67,11 +70,11 @@ struct model_memory {
     std::uint32_t right;  ///< id behind it
   };
   piece_cache cache;
-  std::vector<std::uint32_t> ids;
-  std::vector<merge> merges;
-  std::vector<std::uint32_t> previous;
-  std::vector<std::uint32_t> next;
-  std::vector<candidate> heap;
+  std::vector<std::uint32_t> ids;       ///< symbols of the piece that is encoded
+  std::vector<merge> merges;            ///< not used by the present algorithms
+  std::vector<std::uint32_t> previous;  ///< left neighbours in the list of symbols
+  std::vector<std::uint32_t> next;      ///< right neighbours in the list of symbols
+  std::vector<candidate> heap;          ///< candidates by rank, then place
 };
 
 /// A model: vocabulary and rules. @threads{immutable}
@@ -87,26 +90,27 @@ struct model {
   // BPE.
   bool byte_level =
       false;  ///< pieces are bytes, the vocabulary spells each as a character
-  bool ignore_merges = false;  ///< a piece that is a token becomes that token
-  bool byte_fallback = false;  ///< unknown characters become tokens <0xNN>
-  bool fuse_unknown = false;   ///< neighbouring unknown characters become one token
-  std::uint32_t unknown = no_id;
+  bool ignore_merges = false;     ///< a piece that is a token becomes that token
+  bool byte_fallback = false;     ///< unknown characters become tokens <0xNN>
+  bool fuse_unknown = false;      ///< neighbouring unknown characters become one token
+  std::uint32_t unknown = no_id;  ///< id for characters without a token
   std::vector<std::string> byte_texts;            ///< bytes of tokens, if `byte_level`
   text_index by_bytes;                            ///< ids by bytes, if `byte_level`
   std::array<std::uint32_t, 256> byte_ids{};      ///< ids of single bytes
   std::array<std::uint32_t, 256> fallback_ids{};  ///< ids of <0xNN>
-  merge_index merges;
+  merge_index merges;                             ///< by the ids of both neighbours
 
   // WordPiece.
-  text_index inner;           ///< ids by what is behind the prefix of continuation
-  std::string prefix = "##";  ///< prefix of continuation
-  std::size_t max_characters = 100;
+  text_index inner;                  ///< ids by what is behind the prefix of continuation
+  std::string prefix = "##";         ///< prefix of continuation
+  std::size_t max_characters = 100;  ///< longer pieces become unknown; in characters
 
   /// Appends the ids of a piece that is not empty.
   void encode(std::string_view piece, std::vector<std::uint32_t>& ids,
               model_memory& memory) const;
 
  private:
+  // Steps of `encode`; see model.cpp.
   void encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
                   model_memory& memory) const;
   void encode_wordpiece(std::string_view piece, std::vector<std::uint32_t>& ids) const;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The steps of normalizers. Text of ASCII characters alone takes the short way.
+///
+/// Every step writes its result into the other one of two strings, `text` and `spare`,
+/// which then change places, so that a thread normalizes any number of texts with the
+/// same memory. All steps work on well-formed UTF-8; the caller has checked it.
 #include "tokens/normalize.hpp"
 
 #include <algorithm>
@@ -21,6 +25,8 @@ std::size_t foreign_end(std::string_view text, std::size_t from) noexcept {
   return from;
 }
 
+/// Appends `text` with every occurrence of `from` replaced, from left to right. A
+/// replacement is not searched again. `from` is not empty.
 void append_replaced(std::string& out, std::string_view text, const std::string& from,
                      const std::string& to) {
   std::size_t begin = 0;
@@ -35,6 +41,8 @@ void append_replaced(std::string& out, std::string_view text, const std::string&
 
 }  // namespace
 
+/// Applies the step to `text`. `spare` gets the memory of the old text. Prepending leaves
+/// an empty text empty, as in the reference.
 void normalize_step::apply(std::string& text, std::string& spare) const {
   spare.clear();
   switch (type) {
@@ -58,6 +66,10 @@ void normalize_step::apply(std::string& text, std::string& spare) const {
   text.swap(spare);
 }
 
+/// The order is that of the reference: clean, put spaces around Chinese characters, strip
+/// accents, make lower case. `spare` is empty when this is called; `text` receives the
+/// result. Cleaning removes NUL, U+FFFD and control characters and writes all white space
+/// as spaces.
 void normalize_step::apply_bert(std::string& text, std::string& spare) const {
   // Cleaning and spaces, character by character.
   for (std::size_t i = 0; i < text.size();) {
@@ -77,7 +89,9 @@ void normalize_step::apply_bert(std::string& text, std::string& spare) const {
       spare += bytes;
     }
   }
-  // ASCII characters neither decompose nor change places with others.
+  // Accents are stripped by decomposing and leaving the marks out. ASCII characters
+  // neither decompose nor change places with others, so each run of other characters is
+  // decomposed on its own.
   text.clear();
   std::string run;
   for (std::size_t i = 0; i < spare.size();) {

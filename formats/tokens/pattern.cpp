@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Translation of patterns from Oniguruma to PCRE2, and matching with limits.
+///
+/// The reference matches with Oniguruma. A translated pattern must match the same texts,
+/// so escapes of properties are widened by the characters that PCRE2's older Unicode
+/// lacks (`pattern_ranges.hpp`), and everything that means something else in PCRE2 is
+/// refused. Matching runs as machine code with its own stack, so that a text cannot
+/// exhaust the stack of the thread.
 #include "tokens/pattern.hpp"
 
 #include <fmt/format.h>
@@ -16,12 +22,15 @@ namespace weir::formats::tokens {
 
 namespace {
 
-// A match of a pre-tokenizer takes a few steps for each byte.
+// Limits of one match. A match of a pre-tokenizer takes a few steps for each byte; a text
+// that makes a pattern backtrack without end reaches the limit and is an error.
 constexpr std::uint32_t match_limit = 50'000'000;
 constexpr std::uint32_t depth_limit = 100'000;
+/// Stack of the compiled pattern, in bytes: it begins small and grows on demand.
 constexpr std::size_t stack_start = 32 * 1024;
 constexpr std::size_t stack_limit = 8 * 1024 * 1024;
 
+/// Returns the text of PCRE2 for an error code.
 std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 200> text{};
   pcre2_get_error_message(code, text.data(), text.size());
@@ -35,6 +44,9 @@ constexpr std::string_view spaces =
 
 /// Writes a pattern of Oniguruma as one of PCRE2 that matches the same texts, and refuses
 /// syntax that means something else there.
+/// Reads from left to right and is always either inside a bracket expression
+/// (`in_class_`) or outside. Every step copies or replaces at least one byte, and refuses
+/// what it does not know.
 class translator {
  public:
   explicit translator(std::string_view text) : text_(text) {}
@@ -61,6 +73,7 @@ class translator {
     out_ += text_.substr(at_, count);
     at_ += count;
   }
+  // Returns an error that shows the next `count` bytes.
   [[nodiscard]] error refuse(std::size_t count) const {
     return error(errc::unsupported,
                  fmt::format("cannot use the pattern \"{}\": expected syntax that this "
@@ -68,6 +81,9 @@ class translator {
                              text_, text_.substr(at_, count), at_));
   }
 
+  // Handles a character outside brackets. "[]" and "[^]" are refused: the two libraries
+  // need not agree on a closing bracket that comes first. Of groups with a question mark
+  // only those pass that mean the same in both.
   result<void> outside(char c) {
     if (c == '[') {
       in_class_ = true;
@@ -105,6 +121,9 @@ class translator {
     return {};
   }
 
+  // Handles an escape. An escaped character that is no letter or digit stands for itself,
+  // and so do the control characters of `rntfx` in both syntaxes. Sets become bracket
+  // expressions; back references, anchors, `\w` and `\h` are refused.
   result<void> escape() {
     const char c = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
     const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -130,6 +149,7 @@ class translator {
     return property(name, c == 'P', close + 1 - at_);
   }
 
+  // Replaces a property by the same property of PCRE2 and the characters that it lacks.
   result<void> property(std::string_view name, bool negated, std::size_t taken) {
     for (const pattern_property& known : pattern_properties) {
       if (known.name == name) {
@@ -139,6 +159,8 @@ class translator {
     return refuse(taken);
   }
 
+  // Writes members of a set: alone they need brackets, inside brackets they join the
+  // other members. A negated set inside brackets cannot be written as members.
   result<void> set(const std::string& members, bool negated, std::size_t taken) {
     if (in_class_ && negated) {
       return refuse(taken);
@@ -156,6 +178,7 @@ class translator {
 
 }  // namespace
 
+/// Handles of PCRE2. Each may be null if memory is short; `find` throws then.
 struct pattern_memory::handles {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -176,6 +199,10 @@ pattern_memory::~pattern_memory() {
   pcre2_jit_stack_free(handles_->stack);
 }
 
+/// Compiles a pattern and asks what a stream must know: whether a match can depend on
+/// text before it. PCRE2 tells about look-behind, but not about `^`, which matches at the
+/// start of every line (PCRE2_MULTILINE, as in Oniguruma), so the text is searched for
+/// it. A `^` behind a bracket negates a class.
 result<pattern> pattern::compile(const std::string& text) {
   WEIR_TRY(const std::string shared, translator(text).run());
   int code = 0;
@@ -211,16 +238,21 @@ result<pattern> pattern::compile(const std::string& text) {
     anchored |= text[i] == '^' && (i == 0 || text[i - 1] != '[');
   }
   out.looks_back_ = look_behind != 0 || anchored;
+  // Without machine code PCRE2 interprets the pattern, so a failure here is no error.
   pcre2_jit_compile(made, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   return out;
 }
 
+/// With `open`, PCRE2_PARTIAL_HARD makes PCRE2 report a partial match as soon as a match
+/// needs to look at the end of the text, even if it has a whole match. A match that is
+/// whole then does not depend on what follows.
 result<occurrence> pattern::find(std::string_view text, std::size_t from, bool open,
                                  pattern_memory& memory) const {
   const auto& h = *memory.handles_;
   if (h.data == nullptr || h.context == nullptr) {
     throw std::bad_alloc();
   }
+  // The text is known to be UTF-8 and `from` to be the start of a character.
   const int found = pcre2_match(
       static_cast<const pcre2_code*>(code_.get()),
       reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,

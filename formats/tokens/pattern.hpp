@@ -23,6 +23,7 @@ class pattern_memory {
 
  private:
   friend class pattern;
+  // Handles of PCRE2; the type keeps its header out of this one.
   struct handles;
   std::unique_ptr<handles> handles_;
 };
@@ -61,8 +62,8 @@ class pattern {
 
  private:
   pattern() = default;
-  std::string text_;
-  std::shared_ptr<void> code_;
+  std::string text_;            ///< as the reference spells it
+  std::shared_ptr<void> code_;  ///< compiled code of PCRE2, shared by copies
   bool looks_back_ = false;
 };
 

@@ -2,6 +2,20 @@
 /// @file
 /// A text passes the parts of a tokenizer: added tokens, normalizer, added tokens of the
 /// normal form, levels of the pre-tokenizer, model.
+///
+/// If the text goes on behind its end (`open`), the runner also looks for the last safe
+/// cut: a place such that the text before it and the text behind it give the same ids
+/// apart as together, whatever follows (docs/formats/tokens.md, "Streams"). Every stage
+/// can veto a cut:
+///
+/// 1. keep_cut: no added token of the raw text spans the place, or begins only because
+///    the text before it is gone;
+/// 2. cut_in_normal: the same for added tokens of the normal form, and the place is a
+///    joint, where the normal forms of both sides can be joined;
+/// 3. split: every level of the pre-tokenizer splits alike if the text begins there.
+///
+/// A cut is kept together with the number of ids at that time. Ids behind the best cut
+/// are appended too, and the caller removes them.
 #include <algorithm>
 
 #include "tokens/pipeline.hpp"
@@ -19,6 +33,8 @@ bool is_joint(char32_t code) noexcept {
 }
 
 /// Returns whether more bytes can make a character of these one to three bytes.
+/// Tried are the smallest completions: 0x80 for most first bytes, 0x90 behind 0xF0, and
+/// 0xA0 behind 0xE0, whose second bytes must not be smaller.
 bool begins_character(std::string_view bytes) {
   for (const char* rest : {"\x80\x80\x80", "\x90\x80\x80", "\xA0\x80\x80"}) {
     const std::string whole = std::string(bytes) + rest;
@@ -33,15 +49,18 @@ bool begins_character(std::string_view bytes) {
 /// that begin with no character; 0 if more bytes could make it a character.
 /// @source{Unicode 15, section 3.9, U+FFFD substitution of maximal subparts}
 std::size_t ill_formed_length(std::string_view bytes) {
-  // Every prefix of a character can be completed by one of these bytes.
+  // The maximal part is the longest prefix that more bytes could complete, or one byte if
+  // none is.
   for (std::size_t length = 1; length <= bytes.size() && length < 4; ++length) {
     if (!begins_character(bytes.substr(0, length))) {
       return length > 1 ? length - 1 : 1;
     }
   }
+  // All bytes at hand could begin a character. Four bytes that do would be one, so three.
   return bytes.size() < 4 ? 0 : 3;
 }
 
+/// One run of one text. `ids` may have ids of earlier runs in front.
 class runner {
  public:
   runner(const tokenizer_parts& with, std::string_view text, bool inside, bool open,
@@ -56,6 +75,8 @@ class runner {
     best_.inside = inside;
   }
 
+  // Runs the parts of the text one after the other. `inside_` is true at most for the
+  // first part: behind an added token, a new run of plain text begins.
   result<progress> run() {
     memory_.parts.clear();
     memory_.hidden.clear();
@@ -70,6 +91,7 @@ class runner {
       WEIR_CHECK(run_part(part));
       inside_ = false;
     }
+    // The end of a text that is whole needs no cut.
     if (!open_) {
       best_ = {text_.size(), ids_.size(), false};
     }
@@ -78,6 +100,7 @@ class runner {
 
  private:
   /// Runs text between added tokens.
+  /// A part has its own normal form, because the reference splits added tokens off first.
   result<void> run_part(const text_part& part) {
     const std::string_view raw = text_.substr(part.begin, part.end - part.begin);
     part_begin_ = part.begin;
@@ -107,6 +130,8 @@ class runner {
 
   /// Sets `normal_`. Open text is normalized joint by joint, so that a cut in its normal
   /// form is one in the text.
+  /// `joints` receives the places of joints in the text and in the normal form. The text
+  /// behind the last joint is left out: characters that follow can still change its form.
   void normalize(std::string_view raw) {
     if (!part_open_) {
       memory_.normal = raw;
@@ -134,6 +159,7 @@ class runner {
   }
 
   /// Splits text by a level and those behind it, and encodes the pieces of the last one.
+  /// The recursion is as deep as there are levels. Open pieces are not encoded.
   /// @param base     Place of the text in `normal_`.
   /// @param can_cut  The text can be cut inside.
   result<void> split(std::size_t level, std::string_view text, std::size_t base,
@@ -144,6 +170,8 @@ class runner {
       }
       return {};
     }
+    // The space that ByteLevel puts before a text is not part of the text, so places in
+    // it are one smaller (`added`).
     const split_level& at = with_.levels[level];
     std::string own;
     std::size_t added = 0;
@@ -164,6 +192,8 @@ class runner {
       }
       const std::string_view part = text.substr(p->begin, p->end - p->begin);
       const std::size_t begin = base + (p->begin == 0 ? 0 : p->begin - added);
+      // A level behind may cut where this level lets it: at the end of a piece, or inside
+      // a piece that is no match of a pattern.
       if (!last) {
         WEIR_CHECK(split(level + 1, part, begin, p->open, can_cut && p->can_cut));
       } else if (!p->open) {
@@ -176,6 +206,8 @@ class runner {
   }
 
   /// Notes that the normal form can be cut, if the text can be cut there, too.
+  /// `at` is a place in the normal form of the open part. Joints and cuts both come in
+  /// increasing order, so the search for a joint goes on where the last one ended.
   void cut_in_normal(std::size_t at, bool inside) {
     if (!part_open_ || at == 0 || !is_clear(normal_, at, with_.normalized) ||
         is_hidden(memory_.inner_hidden, at)) {
@@ -194,6 +226,8 @@ class runner {
     }
   }
 
+  // Keeps a cut of the raw text if it is better than the best one so far. `ids_` has
+  // exactly the ids of the text before `at`.
   void keep_cut(std::size_t at, bool inside) {
     if (open_ && at > best_.bytes && is_clear(text_, at, with_.raw) &&
         !is_hidden(memory_.hidden, at)) {
@@ -203,6 +237,9 @@ class runner {
 
   /// Returns whether no single word can begin at a place that is one only because the
   /// text before it has been cut off.
+  /// A token that must be a single word is rejected behind a word character. If the text
+  /// is cut there, nothing stands before it and it would be accepted, unless white space
+  /// follows.
   static bool is_clear(std::string_view text, std::size_t at, const added_set& set) {
     if (!set.has_single_words()) {
       return true;
@@ -210,6 +247,8 @@ class runner {
     return at < text.size() && (!is_word(last_character(text.substr(0, at)).code) ||
                                 is_space(first_character(text.data() + at).code));
   }
+  // Returns whether a place lies inside a rejected token. A text that begins there could
+  // match a shorter token that the whole text skips.
   static bool is_hidden(const std::vector<text_part>& hidden, std::size_t at) {
     return std::any_of(hidden.begin(), hidden.end(),
                        [at](const text_part& h) { return at > h.begin && at < h.end; });
@@ -235,6 +274,8 @@ result<progress> run_text(const tokenizer_parts& with, std::string_view text, bo
   return runner(with, text, inside, open, ids, memory).run();
 }
 
+/// The check of all bytes at once is much faster than the loop below it, which only
+/// handles bytes from the first ill-formed sequence on.
 std::size_t append_well_formed(
     std::string& out, std::string_view bytes, bool open,
     std::vector<std::pair<std::size_t, std::size_t>>* replaced) {
@@ -259,6 +300,7 @@ std::size_t append_well_formed(
     if (bad == 0 && open) {
       return at;
     }
+    // At the end of the text, the beginning of a character is ill-formed as a whole.
     const std::size_t taken = bad == 0 ? bytes.size() - at : bad;
     out += "\xEF\xBF\xBD";
     at += taken;
@@ -269,6 +311,7 @@ std::size_t append_well_formed(
   return at;
 }
 
+/// A thread takes the memory that was given back last, which its cache may still hold.
 std::unique_ptr<scratch> scratch_pool::take() {
   {
     const std::lock_guard lock(mutex_);
@@ -281,6 +324,7 @@ std::unique_ptr<scratch> scratch_pool::take() {
   return std::make_unique<scratch>();
 }
 
+/// More than `max_kept` are freed, so that a burst of threads leaves no memory behind.
 void scratch_pool::give(std::unique_ptr<scratch> memory) {
   const std::lock_guard lock(mutex_);
   if (kept_.size() < max_kept) {
@@ -288,6 +332,7 @@ void scratch_pool::give(std::unique_ptr<scratch> memory) {
   }
 }
 
+/// An added token hides a token of the vocabulary with the same id.
 std::string_view tokenizer_parts::spelling(std::uint32_t id) const noexcept {
   if (id < added_by_id.size() && !added_by_id[id].empty()) {
     return added_by_id[id];
@@ -298,6 +343,9 @@ std::string_view tokenizer_parts::spelling(std::uint32_t id) const noexcept {
   return {};
 }
 
+/// Names the first component whose result can depend on all of the text before a place.
+/// Prepend acts on the start of a text, which a resumed stream does not see. Replace can
+/// match across any place.
 std::string_view tokenizer_parts::obstacle() const noexcept {
   for (const normalize_step& step : normalizer.steps) {
     if (step.type == normalize_step::kind::prepend ||

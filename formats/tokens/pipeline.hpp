@@ -34,15 +34,16 @@ struct token_decoder {
 /// Working memory of one thread.
 class scratch {
  public:
+  // Memory of the parts. It holds no results between two calls.
   model_memory model;
   pattern_memory patterns;
-  std::string normal;
-  std::string spare;
-  std::string prefixed;
-  std::vector<text_part> parts;
-  std::vector<text_part> hidden;
-  std::vector<text_part> inner_parts;
-  std::vector<text_part> inner_hidden;
+  std::string normal;             ///< normal form of the part that runs
+  std::string spare;              ///< second text of the normalizer
+  std::string prefixed;           ///< a text with the space that a level put before it
+  std::vector<text_part> parts;   ///< added tokens of the text, and the text between them
+  std::vector<text_part> hidden;  ///< rejected tokens of the text
+  std::vector<text_part> inner_parts;   ///< the same for the normalized text
+  std::vector<text_part> inner_hidden;  ///< rejected tokens of the normalized text
   /// Places in the text and in its normal form between which both parts are normalized
   /// apart.
   std::vector<std::pair<std::size_t, std::size_t>> joints;
@@ -51,11 +52,13 @@ class scratch {
 /// Working memory that is not in use. @threads{safe to call concurrently}
 class scratch_pool {
  public:
+  // Returns memory that no other thread uses; makes it if all is in use.
   [[nodiscard]] std::unique_ptr<scratch> take();
+  // Takes memory back that `take` has returned.
   void give(std::unique_ptr<scratch> memory);
 
  private:
-  static constexpr std::size_t max_kept = 16;
+  static constexpr std::size_t max_kept = 16;  ///< memory beyond this number is freed
   std::mutex mutex_;
   std::vector<std::unique_ptr<scratch>> kept_;
 };

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Matches of a level and their behaviors, one piece after another.
+///
+/// `next_event` cuts the text into events, which alternate between matches and the text
+/// between them. `next` joins events to pieces by the behavior of the level. Both give
+/// one result for each call, so that a long text is not held as a list of pieces. In open
+/// text, the last event is open if bytes that follow could make it longer or change it.
 #include "tokens/split.hpp"
 
 namespace weir::formats::tokens {
 
+/// Makes the event [begin, end) and moves on to its end. An open event is the last one. A
+/// match of a pattern or literal must not be cut, since its second part could match
+/// differently.
 splitter::event splitter::made(std::size_t begin, std::size_t end, bool match,
                                bool open) {
   at_ = end;
@@ -13,6 +21,8 @@ splitter::event splitter::made(std::size_t begin, std::size_t end, bool match,
           !(match && level_.matches_are_whole())};
 }
 
+/// Returns the next run of word characters, or of characters that are neither word nor
+/// white space (`\w+|[^\w\s]+`).
 occurrence splitter::find_word() const {
   // Class of a character: 0 white space, 1 word, 2 neither.
   const auto class_of = [this](std::size_t i, std::uint32_t& bytes) {
@@ -37,6 +47,7 @@ occurrence splitter::find_word() const {
   return {cut_off ? occurrence::kind::open : occurrence::kind::whole, begin, end};
 }
 
+/// Returns the first match from `at_` on.
 result<occurrence> splitter::find() {
   switch (level_.type) {
     case split_level::kind::whole: return occurrence{};
@@ -70,6 +81,8 @@ result<occurrence> splitter::find() {
   return occurrence{};
 }
 
+/// A match that does not begin at `at_` is kept in `found_`, while the text before it is
+/// returned first. An open match of a pattern ends the events: its piece is not known.
 result<std::optional<splitter::event>> splitter::next_event() {
   if (found_) {
     const occurrence match = *found_;
@@ -104,6 +117,9 @@ result<std::optional<splitter::event>> splitter::next_event() {
   return std::optional(made(at_, match.begin, false, false));
 }
 
+/// "Merged with previous" joins a match to the text before it, "merged with next" to the
+/// text behind it; "contiguous" joins neighbouring matches. An event that does not join
+/// is kept in `held_` for the next call.
 result<std::optional<piece>> splitter::next() {
   const auto take = [this]() -> result<std::optional<event>> {
     if (held_) {

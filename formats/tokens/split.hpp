@@ -18,11 +18,11 @@ namespace weir::formats::tokens {
 
 /// What becomes of a match and of the text between matches.
 enum class split_behavior : std::uint8_t {
-  removed,
-  isolated,
-  merged_with_previous,
-  merged_with_next,
-  contiguous,
+  removed,               ///< matches vanish
+  isolated,              ///< each match is a piece
+  merged_with_previous,  ///< a match ends the piece before it
+  merged_with_next,      ///< a match begins the piece behind it
+  contiguous,            ///< neighbouring matches form one piece
 };
 
 /// One level of a pre-tokenizer. @threads{immutable}
@@ -36,9 +36,9 @@ struct split_level {
             ///< word characters nor white space
   };
   kind type = kind::whole;
-  std::optional<pattern> regex{};
-  std::string text{};
-  bool (*property)(char32_t) noexcept = nullptr;
+  std::optional<pattern> regex{};                 ///< for `search`
+  std::string text{};                             ///< for `literal`
+  bool (*property)(char32_t) noexcept = nullptr;  ///< for `predicate`
   bool invert = false;  ///< swaps matches and the text between them
   split_behavior behavior = split_behavior::isolated;
   bool prefix_space = false;  ///< puts a space before a text that begins with none
@@ -52,7 +52,7 @@ struct split_level {
 
 /// A piece of a text.
 struct piece {
-  std::size_t begin = 0;
+  std::size_t begin = 0;  ///< in bytes of the text that is split
   std::size_t end = 0;
   bool open = false;     ///< the piece may go on behind the end of the text
   bool can_cut = false;  ///< the level splits alike if the text begins inside the piece
@@ -81,6 +81,7 @@ class splitter {
     bool open;
     bool can_cut;
   };
+  // Steps of `next`; see split.cpp.
   [[nodiscard]] result<std::optional<event>> next_event();
   [[nodiscard]] result<occurrence> find();
   [[nodiscard]] occurrence find_word() const;
@@ -90,8 +91,8 @@ class splitter {
   std::string_view text_;
   bool open_;
   pattern_memory& memory_;
-  std::size_t at_ = 0;  ///< text before it has been returned as events
-  bool ended_ = false;
+  std::size_t at_ = 0;                 ///< text before it has been returned as events
+  bool ended_ = false;                 ///< no event follows
   std::optional<occurrence> found_{};  ///< match whose text before it was returned
   std::optional<event> held_{};        ///< event that begins the next piece
 };

@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stream looks for cuts in windows and keeps the text behind the last cut.
+///
+/// Text that is pushed is checked, made well-formed and appended to `state::text`. As
+/// soon as a window of it has arrived, `run` encodes the window as open text, which gives
+/// the ids up to the last safe cut and the place of this cut. The text before the cut is
+/// dropped, and the ids behind the cut are dropped too: they are made again from the next
+/// window. A window without a cut is doubled, up to `max_uncut_bytes`.
+///
+///   pushed   |....ids taken....|..ids ready..|..text without ids yet..
+///            ^ behind           ^ cursor      ^ cut
+///
+/// A cursor names a cut at or before the ids that were taken, and how many ids were taken
+/// since. A stream that resumes there makes these ids again and skips them. `cuts` has
+/// the cuts between `behind` and `cut`, from which `take` picks the next `behind`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +31,9 @@ namespace {
 /// A safe cut and the number of ids before it.
 struct cut_place {
   std::uint64_t offset = 0;  ///< bytes of the text before it, as pushed
-  std::uint64_t ids = 0;
-  bool inside = false;
-  bool begun = false;
+  std::uint64_t ids = 0;     ///< ids of the stream before it, special ones included
+  bool inside = false;       ///< it lies within a run of plain text
+  bool begun = false;        ///< the ids before the text lie before it
 };
 
 }  // namespace
@@ -59,6 +72,7 @@ struct token_stream::state {
   [[nodiscard]] std::uint64_t known() const {
     return taken - to_skip + (ids.size() - taken_here);
   }
+  // Adds the ids before a text, unless a resumed stream has them before its cut.
   void begin() {
     if (add_special && !cut.begun) {
       ids.insert(ids.end(), parts->prefix.begin(), parts->prefix.end());
@@ -70,6 +84,9 @@ struct token_stream::state {
   void skip();
 };
 
+/// Appends bytes to `text`. Bytes at the end that may begin a character wait in `raw`. In
+/// a stream that refuses ill-formed bytes, a replacement is an error; the offset in its
+/// message counts from the start of the whole text.
 result<void> token_stream::state::add(bytes_view bytes) {
   std::string_view source = as_text(bytes);
   byte_vector joined;
@@ -98,6 +115,8 @@ result<void> token_stream::state::add(bytes_view bytes) {
   return {};
 }
 
+/// Moves the cut forward and translates its place in `text` to an offset in the pushed
+/// bytes. The ids that are known end at the cut when this function is called.
 void token_stream::state::move_cut(const tokens::progress& to) {
   // A replacement is three bytes of text for other bytes that were pushed.
   std::uint64_t bytes = to.bytes;
@@ -115,6 +134,8 @@ void token_stream::state::move_cut(const tokens::progress& to) {
   cuts.push_back(cut);
 }
 
+/// Drops ids that a resumed stream has given before. They are known before any id of the
+/// stream is taken, so they are the first ones.
 void token_stream::state::skip() {
   const std::size_t count =
       static_cast<std::size_t>(std::min<std::uint64_t>(to_skip, ids.size() - taken_here));
@@ -122,11 +143,14 @@ void token_stream::state::skip() {
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+/// Encodes as many windows as there are; without `open`, also the rest of the text. A
+/// failure leaves the text and the ids before it as they were.
 result<void> token_stream::state::run(bool open) {
   // Windows of a limited size keep cuts near to each other.
   while (text.size() >= wanted || (!open && !text.empty())) {
     const bool whole = !open && text.size() <= wanted;
     std::size_t size = whole ? text.size() : wanted;
+    // A window must not end inside a character.
     while (!whole && size < text.size() &&
            (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) {
       --size;
@@ -139,6 +163,7 @@ result<void> token_stream::state::run(bool open) {
       return done.error();
     }
     ids.resize(done->ids);
+    // No cut was found: the next attempt uses twice as much text.
     if (done->bytes == 0 && !whole) {
       if (wanted >= max_uncut_bytes) {
         return error(errc::out_of_range,
@@ -169,6 +194,7 @@ token_stream::token_stream(token_stream&&) noexcept = default;
 token_stream& token_stream::operator=(token_stream&&) noexcept = default;
 token_stream::~token_stream() = default;
 
+/// A new stream is a stream that is resumed at the start of the text.
 result<token_stream> token_stream::open(tokenizer with,
                                         const token_stream_options& options) {
   token_cursor start;
@@ -178,6 +204,7 @@ result<token_stream> token_stream::open(tokenizer with,
   return resume(std::move(with), start, options.window);
 }
 
+/// The cursor may come from a file, so every value is checked before it is used.
 result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cursor,
                                           std::size_t window) {
   auto parts = with.parts_;
@@ -218,6 +245,7 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
   s->add_special = cursor.add_special == 1;
   s->invalid = static_cast<invalid_utf8>(cursor.invalid);
   s->pushed = cursor.offset;
+  // `begin` puts the ids before the text in front, so they count as given since the cut.
   s->taken = cursor.taken - cursor.ids;
   s->window = window;
   s->wanted = window;
@@ -234,7 +262,8 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
 
 result<void> token_stream::push(bytes_view bytes) {
   WEIR_EXPECT(!state_->finished);
-  // A large buffer is not copied whole.
+  // A large buffer is not copied whole: each part is encoded before the next one is
+  // added.
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t size = std::min(state_->wanted, bytes.size() - at);
     WEIR_CHECK(state_->add(bytes.subspan(at, size)));
@@ -244,6 +273,8 @@ result<void> token_stream::push(bytes_view bytes) {
   return {};
 }
 
+/// The ids behind the text follow, and a cursor that claims more ids than the text has is
+/// refused, because the text is then not the one that the cursor belongs to.
 result<void> token_stream::finish() {
   if (state_->finished) {
     return {};
@@ -271,6 +302,8 @@ std::span<const std::uint32_t> token_stream::ready() const noexcept {
   return std::span(state_->ids).subspan(state_->taken_here);
 }
 
+/// The newest cut that is not behind the ids taken becomes the cut of the cursor. Cuts
+/// are in the order of their ids.
 void token_stream::take(std::size_t count) {
   state& s = *state_;
   WEIR_EXPECT(count <= s.ids.size() - s.taken_here);

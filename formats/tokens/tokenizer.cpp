@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The public face of a tokenizer, and decoders.
+///
+/// Encoding checks the text, then runs it through the parts (`pipeline.cpp`) with working
+/// memory of a pool, so that several threads can encode at the same time. Decoding joins
+/// the spellings of the tokens by the rules of the decoder.
 #include "weir/formats/tokens.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +18,7 @@ namespace tokens {
 
 namespace {
 
+/// Replaces every occurrence from left to right. A replacement is not searched again.
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (std::size_t at = text.find(from); at != std::string::npos;
        at = text.find(from, at + to.size())) {
@@ -22,6 +27,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 }
 
 /// Removes the spaces that WordPiece's decoder has put before punctuation of English.
+/// The list and its order are those of the reference. It is applied to each token alone,
+/// so a text that two tokens form together is not cleaned.
 void clean_up(std::string& text) {
   replace_all(text, " .", ".");
   replace_all(text, " ?", "?");
@@ -36,6 +43,8 @@ void clean_up(std::string& text) {
   replace_all(text, " 're", "'re");
 }
 
+/// Appends the text of one token. A byte-level token that contains a character which
+/// stands for no byte, such as an added token, is appended as it is spelled.
 void append_decoded(const token_decoder& with, std::string_view token, bool first,
                     std::string& out) {
   switch (with.type) {
@@ -69,6 +78,9 @@ void append_decoded(const token_decoder& with, std::string_view token, bool firs
 
 }  // namespace
 
+/// A byte-level model can be cut in the middle of a character, and its bytes need not be
+/// UTF-8. The bytes of all tokens are therefore joined before ill-formed parts become
+/// U+FFFD.
 result<std::string> decode_ids(const tokenizer_parts& with,
                                std::span<const std::uint32_t> ids, bool skip_special) {
   std::string text;
@@ -99,6 +111,8 @@ result<std::string> decode_ids(const tokenizer_parts& with,
 
 }  // namespace tokens
 
+/// Ids are appended as they are found. If a pattern exceeds its limit, the ids before the
+/// failure stay in the vector.
 result<void> tokenizer::encode(std::string_view text, std::vector<std::uint32_t>& ids,
                                const encode_options& options) const {
   if (!is_utf8(text)) {
@@ -142,6 +156,7 @@ std::optional<std::string_view> tokenizer::token(std::uint32_t id) const noexcep
   return spelling.data() == nullptr ? std::nullopt : std::optional(spelling);
 }
 
+/// Added tokens come first, because their contents may also be in the vocabulary.
 std::optional<std::uint32_t> tokenizer::id(std::string_view content) const noexcept {
   for (const added_token& token : parts_->added) {
     if (token.content == content) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Properties by utf8proc, corrected by the tables of unicode_ranges.hpp.
+///
+/// White space needs no table: its 25 characters are written out. Every function answers
+/// for ASCII characters first, because most text has no others.
 #include "tokens/unicode.hpp"
 
 #include <utf8proc.h>
@@ -23,6 +26,7 @@ int category(char32_t code) noexcept {
 }
 
 /// Returns whether sorted ranges contain a character.
+/// The range that may contain it is the last one that does not begin behind it.
 bool contains(std::span<const code_range> ranges, char32_t code) noexcept {
   const auto behind =
       std::upper_bound(ranges.begin(), ranges.end(), code,
@@ -30,6 +34,7 @@ bool contains(std::span<const code_range> ranges, char32_t code) noexcept {
   return behind != ranges.begin() && code <= (behind - 1)->last;
 }
 
+/// Returns whether a category is one of marks: Mn, Mc or Me.
 bool is_mark(int c) noexcept {
   return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC ||
          c == UTF8PROC_CATEGORY_ME;
@@ -37,6 +42,8 @@ bool is_mark(int c) noexcept {
 
 }  // namespace
 
+/// Continuation bytes of UTF-8 are 0x80 to 0xBF, so the step back ends at the first byte
+/// of the character.
 character last_character(std::string_view text) noexcept {
   std::size_t start = text.size() - 1;
   while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) {
@@ -57,6 +64,7 @@ void append_character(std::string& text, char32_t code) {
               static_cast<std::size_t>(count));
 }
 
+/// The characters are those of the property White_Space.
 bool is_space(char32_t code) noexcept {
   if (code < 0x80) {
     return code == ' ' || (code >= 0x09 && code <= 0x0D);
@@ -66,6 +74,8 @@ bool is_space(char32_t code) noexcept {
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
+/// The categories of utf8proc are corrected by exclusive or with the table: a character
+/// in the table has the opposite property in the reference.
 bool is_numeric(char32_t code) noexcept {
   if (code < 0x80) {
     return code >= '0' && code <= '9';
@@ -75,6 +85,7 @@ bool is_numeric(char32_t code) noexcept {
           c == UTF8PROC_CATEGORY_NO) != contains(numeric_differs, code);
 }
 
+/// utf8proc numbers the categories Pc, Pd, Ps, Pe, Pi, Pf, Po one after the other.
 bool is_punctuation(char32_t code) noexcept {
   if (code < 0x80) {
     return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') ||
@@ -85,6 +96,9 @@ bool is_punctuation(char32_t code) noexcept {
          contains(punctuation_differs, code);
 }
 
+/// The letters in circles and squares (U+24B6, U+1F130 and on) and the two joiners U+200C
+/// and U+200D are word characters by the properties Alphabetic and Join_Control, which
+/// utf8proc does not have.
 bool is_word(char32_t code) noexcept {
   if (code < 0x80) {
     return (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') ||
@@ -114,6 +128,8 @@ bool is_accent(char32_t code) noexcept {
          (category(code) == UTF8PROC_CATEGORY_MN) != contains(accent_differs, code);
 }
 
+/// The ranges are those of the reference's BERT normalizer. The eighth block begins at
+/// U+2B920 there, not at U+2B820 where the block of Unicode begins, and ids must agree.
 bool is_chinese(char32_t code) noexcept {
   return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
          (code >= 0x20000 && code <= 0x2A6DF) || (code >= 0x2A700 && code <= 0x2B73F) ||
@@ -121,6 +137,8 @@ bool is_chinese(char32_t code) noexcept {
          (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x2F800 && code <= 0x2FA1F);
 }
 
+/// U+0130 has a lower case of two characters in Rust ("i" and a dot above); utf8proc maps
+/// a character to one character.
 void append_lower(std::string& text, char32_t code) {
   if (code < 0x80) {
     text.push_back(
@@ -153,6 +171,7 @@ namespace {
 constexpr char32_t hangul_base = 0x11A7;
 
 /// Appends a normal form of a text without characters that stand alone.
+/// utf8proc returns memory of `malloc`, which is freed here.
 void append_form(std::string& out, std::string_view text, normal_form form) {
   if (text.empty()) {
     return;
@@ -175,6 +194,10 @@ void append_form(std::string& out, std::string_view text, normal_form form) {
 
 }  // namespace
 
+/// Characters of the table `stand_alone` are unknown to the reference's tables of normal
+/// forms. It copies them, and they keep neighbours from being composed or reordered
+/// across them. The text between two of them is therefore normalized on its own. ASCII
+/// text equals all of its normal forms.
 void append_normal_form(std::string& out, std::string_view text, normal_form form) {
   if (std::all_of(text.begin(), text.end(),
                   [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {

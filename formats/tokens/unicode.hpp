@@ -15,8 +15,8 @@ namespace weir::formats::tokens {
 
 /// One character and the bytes that it takes.
 struct character {
-  char32_t code = 0;
-  std::uint32_t bytes = 1;
+  char32_t code = 0;        ///< a Unicode scalar value
+  std::uint32_t bytes = 1;  ///< length of its UTF-8
 };
 
 /// Returns the first character of a text that is not empty and is well-formed UTF-8.

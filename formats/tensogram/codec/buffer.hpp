@@ -17,9 +17,11 @@ namespace weir::formats {
 
 /// Bytes between two stages: a view of the input of a stage, or of `storage`.
 struct code_buffer {
-  std::unique_ptr<std::byte[]> storage;
-  bytes_view bytes;
+  std::unique_ptr<std::byte[]> storage;  ///< null if the bytes belong to others
+  bytes_view bytes;                      ///< the bytes themselves
 
+  /// Returns the storage, which has as many bytes as the view. The buffer must own its
+  /// bytes.
   [[nodiscard]] mutable_bytes writable() noexcept {
     return {storage.get(), bytes.size()};
   }
@@ -74,13 +76,14 @@ class decode_target {
   [[nodiscard]] mutable_bytes bytes() const noexcept {
     return has_memory_ ? mutable_bytes(data_, size_) : mutable_bytes();
   }
+  /// Returns the part of the target behind `offset`, of `count` bytes.
   [[nodiscard]] decode_target part(std::uint64_t offset,
                                    std::uint64_t count) const noexcept {
     return has_memory_ ? decode_target(bytes().subspan(offset, count)) : nowhere(count);
   }
 
  private:
-  std::byte* data_;
+  std::byte* data_;  ///< null or unused if nothing is kept
   std::uint64_t size_;
   bool has_memory_ = true;
 };

@@ -62,8 +62,8 @@ struct simd_done {
                                     std::byte* to) noexcept;
 
 /// Smallest and largest value; `finite` is false if some value is not finite.
-struct value_span {
-  double lowest = 0;
+struct value_span {   ///< smallest value
+  double lowest = 0;  ///< largest value
   double highest = 0;
   bool finite = true;
 };

@@ -19,6 +19,7 @@
 
 namespace weir::formats {
 
+/// Whether this build runs a stage.
 enum class pipeline_support : std::uint8_t {
   built,    ///< this build runs it
   known,    ///< the format has it, this build has not
@@ -32,23 +33,24 @@ enum class pipeline_support : std::uint8_t {
 /// both name the stage}
 [[nodiscard]] result<void> check_readable(const object_descriptor& descriptor);
 
+/// Compressions that this build has; `none` stores the bytes as they are.
 enum class codec : std::uint8_t { none, lz4, zstd, szip, zfp, blosc2, rle, roaring };
 
 /// The stages of an object with their parameters, checked against each other.
 struct pipeline {
-  std::uint64_t count = 0;    ///< elements
-  std::uint64_t decoded = 0;  ///< bytes of the elements
-  std::uint64_t encoded = 0;  ///< bytes after encoding and filter
-  std::optional<packing> packed;
-  std::size_t shuffle = 0;  ///< bytes of an item of the filter, 0: none
-  codec compression = codec::none;
-  unsigned item = 1;  ///< bytes of an item for blosc2, 0: none fits
-  int zstd_level = 0;
-  aec_parameters aec;
+  std::uint64_t count = 0;             ///< elements
+  std::uint64_t decoded = 0;           ///< bytes of the elements
+  std::uint64_t encoded = 0;           ///< bytes after encoding and filter
+  std::optional<packing> packed;       ///< parameters of simple_packing, if it is used
+  std::size_t shuffle = 0;             ///< bytes of an item of the filter, 0: none
+  codec compression = codec::none;     ///< last stage
+  unsigned item = 1;                   ///< bytes of an item for blosc2, 0: none fits
+  int zstd_level = 0;                  ///< for zstd
+  aec_parameters aec;                  ///< for szip
   std::vector<std::uint64_t> offsets;  ///< of szip
   bool offsets_marked = false;         ///< their writer vouches for them (see szip.hpp)
-  zfp_parameters zfp;
-  blosc2_parameters blosc2;
+  zfp_parameters zfp;                  ///< for zfp
+  blosc2_parameters blosc2;            ///< for blosc2
 
   /// Returns whether the stored bytes are the elements themselves.
   [[nodiscard]] bool raw() const noexcept {

@@ -16,7 +16,7 @@ namespace weir::formats {
 /// The width of a sample and its byte order; the pipeline derives both from the
 /// descriptor.
 struct szip_samples {
-  unsigned bits = 8;
+  unsigned bits = 8;    ///< width of a sample, 1..32
   bool packed = false;  ///< bytes of simple_packing, which are big-endian
 };
 
@@ -37,8 +37,8 @@ struct szip_samples {
 
 /// A compressed stream and the properties that its descriptor gives.
 struct szip_stream {
-  bytes_view bytes;
-  const aec_parameters& parameters;
+  bytes_view bytes;                  ///< stored bytes
+  const aec_parameters& parameters;  ///< of the coder
   /// Bit positions at which intervals start, as stored in the file. The reference writes
   /// wrong ones for intervals that start with empty blocks.
   const std::vector<std::uint64_t>& offsets;

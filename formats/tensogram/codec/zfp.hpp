@@ -13,8 +13,8 @@ enum class zfp_mode : std::uint8_t { rate, precision, accuracy };
 
 /// Parameters of a stream.
 struct zfp_parameters {
-  zfp_mode mode = zfp_mode::rate;
-  double value = 0;  ///< bits per value, bit planes, or largest error
+  zfp_mode mode = zfp_mode::rate;  ///< which limit `value` is
+  double value = 0;                ///< bits per value, bit planes, or largest error
 };
 
 /// Reads `zfp_mode` and the parameter of the mode. @error{kind}

@@ -2,6 +2,11 @@
 /// @file
 /// Reads the keys of a tokenizer from the header of a GGUF file, and chooses between
 /// GGUF and `tokenizer.json` by the first bytes of a file.
+///
+/// The header of a GGUF file is one list of entries (key, type, value) without a length
+/// in front, so a reader that has only the first bytes of a file cannot know whether they
+/// are enough. `key_reader` therefore tells "more bytes are needed" (false) from "the
+/// header is wrong" (error), and `from_file` reads on and begins again in the first case.
 /// @source{GGUF specification, tokenizer.ggml; defaults of llama.cpp}
 #include <fmt/format.h>
 
@@ -19,6 +24,7 @@ namespace weir::formats {
 namespace {
 
 /// Bytes of a file that are read first. Vocabularies take a few megabytes.
+/// Most headers of language models are larger than this, because of the vocabulary.
 constexpr std::uint64_t first_header_read = std::uint64_t{1} << 20;
 /// Longest header that is read.
 constexpr std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
@@ -33,6 +39,7 @@ struct found_keys {
   std::optional<bool> add_eos{};
 };
 
+/// Place for the value of one key; the alternative says which type the value must have.
 using key_target = std::variant<std::monostate, std::string*, std::vector<std::string>*,
                                 std::vector<std::int32_t>*, std::optional<std::uint32_t>*,
                                 std::optional<bool>*>;
@@ -69,9 +76,12 @@ key_target target_of(std::string_view key, found_keys& to) {
 /// bytes at hand end too early.
 class key_reader {
  public:
+  // `head` are the first bytes of a file of `size` bytes. The views that the reader keeps
+  // refer to `head`.
   key_reader(bytes_view head, std::uint64_t size, const std::string& name)
       : at_(head, size), size_(size), name_(name) {}
 
+  // Reads the start and all entries. Keys without use are skipped by their type.
   result<bool> read(found_keys& to) {
     gguf_start start;
     if (!at_.start(start)) {
@@ -96,6 +106,7 @@ class key_reader {
   }
 
  private:
+  // Returns an error with the name of the file and the offset at which the walker stands.
   [[nodiscard]] error wrong(errc code, std::string_view key, std::string_view expected,
                             std::string_view found) const {
     return error(code, fmt::format("cannot read {}: expected {}, found {}", key, expected,
@@ -116,6 +127,8 @@ class key_reader {
     return wrong(errc::corrupt, key, expected, fmt::format("type {}", name_of(found)));
   }
 
+  // Reads one entry: key, type of the value, value. A key with use must not occur twice,
+  // because readers would differ in the value that they use.
   result<bool> entry(std::uint64_t index, found_keys& to) {
     std::string_view key;
     std::uint32_t number = 0;
@@ -175,6 +188,8 @@ class key_reader {
   }
 
   /// Reads type and number of the items of a list.
+  /// Checks the count before any item is read, so that no memory is taken for items that
+  /// the vocabulary could never have.
   result<bool> list(std::string_view key, gguf_value type, gguf_value item,
                     std::uint64_t& count) {
     if (type != gguf_value::list) {
@@ -230,6 +245,8 @@ class key_reader {
 
 /// Chooses the ids that stand before and behind a text. A BERT model has both unless a
 /// flag forbids it; a BPE model has those that a flag asks for, and Llama 3 the first.
+/// The rules are the defaults of llama.cpp. The BERT ids come from `cls` and `seperator`,
+/// and from `bos` and `eos` in files that lack these.
 result<gguf_tokenizer> choose_ids(found_keys found) {
   gguf_tokenizer keys = std::move(found.keys);
   if (keys.model.empty()) {
@@ -280,6 +297,7 @@ result<tokenizer> made_of(found_keys found, const std::string& name) {
 
 }  // namespace
 
+/// `head` must hold all entries; what follows them is not read.
 result<gguf_tokenizer> tokenizer_keys_of_gguf(bytes_view head, const std::string& name) {
   found_keys found;
   WEIR_TRY(const bool whole, key_reader(head, head.size(), name).read(found));
@@ -302,6 +320,8 @@ result<tokenizer> tokenizer::from_bytes(bytes_view bytes, const std::string& nam
   return made_of(std::move(found), name);
 }
 
+/// The bytes of a GGUF header are parsed from the start again after each read. The size
+/// doubles, so all passes together parse at most twice the header.
 result<tokenizer> tokenizer::from_file(file_system& fs, const std::string& path) {
   WEIR_TRY(const auto in, fs.open(path, open_mode::read));
   WEIR_TRY(const std::uint64_t size, in->size());

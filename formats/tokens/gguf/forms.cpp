@@ -3,6 +3,11 @@
 /// Converts `tokenizer.json` to GGUF keys and back.
 /// @source{Hugging Face tokenizers 0.23, the serialization of its components; GGUF
 /// specification, tokenizer.ggml; llama.cpp, conversion of vocabularies}
+///
+/// The way to GGUF first reads the JSON as a tokenizer, which checks it, and then
+/// compares its components with the few that GGUF has names for. The way back makes a
+/// tokenizer of the keys first, for the same reason, and then writes the components that
+/// the names stand for.
 #include "weir/formats/tokenizer_forms.hpp"
 
 #include <fmt/format.h>
@@ -21,8 +26,11 @@ using namespace tokens;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+/// Prefix of tokens that continue a word in WordPiece. GGUF marks the other tokens
+/// instead.
 constexpr std::string_view continuation = "##";
 
+/// Returns the error for a component without a form in GGUF.
 error no_gguf_form(const std::string& name, std::string_view part,
                    std::string_view expected) {
   return error(errc::unsupported,
@@ -39,10 +47,13 @@ const json& member_or_none(const json& from, const char* key) {
   return from.is_object() && found != from.end() ? *found : none;
 }
 
+/// Returns whether a component has a type; false for null.
 bool has_type(const json& component, std::string_view type) {
   return member_or_none(component, "type") == type;
 }
 
+/// Returns whether a component is ByteLevel without a space in front, with or without the
+/// pattern of GPT-2. An absent `use_regex` means true.
 bool is_byte_level(const json& component, bool with_pattern) {
   const json& pattern = member_or_none(component, "use_regex");
   return has_type(component, "ByteLevel") &&
@@ -52,6 +63,8 @@ bool is_byte_level(const json& component, bool with_pattern) {
 
 /// Returns the name of GGUF for the pre-tokenizer of a byte-level model; empty if it has
 /// none.
+/// The whole description is compared, since a name stands for the normalizer, the levels
+/// and `ignore_merges` together (see `add_levels` in keys.cpp, its counterpart).
 std::string name_of_split(const json& description) {
   const json& pre = member_or_none(description, "pre_tokenizer");
   const json& normalizer = member_or_none(description, "normalizer");
@@ -81,6 +94,8 @@ std::string name_of_split(const json& description) {
 }
 
 /// Sets the tokens by id and their types. Ids without a token become unused ones.
+/// In a `bert` list, a word begins with U+2581 and a continuation has no mark, the
+/// opposite of WordPiece. Control tokens and the unknown token are spelled as they are.
 result<void> list_tokens(const tokenizer& from, const std::string& name, bool bert,
                          gguf_tokenizer& to) {
   const std::uint32_t size = from.vocabulary_size();
@@ -112,6 +127,7 @@ result<void> list_tokens(const tokenizer& from, const std::string& name, bool be
   return {};
 }
 
+/// GGUF has both tokens of a merge in one text, with a space between them.
 void list_merges(const json& model, gguf_tokenizer& to) {
   for (const json& merge : member_or_none(model, "merges")) {
     to.merges.push_back(merge.is_string() ? merge.get<std::string>()
@@ -135,6 +151,7 @@ bool is_plain_bert(const json& description) {
 }
 
 /// Returns the one id of a prefix or a suffix.
+/// GGUF has one key for the id before a text, and one for the id behind it.
 result<std::optional<std::uint32_t>> only_id(std::span<const std::uint32_t> ids,
                                              const std::string& name) {
   if (ids.size() > 1) {
@@ -147,6 +164,7 @@ result<std::optional<std::uint32_t>> only_id(std::span<const std::uint32_t> ids,
 
 result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string& name) {
   WEIR_TRY(const tokenizer read, tokenizer::from_json(text, name));
+  // The text was parsed by `from_json` before, so it is JSON.
   const json description = json::parse(as_text(text), nullptr, false);
   const json& model = member_or_none(description, "model");
   gguf_tokenizer keys;
@@ -173,6 +191,7 @@ result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string
 
 namespace {
 
+/// Returns the component ByteLevel. It serves as a pre-tokenizer and as a decoder.
 ordered_json byte_level_component(bool with_pattern) {
   ordered_json out;
   out["type"] = "ByteLevel";
@@ -182,6 +201,7 @@ ordered_json byte_level_component(bool with_pattern) {
   return out;
 }
 
+/// Returns a sequence of two pre-tokenizers.
 ordered_json sequence_of(ordered_json first, ordered_json second) {
   ordered_json out;
   out["type"] = "Sequence";
@@ -190,6 +210,7 @@ ordered_json sequence_of(ordered_json first, ordered_json second) {
 }
 
 /// Returns the pre-tokenizer that a name of GGUF stands for.
+/// This is the counterpart of `name_of_split`.
 ordered_json split_named(const std::string& pre) {
   if (pre == "smollm" || pre == "starcoder") {
     ordered_json digits;
@@ -209,6 +230,8 @@ ordered_json split_named(const std::string& pre) {
 }
 
 /// Returns the post-processor that puts ids before and behind a text; null for none.
+/// The template for pairs is required by the reference. It has no special tokens, because
+/// GGUF does not describe pairs.
 ordered_json template_of(const gguf_tokenizer& keys) {
   if (!keys.bos && !keys.eos) {
     return nullptr;
@@ -246,6 +269,7 @@ ordered_json template_of(const gguf_tokenizer& keys) {
 
 /// Returns the added tokens: those with a type of their own, and the unknown token of
 /// BERT.
+/// GGUF has no flags of added tokens, so all of them are off, as in `from_gguf`.
 ordered_json added_of(const gguf_tokenizer& keys) {
   ordered_json out = ordered_json::array();
   for (std::uint32_t id = 0; id < keys.token_type.size(); ++id) {
@@ -265,6 +289,7 @@ ordered_json added_of(const gguf_tokenizer& keys) {
   return out;
 }
 
+/// Sets the normalizer and the pre-tokenizer that GGUF means by `bert`.
 void set_bert_parts(ordered_json& out) {
   ordered_json& normalizer = out["normalizer"];
   normalizer["type"] = "BertNormalizer";
@@ -294,6 +319,7 @@ ordered_json model_of(const gguf_tokenizer& keys, const tokenizer& made, bool be
   }
   // A look-up of each key would take quadratic time; `from_gguf` has refused tokens that
   // occur twice.
+  // The members are appended directly.
   ordered_json vocabulary = ordered_json::object();
   auto& members = vocabulary.get_ref<ordered_json::object_t&>();
   for (std::uint32_t id = 0; id < keys.tokens.size(); ++id) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokenizers from the values of GGUF keys. The pre-tokenizer has only a name there.
+/// Tokenizers from the values of GGUF keys.
+///
+/// GGUF stores the vocabulary, the merges and the types of tokens, but only the name of
+/// the pre-tokenizer. The levels of each known name are written here; an unknown name is
+/// refused, because a guess would give other ids.
 /// @source{GGUF specification, tokenizer.ggml; llama.cpp names of pre-tokenizers}
 #include <fmt/format.h>
 
@@ -18,6 +22,8 @@ namespace {
 using namespace tokens;
 
 /// Adds the levels that a name of a pre-tokenizer stands for.
+/// The names and their patterns are those of llama.cpp. `starcoder` and `smollm` split
+/// every digit alone, and Llama 3 takes whole words from the vocabulary without merges.
 result<void> add_levels(tokenizer_parts& to, const std::string& name) {
   if (name == "smollm" || name == "starcoder") {
     // Digits first: the splits of GPT-2 alone keep numbers together.
@@ -45,6 +51,8 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
   return {};
 }
 
+/// Reads merges, each two tokens with one space between them. No token of a byte-level
+/// vocabulary contains a space, which is spelled U+0120 there.
 result<void> add_merges(model& to, const std::vector<std::string>& merges) {
   std::vector<std::pair<std::string, std::string>> pairs;
   pairs.reserve(merges.size());
@@ -72,6 +80,7 @@ std::string wordpiece_spelling(const std::string& token, bool control) {
   return token.starts_with(word_mark) ? token.substr(word_mark.size()) : "##" + token;
 }
 
+/// Checks an id of a special token, if it is there.
 result<void> check_id(const gguf_tokenizer& keys, const char* key,
                       std::optional<std::uint32_t> id) {
   if (id && *id >= keys.tokens.size()) {
@@ -82,6 +91,8 @@ result<void> check_id(const gguf_tokenizer& keys, const char* key,
   return {};
 }
 
+/// Sets what every `bert` vocabulary of llama.cpp uses: the normalizer in lower case,
+/// white space removed, punctuation alone.
 void set_bert(tokenizer_parts& to) {
   to.model.type = model::kind::wordpiece;
   to.decoder.type = token_decoder::kind::wordpiece;
@@ -92,6 +103,8 @@ void set_bert(tokenizer_parts& to) {
   to.levels.push_back(property_level(&is_punctuation, split_behavior::isolated));
 }
 
+/// Checks what later steps rely on: one type for each token (or none at all), a known
+/// model, and ids within the vocabulary.
 result<void> check_keys(const gguf_tokenizer& keys) {
   if (keys.tokens.empty() ||
       (!keys.token_type.empty() && keys.token_type.size() != keys.tokens.size())) {
@@ -112,6 +125,8 @@ result<void> check_keys(const gguf_tokenizer& keys) {
   return check_id(keys, "tokenizer.ggml.unknown_token_id", keys.unknown);
 }
 
+/// Hashes all keys. Each text is preceded by its size, so that moving a byte from one
+/// text to the next changes the digest. A cursor of a stream holds this digest.
 std::uint64_t digest_of(const gguf_tokenizer& keys) {
   xxh3_stream hash;
   const auto add = [&](const std::string& text) {
@@ -140,6 +155,8 @@ bool tokens::is_llama3(std::string_view pre) noexcept {
   return pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3";
 }
 
+/// A control token is special; a user-defined one is not. The unknown token of `bert`
+/// keeps its spelling, because it is no word.
 result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
   WEIR_CHECK(check_keys(keys));
   const bool bert = keys.model == "bert";

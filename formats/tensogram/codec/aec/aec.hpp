@@ -27,15 +27,15 @@ inline constexpr std::uint32_t aec_segment = 64;
 
 /// Parameters of a stream. They are not stored in it; the descriptor carries them.
 struct aec_parameters {
-  unsigned bits = 8;    ///< per sample, 1..32
-  unsigned block = 16;  ///< samples per block, even, 2..4096
-  unsigned rsi = 128;   ///< blocks per reference sample interval, 1..4096
-  bool preprocess = true;
-  bool is_signed = false;
+  unsigned bits = 8;        ///< per sample, 1..32
+  unsigned block = 16;      ///< samples per block, even, 2..4096
+  unsigned rsi = 128;       ///< blocks per reference sample interval, 1..4096
+  bool preprocess = true;   ///< the samples are differences to the ones before
+  bool is_signed = false;   ///< samples are in two's complement
   bool restricted = false;  ///< short identifiers, for at most 4 bits
   bool big_endian = false;  ///< byte order of samples of more than one byte
   bool padded = false;      ///< every interval ends at a byte; for streams that are read
-  unsigned sample_bytes = 1;
+  unsigned sample_bytes = 1;  ///< bytes of a stored sample, 1..4
 
   /// Returns the width of a block's identifier, which depends on the width of samples.
   [[nodiscard]] unsigned id_bits() const noexcept {
@@ -48,7 +48,7 @@ struct aec_parameters {
 
 /// An encoded stream.
 struct aec_code {
-  code_buffer code;
+  code_buffer code;                    ///< the stream, filled up with zeros to a byte
   std::vector<std::uint64_t> offsets;  ///< bit where each interval starts
 };
 
@@ -109,14 +109,16 @@ class aec_bits {
   }
   /// Moves to the next byte. Returns whether the bits that it passes over are zeros.
   bool align() noexcept { return get(left_ % 8) == 0; }
+  /// Returns whether bits behind the end were asked for.
   [[nodiscard]] bool overrun() const noexcept { return overrun_; }
+  /// Returns the number of bits before the next one, from the start of the stream.
   [[nodiscard]] std::uint64_t position() const noexcept {
     return static_cast<std::uint64_t>(next_ - begin_) * 8 - left_;
   }
 
+ private:
   /// Fills bits_ to at least 56 bits, or with all bytes that are left. Far from the end
   /// it loads eight bytes at once and counts only the whole bytes that fit.
- private:
   void refill() noexcept {
     if (end_ - next_ >= 8) {
       bits_ |= load_be<std::uint64_t>(next_) >> left_;
@@ -143,12 +145,12 @@ class aec_bits {
     left_ -= count;
   }
 
-  const std::byte* next_;
+  const std::byte* next_;  ///< first byte that is not in `bits_`
   const std::byte* begin_;
   const std::byte* end_;
   std::uint64_t bits_ = 0;  ///< the next bit is the highest; zeros below the last one
-  unsigned left_ = 0;
-  bool overrun_ = false;
+  unsigned left_ = 0;       ///< number of bits in `bits_`
+  bool overrun_ = false;    ///< see `overrun()`
 };
 
 /// Decodes a stream in portions, from the start of any interval on. For damaged streams
@@ -176,6 +178,7 @@ class aec_decoder {
   [[nodiscard]] bool padding_clear() const noexcept { return padding_clear_; }
 
  private:
+  // Steps of `read` and `skip`; see decode.cpp.
   template <class Use>
   result<void> decode(std::uint64_t samples, const Use& use);
   result<void> fill();
@@ -191,7 +194,7 @@ class aec_decoder {
   unsigned take_reference(std::uint32_t* d) noexcept;
   void unfold(std::size_t known) noexcept;
 
-  const aec_parameters& p_;
+  const aec_parameters& p_;  ///< of the stream; outlives the decoder
   aec_bits bits_;
   std::uint64_t left_;  ///< samples of the stream that are not in numbers_
   std::vector<std::uint32_t> numbers_;  ///< samples of one segment

@@ -2,6 +2,17 @@
 /// @file
 /// The decoder: decodes one segment of blocks to numbers, then reverses the prediction
 /// over the whole segment.
+///
+/// A block is stored as its identifier and what the identifier announces:
+///
+///   0, then 0    [reference] unary code of the length of a run of empty blocks
+///   0, then 1    [reference] one unary code for each pair of numbers
+///   1 + k        [reference] unary high parts of all numbers, then k low bits of each
+///   all ones     all numbers with their full width
+///
+/// The reference is there in the first block of an interval, if there is a prediction.
+/// Blocks are decoded to numbers first (`fill`), because a run of empty blocks can cross
+/// several blocks. `encode.cpp` is the counterpart.
 #include <algorithm>
 
 #include "tensogram/codec/aec/aec.hpp"
@@ -14,6 +25,7 @@ namespace {
 /// libaec refuses them.
 constexpr std::uint32_t largest_pair = 90;
 
+/// Returns the error for bits that the stream lacks.
 error ends_early() {
   return error(errc::corrupt,
                "cannot decompress payload: expected more bits of szip, found the end");
@@ -28,6 +40,9 @@ std::uint32_t unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits
   const std::uint32_t middle = 1u << (bits - 1);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t d = x[i];
+    // In the upper half of the range, the nearer end is the top: `mask ^ last` then is
+    // the distance to it. A number whose half exceeds this distance has only one possible
+    // sign.
     const std::uint32_t mask = (last & middle) == 0 ? 0 : top;
     const std::uint32_t half = (d >> 1) + (d & 1);
     last = half <= (mask ^ last) ? last + ((d >> 1) ^ (0u - (d & 1))) : mask ^ d;
@@ -59,6 +74,7 @@ std::uint32_t unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits,
 
 }  // namespace
 
+/// The memory holds one segment, or less if the interval or the stream is shorter.
 aec_decoder::aec_decoder(bytes_view from, std::uint64_t start, const aec_parameters& p,
                          std::uint64_t samples)
     : p_(p),
@@ -79,6 +95,7 @@ unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
 }
 
 /// Decodes the next segment, or the part of it that the stream still has, into numbers_.
+/// A run of empty blocks may reach into the next segment; `empty_` keeps the rest of it.
 result<void> aec_decoder::fill() {
   const std::uint32_t first = block_;
   const std::uint64_t blocks =
@@ -86,6 +103,7 @@ result<void> aec_decoder::fill() {
                                (left_ + p_.block - 1) / p_.block});
   end_ = static_cast<std::size_t>(std::min<std::uint64_t>(blocks * p_.block, left_));
   next_ = 0;
+  // Every turn decodes one block; the last block of the stream may be incomplete.
   for (std::size_t done = 0; done < end_; done += p_.block, ++block_) {
     std::uint32_t* d = numbers_.data() + done;
     const auto wanted =
@@ -98,9 +116,12 @@ result<void> aec_decoder::fill() {
     WEIR_CHECK(wanted == p_.block ? decode_block(d) : decode_last_block(d, wanted));
   }
   left_ -= end_;
+  // A segment in the middle of an interval begins with a difference, not with a
+  // reference.
   if (p_.preprocess) {
     unfold(first == 0 ? 1 : 0);
   }
+  // Intervals of padded streams begin at bytes.
   if (block_ == p_.rsi) {
     block_ = 0;
     padding_clear_ = (!p_.padded || bits_.align()) && padding_clear_;
@@ -111,6 +132,7 @@ result<void> aec_decoder::fill() {
 /// Replaces differences by samples. The first `known` (0 or 1) numbers are samples
 /// already; otherwise the prediction continues from last_.
 void aec_decoder::unfold(std::size_t known) noexcept {
+  // The reference is a sample; if samples have a sign, its bits are extended to 32.
   if (known != 0) {
     last_ = numbers_[0];
     const std::uint32_t sign = 1u << (p_.bits - 1);
@@ -122,6 +144,7 @@ void aec_decoder::unfold(std::size_t known) noexcept {
 }
 
 /// Decodes a whole block.
+/// `d` has room for a block. Missing bits are noticed once, at the end.
 result<void> aec_decoder::decode_block(std::uint32_t* d) {
   const std::uint32_t id = bits_.get(p_.id_bits());
   if (id == 0) {
@@ -140,6 +163,7 @@ result<void> aec_decoder::decode_block(std::uint32_t* d) {
 /// the end of the block.
 result<void> aec_decoder::decode_last_block(std::uint32_t* d, unsigned wanted) {
   const std::uint32_t id = bits_.get(p_.id_bits());
+  // `enough` says whether the wanted numbers were read before the bits ended.
   bool enough = false;
   if (id == 0) {
     return low_entropy(d, wanted);
@@ -186,6 +210,8 @@ result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
 
 /// Returns the number of empty blocks that a code stands for. Code 4 means "to the end of
 /// the segment or interval"; smaller codes stand for one block more than their value.
+/// The writer uses code 4 for five blocks or more up to the end, so a length of five or
+/// more is coded as it is.
 std::uint32_t aec_decoder::blocks_of_run(std::uint32_t code) const noexcept {
   const std::uint32_t to_end =
       std::min(p_.rsi - block_, aec_segment - block_ % aec_segment);
@@ -219,6 +245,7 @@ result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned 
                                "most {}, found {}",
                                largest_pair, code));
     }
+    // Finds the largest triangular number up to the code: `below` = sum (sum + 1) / 2.
     std::uint32_t sum = 0;
     std::uint32_t below = 0;
     while (below + sum + 1 <= code) {
@@ -279,6 +306,9 @@ result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
 /// libaec continues behind the last sample until it needs space for output, and refuses a
 /// stream that has an impossible code there. This decoder refuses the same streams,
 /// because no other reader would open them. Bits that are missing there are no error.
+/// A reader cannot know that a sample was the last one before it looks at a further
+/// block. Where the last block was cut, a run goes on, or a reference or numbers follow,
+/// libaec needs space for output first, and stops.
 result<void> aec_decoder::look_behind() {
   const bool whole_block = end_ % p_.block == 0 && empty_ == 0;
   const bool reference = p_.preprocess && block_ == 0;
@@ -308,6 +338,7 @@ result<void> aec_decoder::read(mutable_bytes to) {
                 });
 }
 
+/// The prediction needs every sample before a range, so skipping decodes.
 result<void> aec_decoder::skip(std::uint64_t bytes) {
   return decode(bytes / p_.sample_bytes, [](const std::uint32_t*, std::size_t) {});
 }

@@ -19,6 +19,7 @@ constexpr std::uint32_t impossible = std::numeric_limits<std::uint32_t>::max();
 
 /// Appends bits, the most significant first. Up to 31 bits wait in a register; whole
 /// words of 32 bits are stored. The caller provides enough memory.
+/// The register never has more than 31 bits before a call, so 32 more fit.
 class bit_writer {
  public:
   explicit bit_writer(std::byte* to) : to_(to) {}
@@ -54,10 +55,10 @@ class bit_writer {
   }
 
  private:
-  std::byte* to_;
-  std::uint64_t pending_ = 0;
-  unsigned used_ = 0;
-  std::uint64_t bits_ = 0;
+  std::byte* to_;              ///< where the next word is stored
+  std::uint64_t pending_ = 0;  ///< the waiting bits are the lowest ones
+  unsigned used_ = 0;          ///< number of waiting bits
+  std::uint64_t bits_ = 0;     ///< bits in stored words
 };
 
 /// Replaces each sample by its difference to the one before, folded into an unsigned
@@ -80,6 +81,7 @@ void fold_unsigned(const std::uint32_t* x, std::size_t count, std::uint32_t top,
 }
 
 /// Does what fold_unsigned() does, for samples in two's complement of `bits` bits.
+/// The range is -half to half - 1, and `before` decides which of its ends is nearer.
 void fold_signed(const std::uint32_t* x, std::size_t count, unsigned bits,
                  std::uint32_t* d) noexcept {
   const std::int64_t half = std::int64_t{1} << (bits - 1);
@@ -133,6 +135,8 @@ class interval_encoder {
       const std::size_t all = std::size_t{blocks} * p_.block;
       p_.is_signed ? fold_signed(raw_.data(), all, p_.bits, folded_.data())
                    : fold_unsigned(raw_.data(), all, top, folded_.data());
+      // The reference is written by itself; a difference of zero makes it cost nothing
+      // here.
       folded_[0] = 0;
       data = folded_.data();
     }
@@ -156,6 +160,8 @@ class interval_encoder {
       encode_values(d, any);
       return;
     }
+    // Only the first block of a run can hold the reference, because runs end with the
+    // interval.
     run_reference_ = run_ == 0 ? reference_ : run_reference_;
     ++run_;
     if (b + 1 == blocks || (b + 1) % aec_segment == 0) {
@@ -170,6 +176,7 @@ class interval_encoder {
     if (run_ == 0) {
       return;
     }
+    // The identifier 0 and the bit 0, then the reference, then the length.
     to_.put(0, p_.id_bits() + 1);
     if (run_reference_) {
       to_.put(raw_[0], p_.bits);
@@ -181,7 +188,9 @@ class interval_encoder {
   /// Writes a block with the shortest coding. The order of the comparisons decides among
   /// equal lengths as libaec does.
   void encode_values(const std::uint32_t* d, std::uint32_t any) {
+    // The reference is stored with every coding, so it is left out of the comparison.
     const std::uint32_t plain = (p_.block - (reference_ ? 1 : 0)) * p_.bits;
+    // Identifiers of one bit have no values left for a split.
     const std::uint32_t split = p_.id_bits() > 1 ? choose_split(d, any) : impossible;
     const std::uint32_t pairs = pairs_length(d, any, plain);
     if (split < plain && split < pairs) {
@@ -215,6 +224,10 @@ class interval_encoder {
   /// search walks up from the split of the block before, and then down, as long as the
   /// length falls. The direction and the limits are those of libaec: among splits of
   /// equal length the first one that the walk meets wins.
+  /// Let u be the length of the unary parts for a split k and n the number of values; the
+  /// block then has u + n (k + 1) bits. A larger k saves at most u bits and costs n more,
+  /// so walking up ends when u < n. A smaller k at least doubles u and saves n, so
+  /// walking down ends when u >= n.
   std::uint32_t choose_split(const std::uint32_t* d, std::uint32_t any) noexcept {
     const std::uint64_t count = p_.block - (reference_ ? 1 : 0);
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
@@ -253,9 +266,11 @@ class interval_encoder {
   /// Returns the length of a block coded as pairs ("second extension").
   std::uint32_t pairs_length(const std::uint32_t* d, std::uint32_t any,
                              std::uint32_t plain) const noexcept {
+    // The bit that says "pairs" counts too; the identifier is the same for all codings.
     std::uint64_t length = 1;
     for (unsigned i = 0; i < p_.block; i += 2) {
       const std::uint64_t sum = std::uint64_t{d[i]} + d[i + 1];
+      // A pair whose sum exceeds the plain length makes the block longer than plain.
       if (sum > plain || (any > 0xFFFF && sum > 0xFFFF)) {
         return impossible;
       }
@@ -296,6 +311,7 @@ class interval_encoder {
   }
 
   /// Writes a block as pairs; see take_pairs() in decode.cpp.
+  /// The reference takes part as a difference of zero.
   void put_pairs(const std::uint32_t* d) noexcept {
     to_.put(1, p_.id_bits() + 1);
     if (reference_) {
@@ -307,15 +323,15 @@ class interval_encoder {
     }
   }
 
-  const aec_parameters& p_;
+  const aec_parameters& p_;  ///< of the stream
   bit_writer& to_;
-  unsigned split_;
-  unsigned max_split_;
-  std::vector<std::uint32_t> raw_;
-  std::vector<std::uint32_t> folded_;
-  std::uint32_t run_ = 0;
-  bool reference_ = false;
-  bool run_reference_ = false;
+  unsigned split_;                     ///< split of the last block that has chosen one
+  unsigned max_split_;                 ///< largest split that an identifier can name
+  std::vector<std::uint32_t> raw_;     ///< samples of the interval
+  std::vector<std::uint32_t> folded_;  ///< their folded differences
+  std::uint32_t run_ = 0;       ///< empty blocks that are counted and not written yet
+  bool reference_ = false;      ///< the block begins with the reference
+  bool run_reference_ = false;  ///< the first block of the run begins with it
 };
 
 /// Consecutive intervals that one thread has encoded, with the split that was assumed
@@ -370,6 +386,7 @@ void place_bits(std::byte* to, std::uint64_t bit, const coded_group& group) noex
     return;
   }
   std::size_t k = 1;
+  // Eight bytes of the output at a time: the last byte that was used and the next eight.
   for (; k + 8 <= from.size(); k += 8) {
     const auto word = load_be<std::uint64_t>(from.data() + k);
     const auto before = std::to_integer<std::uint64_t>(from[k - 1]);
@@ -396,6 +413,7 @@ result<aec_code> join(std::vector<coded_group>& groups, unsigned threads) {
     bits += group.bits;
   }
   WEIR_TRY(out.code, make_buffer(static_cast<std::size_t>((bits + 7) / 8)));
+  // Only the bytes inside the groups are written in parallel; see `place_bits`.
   std::byte* to = out.code.storage.get();
   for_each_piece(threads, groups.size(),
                  [&](std::size_t g) { place_bits(to, starts[g], groups[g]); });
@@ -415,6 +433,7 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
                                unsigned threads) {
   const std::size_t interval = p.interval() * p.sample_bytes;
   const std::size_t intervals = (from.size() + interval - 1) / interval;
+  // Four groups for each thread, so that a slow group delays the others little.
   const std::size_t per_group = std::max<std::size_t>(1, intervals / (4 * threads));
   const std::size_t count = (intervals + per_group - 1) / per_group;
   std::vector<std::optional<result<coded_group>>> groups(count);
@@ -426,6 +445,7 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
     unsigned split = 0;
     if (g > 0) {
       const auto before = encode_group(piece(g - 1).last(interval), p, 0);
+      // A failed guess only means that the group is encoded again below.
       split = before ? before->split_after : 0;
     }
     groups[g].emplace(encode_group(piece(g), p, split));

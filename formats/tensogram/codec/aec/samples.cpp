@@ -2,6 +2,9 @@
 /// @file
 /// Conversion of samples of 1 to 4 bytes to numbers and back. The width and the byte
 /// order are template parameters, so that the inner loops contain no branches.
+///
+/// The decoder and the encoder work on numbers of 32 bits, whatever the width of a sample
+/// is.
 #include <bit>
 
 #include "tensogram/codec/aec/aec.hpp"

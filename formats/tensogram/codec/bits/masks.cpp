@@ -22,8 +22,10 @@ namespace weir::formats {
 
 namespace {
 
+/// Names in the descriptor, in the order of `mask_method`.
 constexpr std::array<std::string_view, 6> method_names{"none", "rle",  "roaring",
                                                        "lz4",  "zstd", "blosc2"};
+/// Level of zstd for masks; a descriptor has no parameter for it.
 constexpr int mask_zstd_level = 3;
 
 /// Bit patterns of the non-finite values of a type.
@@ -58,6 +60,7 @@ std::uint64_t component_at(const std::byte* from, unsigned size,
   return out;
 }
 
+/// Classes of an element; the last three have a mask each.
 enum class value_class : std::uint8_t { finite, nan, positive, negative };
 
 /// Returns the class of an element. A complex element is NaN if one component is;
@@ -83,6 +86,7 @@ value_class class_of(const std::byte* element, const float_form& form,
 }
 
 /// Sets bit `index` of a list of `count` bits, which gets its memory with the first bit.
+/// Lists without a set bit stay empty and are not stored.
 void mark(byte_vector& bits, std::uint64_t count, std::uint64_t index) {
   bits.resize((count + 7) / 8);
   set_bit(bits, index);
@@ -119,6 +123,8 @@ class mask_taker {
 
  private:
   /// Takes the non-finite values out of elements `first` to `last`.
+  /// Elements are read from the original, because earlier ones of `out_` are zeros
+  /// already.
   result<void> take_block(std::size_t first, std::size_t last) {
     if (!out_) {
       out_.emplace();
@@ -132,6 +138,7 @@ class mask_taker {
       }
       const bool nan = found == value_class::nan;
       const bool allowed = nan ? options_.nan : options_.infinity;
+      // The caller stores such elements as they are.
       if (!allowed && keep_others_) {
         continue;
       }
@@ -184,6 +191,7 @@ result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
 }
 
 /// Decodes one bit list of `count` bits.
+/// `to` may have no memory; then the method only checks that it could fill it.
 result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method method,
                          const decode_target& to) {
   switch (method) {
@@ -204,6 +212,7 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
   return {};
 }
 
+/// Names in the `masks` map, in the order in which masks are stored.
 constexpr std::array<std::string_view, 3> mask_kinds{"nan", "inf+", "inf-"};
 
 /// A mask as it is stored in a frame.
@@ -233,6 +242,7 @@ result<std::optional<stored_mask>> find_mask(const cbor_map& map, std::string_vi
 
 }  // namespace
 
+/// `index` counts elements, not components.
 error non_finite_error(dtype type, bool nan, std::uint64_t index) {
   return error(
              errc::invalid_argument,
@@ -254,6 +264,8 @@ result<mask_method> mask_method_named(std::string_view name) {
   return static_cast<mask_method>(found - method_names.begin());
 }
 
+/// The walk makes the copy, so elements that are all finite cost one search and no
+/// memory.
 result<std::optional<masked_elements>> take_masks(bytes_view elements,
                                                   const object_descriptor& descriptor,
                                                   const mask_options& options,
@@ -264,6 +276,8 @@ result<std::optional<masked_elements>> take_masks(bytes_view elements,
 /// Small bit lists are stored raw, whatever the method: no code would be shorter.
 result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
                                  std::uint64_t payload_size,
+                                 // `add` stores one list behind the lists that were
+                                 // stored before.
                                  const mask_options& options) {
   stored_masks out;
   const auto add = [&](std::string_view key, const byte_vector& bits,
@@ -288,6 +302,7 @@ result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
 }
 
 /// Loads each kind of mask that the map has.
+/// `load` decodes one mask into its list.
 result<value_masks> load_masks(const cbor_map& map, bytes_view region,
                                std::uint64_t count) {
   value_masks out;
@@ -323,6 +338,7 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
 /// Never holds the bits of two masks at once.
 result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t count) {
   const std::uint64_t bytes = (count + 7) / 8;
+  // Each mask is decoded without being kept.
   for (const std::string_view kind : mask_kinds) {
     WEIR_TRY(const auto mask, find_mask(map, kind, region));
     if (!mask) {
@@ -342,12 +358,15 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
 /// Builds the bytes of each replacement value once, in the byte order of the elements. A
 /// complex element gets the value in both components, because a mask does not say which
 /// one was not finite.
+/// Elements `first` and following may be a range of the object, while the masks always
+/// cover all of it. The bits before the range are skipped by whole bytes.
 void restore_values(const value_masks& masks, dtype type, byte_order order,
                     std::uint64_t first, mutable_bytes elements) noexcept {
   const float_form form = form_of(type);
   if (form.size == 0) {
     return;
   }
+  // An element takes `width` bytes; `count` elements are in the range.
   const std::size_t width = form.size * form.components;
   const std::uint64_t count = elements.size() / width;
   const std::uint64_t sign = std::uint64_t{1} << (8 * form.size - 1);
@@ -372,6 +391,8 @@ void restore_values(const value_masks& masks, dtype type, byte_order order,
       }
     });
   };
+  // A mask of NaN has lost the payload of the NaN; all come back as quiet NaNs without
+  // payload, without a sign.
   put(masks.nan, form.exponent | form.quiet);
   put(masks.positive_infinity, form.exponent);
   put(masks.negative_infinity, form.exponent | sign);

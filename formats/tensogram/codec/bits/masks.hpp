@@ -12,7 +12,7 @@ namespace weir::formats {
 
 /// Elements whose non-finite values were replaced by zeros, and their positions.
 struct masked_elements {
-  byte_vector elements;
+  byte_vector elements;  ///< with zeros in place of the values
   value_masks masks;
 };
 

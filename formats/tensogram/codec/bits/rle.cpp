@@ -15,6 +15,7 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   if (from >= count) {
     return count;
   }
+  // `whole` is a byte of eight equal bits.
   const bool value = bit_at(bits, from);
   const std::byte whole = value ? std::byte{0xFF} : std::byte{0};
   std::uint64_t bit = from;
@@ -66,6 +67,8 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
 /// A length has at most nine bytes of LEB128, so the shift cannot overflow. Each run is
 /// compared with the bits that are left before it is written.
 result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_target& to) {
+  // Every kind of damage has the same text: a wrong run cannot be told from a wrong
+  // total.
   const auto damaged = [] {
     return error(errc::corrupt,
                  "cannot decode runs of bits: expected runs that fill the bit list "
@@ -80,6 +83,7 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_targe
   if (!value && from[0] != std::byte{}) {
     return damaged();
   }
+  // The runs must fill the list exactly; an incomplete last length is damage too.
   std::uint64_t done = 0;
   std::size_t offset = 1;
   while (offset < from.size()) {

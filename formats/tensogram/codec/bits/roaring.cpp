@@ -21,21 +21,24 @@ namespace weir::formats {
 
 namespace {
 
+/// Cookies: with run containers, the number of containers - 1 stands in its upper half;
+/// without, it follows as a word of its own.
 constexpr std::uint32_t cookie_runs = 12347;
 constexpr std::uint32_t cookie_plain = 12346;
-constexpr std::uint64_t container_bits = 65536;
+constexpr std::uint64_t container_bits =
+    65536;  ///< positions of one container: those with the same upper 16 bits
 /// Largest cardinality of an array container; larger ones are bitmaps.
 constexpr std::uint32_t max_in_array = 4096;
-constexpr std::size_t bitmap_bytes = 8192;
+constexpr std::size_t bitmap_bytes = 8192;  ///< size of a bitmap container
 /// Files that have run containers store offsets from this number of containers on.
 constexpr std::size_t offsets_from = 4;
 
 /// A container to be written.
 struct container {
-  std::uint16_t key = 0;
-  std::uint32_t cardinality = 0;
-  bool runs = false;
-  byte_vector body;
+  std::uint16_t key = 0;          ///< upper 16 bits of its positions
+  std::uint32_t cardinality = 0;  ///< ones in it, 1 to 65,536
+  bool runs = false;              ///< the body is a list of runs
+  byte_vector body;               ///< as it is stored
 };
 
 /// Returns the position within its container.
@@ -70,6 +73,7 @@ byte_vector run_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
 
 /// Returns the body of a bitmap container.
 byte_vector bitmap_body(bytes_view bits, std::uint64_t from, std::uint64_t to) {
+  // The memory is cleared, so bits only need to be set.
   byte_vector out(bitmap_bytes);
   for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
     for (std::uint64_t at = first; at < last; ++at) {
@@ -100,6 +104,7 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
     out.cardinality += static_cast<std::uint32_t>(last - first);
     ++runs;
   });
+  // A list of runs takes 2 bytes and 4 for each run.
   const std::size_t plain =
       out.cardinality > max_in_array ? bitmap_bytes : 2 * std::size_t{out.cardinality};
   out.runs = 2 + 4 * std::size_t{runs} < plain;
@@ -113,6 +118,8 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
 
 /// Decodes a bitmap and checks it: increasing keys, positions below the number of bits,
 /// cardinalities that agree with the contents, and no bytes behind the last container.
+/// Containers are read in order from one reader of records, which checks each length. The
+/// results say only whether the bitmap is sound; the caller makes the error.
 class roaring_reader {
  public:
   roaring_reader(bytes_view from, std::uint64_t count, const decode_target& to)
@@ -150,6 +157,7 @@ class roaring_reader {
 
  private:
   /// Decodes container `c`, whose key and cardinality are in `heads`.
+  /// Cardinalities are stored less one, so that 65,536 fits 16 bits.
   bool read_container(bytes_view heads, std::size_t c) {
     const auto key = load_le<std::uint16_t>(heads.data() + 4 * c);
     const auto cardinality =
@@ -159,6 +167,8 @@ class roaring_reader {
     }
     const std::uint64_t base = std::uint64_t{key} * container_bits;
     const bool runs = !run_flags_.empty() &&
+                      // The flag of container c is bit c % 8 of byte c / 8, the least
+                      // significant first.
                       (std::to_integer<unsigned>(run_flags_[c / 8]) >> (c % 8) & 1u) != 0;
     if (runs) {
       return read_runs(base, cardinality);
@@ -168,6 +178,8 @@ class roaring_reader {
   }
 
   /// Runs must be sorted and must not overlap; neighbours may touch.
+  /// `base` is the position at which the container begins; `next` the end of the last
+  /// run.
   bool read_runs(std::uint64_t base, std::uint32_t cardinality) {
     const unsigned runs = from_.get<std::uint16_t>();
     std::uint64_t next = 0;
@@ -188,6 +200,8 @@ class roaring_reader {
     return !from_.failed() && total == cardinality;
   }
 
+  // Reads an array container. Without memory for the result, the bits of one container
+  // are marked in `own`.
   bool read_array(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.get_bytes(2 * std::size_t{cardinality});
     byte_vector own(stores_ ? 0 : bitmap_bytes);  // finds positions that occur twice
@@ -206,6 +220,7 @@ class roaring_reader {
   /// Copies a bitmap bit by bit, because the order of bits in a byte is reversed.
   bool read_bitmap(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.get_bytes(bitmap_bytes);
+    // `total` counts the ones, which must be as many as the head says.
     std::uint32_t total = 0;
     for (std::size_t k = 0; k < body.size(); ++k) {
       for (unsigned i = 0; body[k] != std::byte{} && i < 8; ++i) {
@@ -224,11 +239,11 @@ class roaring_reader {
     return !from_.failed() && total == cardinality;
   }
 
-  record_reader from_;
-  std::uint64_t count_;
-  mutable_bytes to_;
-  bool stores_;
-  bytes_view run_flags_;
+  record_reader from_;    ///< bytes that are not read yet
+  std::uint64_t count_;   ///< bits of the list
+  mutable_bytes to_;      ///< target; empty if nothing is kept
+  bool stores_;           ///< whether the target has memory
+  bytes_view run_flags_;  ///< one bit for each container; empty without run containers
 };
 
 /// Appends flags that tell which containers hold runs, one bit for each.
@@ -260,6 +275,7 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
                              count));
   }
   std::vector<container> all;
+  // Containers without ones are left out.
   bool runs = false;
   for (std::uint64_t offset = 0; offset < count; offset += container_bits) {
     container c = make_container(bits, offset, std::min(offset + container_bits, count));
@@ -278,6 +294,7 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   }
   put_heads(out, all);
   if (!runs || all.size() >= offsets_from) {
+    // An offset counts from the start of the code, and bodies follow the offsets.
     std::size_t offset = out.size() + 4 * all.size();
     for (const container& c : all) {
       out.put(static_cast<std::uint32_t>(offset));

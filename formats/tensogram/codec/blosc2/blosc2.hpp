@@ -21,9 +21,9 @@ namespace weir::formats {
 enum class blosc2_codec : std::uint8_t { blosclz = 0, lz4 = 1, zlib = 3, zstd = 4 };
 
 /// Parameters of the writer.
-struct blosc2_parameters {
-  blosc2_codec codec = blosc2_codec::lz4;
-  int level = 5;
+struct blosc2_parameters {                 ///< how streams are compressed
+  blosc2_codec codec = blosc2_codec::lz4;  ///< codec of the streams
+  int level = 5;                           ///< 0 stores chunks plain, 9 is the slowest
   unsigned type_size = 1;  ///< bytes of an item for the shuffle filter, 1..255
 };
 
@@ -45,15 +45,16 @@ struct blosc2_parameters {
 
 /// A chunk: header, offsets of its blocks, blocks.
 struct blosc2_chunk {
-  bytes_view bytes;
-  std::uint64_t size = 0;  ///< bytes that it decodes to
-  std::uint32_t block = 0;
-  unsigned type_size = 1;
-  unsigned flags = 0;
-  unsigned special = 0;  ///< 1 zeros, 2 NaN, 3 one value repeated, 4 anything
-  std::array<unsigned, 6> filters{};
-  std::array<unsigned, 6> filter_meta{};
-  unsigned version = 0;
+  bytes_view bytes;         ///< with the header
+  std::uint64_t size = 0;   ///< bytes that it decodes to
+  std::uint32_t block = 0;  ///< decoded bytes of a block
+  unsigned type_size = 1;   ///< bytes of an item
+  unsigned flags = 0;       ///< `blosc2_flag`, and the codec in the upper three bits
+  unsigned special = 0;     ///< 1 zeros, 2 NaN, 3 one value repeated, 4 anything
+  std::array<unsigned, 6>
+      filters{};  ///< numbers, in the order in which they were applied
+  std::array<unsigned, 6> filter_meta{};  ///< parameter of each filter
+  unsigned version = 0;                   ///< of the chunk format
 };
 /// Reads the header of a chunk and checks its sizes.
 /// @error{corrupt; unsupported}
@@ -71,7 +72,7 @@ struct blosc2_chunk {
                                                bytes_view value, std::uint64_t first,
                                                const decode_target& to);
 
-inline constexpr std::size_t blosc2_chunk_header = 32;
+inline constexpr std::size_t blosc2_chunk_header = 32;  ///< size of the header of a chunk
 /// Bits of a chunk's flags: both bits of `extended` mark the long header, `plain` means
 /// uncompressed, and `whole_blocks` means one stream per block instead of one per byte of
 /// an item.

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Chunks of Blosc2: decodes the streams of blocks and reverses their filters.
+///
+/// chunk    32 bytes of header, 4 bytes of offset for each block, blocks
+/// block    one or several streams
+/// stream   4 bytes of size, then that many bytes
+///
+/// A chunk can also be stored plain, or be special: one value repeated, without blocks.
+/// Every offset and size is compared with the bytes of the chunk before it is used, and
+/// memory is taken for one block at a time (two more if filters need them). `write.cpp`
+/// writes chunks of the simplest kind.
 #include <blosc.h>
 #include <zlib.h>
 
@@ -16,6 +25,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Returns the error for a damaged chunk; `text` says what was found.
 error damaged_chunk(std::string_view text) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a chunk of blosc2, found "
@@ -23,6 +33,7 @@ error damaged_chunk(std::string_view text) {
                            text));
 }
 
+/// Returns byte `i` as a number.
 unsigned byte_at(bytes_view bytes, std::size_t i) noexcept {
   return std::to_integer<unsigned>(bytes[i]);
 }
@@ -35,6 +46,9 @@ constexpr std::uint64_t blosclz_largest_ratio = 256;
 /// its first version, so the stream gets the 16-byte header of such a chunk, the offset
 /// of its one block and the size of its one stream.
 result<void> decode_blosclz(bytes_view from, const decode_target& to) {
+  // The header of the first version has 16 bytes: version 2, version of the codec, flags,
+  // size of an item, then decoded size, block size and stored size. The offset of the
+  // block and the size of its stream follow.
   constexpr std::size_t head = 24;
   if (to.size() / blosclz_largest_ratio > from.size()) {
     return damaged_chunk("a blosclz stream too short for its block");
@@ -62,6 +76,7 @@ result<void> decode_blosclz(bytes_view from, const decode_target& to) {
 /// Decodes a zlib stream. Without memory for the result, only beginnings of the stream
 /// are decoded; then Z_BUF_ERROR, "the output is full", is the good outcome.
 result<void> decode_zlib(bytes_view from, const decode_target& to) {
+  // `good` is the code that the library returns if the output is full or the stream ends.
   const auto decode = [&](mutable_bytes out, int good) -> result<void> {
     uLongf size = out.size();
     const int code = uncompress(reinterpret_cast<Bytef*>(out.data()), &size,
@@ -92,6 +107,7 @@ result<void> decode_stream(unsigned codec, bytes_view from, const decode_target&
 }
 
 /// Reads the streams of one block. Filters are still applied to the result.
+/// The streams lie one after the other from the offset of the block on.
 class block_reader {
  public:
   block_reader(const blosc2_chunk& chunk, std::size_t offset)
@@ -100,6 +116,8 @@ class block_reader {
   /// Reads all streams of the block. The last block of a chunk, if it is shorter than the
   /// others, always has a single stream.
   result<void> read(const decode_target& to, bool last_and_short) {
+    // A block of several streams has one for each byte of an item, because the codecs
+    // compress bytes of equal significance better.
     const bool whole = (chunk_.flags & blosc2_flag::whole_blocks) != 0 || last_and_short;
     const std::size_t streams = whole ? 1 : chunk_.type_size;
     if (to.size() % streams != 0) {
@@ -118,6 +136,7 @@ class block_reader {
     if (offset_ > chunk_.bytes.size() || count > chunk_.bytes.size() - offset_) {
       return damaged_chunk("streams beyond its end");
     }
+    // `offset_` is where the next bytes begin.
     const bytes_view out = chunk_.bytes.subspan(offset_, count);
     offset_ += count;
     return out;
@@ -143,6 +162,7 @@ class block_reader {
       std::copy_n(body.begin(), out.size(), out.begin());
       return {};
     }
+    // The codec is the upper three bits of the flags.
     return decode_stream(chunk_.flags >> 5, body, to);
   }
 
@@ -166,6 +186,7 @@ std::size_t delta_width(unsigned type_size) noexcept {
 }
 
 /// Decodes the blocks of one chunk, one after the other, into the same memory.
+/// A caller that reads a range asks for the blocks of the range only.
 class block_decoder {
  public:
   explicit block_decoder(const blosc2_chunk& chunk)
@@ -175,6 +196,8 @@ class block_decoder {
 
   /// Checks the header of the chunk before any block is decoded. @error{corrupt;
   /// unsupported}
+  /// A block is at most as large as its chunk, so the memory of a block is bounded by the
+  /// size that the object has.
   result<void> check() const {
     if (chunk_.block == 0 || chunk_.block > chunk_.size) {
       return damaged_chunk("blocks of an impossible size");
@@ -194,6 +217,7 @@ class block_decoder {
     return {};
   }
 
+  // Returns the number of blocks; the last one may be shorter.
   [[nodiscard]] std::uint64_t blocks() const noexcept {
     return (std::uint64_t{chunk_.size} + chunk_.block - 1) / chunk_.block;
   }
@@ -208,6 +232,7 @@ class block_decoder {
     const auto size = static_cast<std::size_t>(
         std::min<std::uint64_t>(chunk_.block, chunk_.size - begin));
     const bool is_short = size < chunk_.block;
+    // The offsets of the blocks stand behind the header; `check` has counted them.
     const auto start =
         load_le<std::uint32_t>(chunk_.bytes.data() + blosc2_chunk_header + 4 * b);
     if (must_be_shown(size, chunk_.bytes.size())) {
@@ -223,6 +248,8 @@ class block_decoder {
       WEIR_CHECK(undo_filter(slot, b));
     }
     if (uses_delta_ && b == 0) {
+      // The first block is kept as it was before its filters were applied, that is,
+      // decoded.
       WEIR_TRY(first_, make_buffer(size));
       std::copy(block_.bytes.begin(), block_.bytes.end(), first_.storage.get());
     }
@@ -248,6 +275,8 @@ class block_decoder {
       return {};
     }
     const std::size_t size =
+        // The parameter of a shuffle filter is the size of an item; 0 means that of the
+        // chunk.
         chunk_.filter_meta[slot] == 0 ? chunk_.type_size : chunk_.filter_meta[slot];
     // Before version 3, bitshuffle left blocks alone whose items it could not group by 8.
     const bool left_alone = filter == bit_shuffle && chunk_.version <= 2 &&
@@ -270,6 +299,7 @@ class block_decoder {
     const std::size_t width = delta_width(chunk_.type_size);
     const std::size_t count = block_.bytes.size() / width * width;
     std::byte* out = block_.storage.get();
+    // In the first block, the first number has none before it and stays.
     for (std::size_t i = b == 0 ? width : 0; i < count; ++i) {
       out[i] ^= b == 0 ? out[i - width] : first_.storage[i];
     }
@@ -283,6 +313,7 @@ class block_decoder {
 };
 
 /// Decodes the blocks that overlap a range and copies their parts of it.
+/// A range that begins inside a block takes only the part of the block behind `first`.
 result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
                            const decode_target& to) {
   block_decoder decoder(chunk);
@@ -292,6 +323,7 @@ result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
     WEIR_TRY(const bytes_view block, decoder.decode(b));
     const std::uint64_t begin = b * chunk.block;
     const std::uint64_t from = std::max(begin, first);
+    // The block covers decoded bytes `begin` and on; the overlap is [from, until).
     const std::uint64_t until = std::min(begin + block.size(), end);
     if (to.has_memory()) {
       std::memcpy(to.bytes().data() + (from - first), block.data() + (from - begin),
@@ -327,6 +359,7 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
   if (value.empty()) {
     return damaged_chunk("a repeated value without the value");
   }
+  // The pattern begins at the start of the chunk, so byte `first + i` decides.
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = value[(first + i) % value.size()];
   }
@@ -350,6 +383,8 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
     out.filters[i] = byte_at(from, 16 + i);
     out.filter_meta[i] = byte_at(from, 24 + i);
   }
+  // Byte 31 has the kind of a special chunk in bits 4 to 6, and says in bit 0 that there
+  // is a dictionary.
   const unsigned more = byte_at(from, 31);
   out.special = more >> 4 & 7u;
   if ((out.flags & blosc2_flag::extended) != blosc2_flag::extended || (more & 1u) != 0) {
@@ -357,6 +392,7 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
                  "cannot decompress payload: expected chunks of blosc2 with their long "
                  "header and without a dictionary, found others");
   }
+  // The header states the stored size, which may be less than the bytes at hand.
   if (stored < blosc2_chunk_header || stored > from.size() || out.size > 0x7FFF'FFFF) {
     return damaged_chunk("impossible sizes");
   }

@@ -3,6 +3,10 @@
 /// Contiguous frames of Blosc2: header, chunks, list of chunk offsets, trailer. Numbers
 /// of the header are big-endian msgpack values at fixed offsets; numbers of chunks are
 /// little-endian.
+///
+/// A range is read in three steps: the header is compared with what the descriptor says,
+/// the list of offsets is opened, and each chunk that overlaps the range is decoded by
+/// `chunk.cpp`. The trailer holds metadata of Blosc2 that the format does not use.
 #include <algorithm>
 
 #include "tensogram/codec/blosc2/blosc2.hpp"
@@ -15,10 +19,12 @@ namespace {
 constexpr std::size_t least_header = 0x57;
 /// Lists of offsets up to this size, in bytes, are decoded as a whole.
 constexpr std::uint64_t small_list = 65536;
+/// A msgpack array of 14 elements begins with a text of 8 bytes, this one and a zero.
 constexpr std::string_view frame_start =
     "\x9e\xa8"
     "b2frame";
 
+/// Returns the error for a damaged frame; `text` says what was found.
 error damaged_frame(std::string_view text) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a frame of blosc2, found "
@@ -28,13 +34,14 @@ error damaged_frame(std::string_view text) {
 
 /// Fields of the header.
 struct frame_head {
-  std::uint64_t header = 0;
-  std::uint64_t size = 0;    ///< decoded
-  std::uint64_t cbytes = 0;  ///< of all chunks
-  std::uint32_t type_size = 1;
-  std::uint32_t chunk = 0;  ///< bytes that a chunk decodes to; 0: they differ
+  std::uint64_t header = 0;     ///< bytes of the header; chunks follow
+  std::uint64_t size = 0;       ///< decoded
+  std::uint64_t cbytes = 0;     ///< of all chunks
+  std::uint32_t type_size = 1;  ///< bytes of an item
+  std::uint32_t chunk = 0;      ///< bytes that a chunk decodes to; 0: they differ
 };
 
+/// Reads a big-endian number of the header.
 template <class T>
 T number_at(bytes_view from, std::size_t offset) noexcept {
   return load_be<T>(from.data() + offset);
@@ -52,6 +59,7 @@ result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   out.cbytes = number_at<std::uint64_t>(from, 0x27);
   out.type_size = number_at<std::uint32_t>(from, 0x30);
   out.chunk = number_at<std::uint32_t>(from, 0x3A);
+  // The size of the frame must be that of the payload: a frame is stored whole.
   if (number_at<std::uint64_t>(from, 0x10) != from.size()) {
     return damaged_frame(fmt::format("one of {} bytes in a payload of {}",
                                      number_at<std::uint64_t>(from, 0x10), from.size()));
@@ -100,6 +108,8 @@ class offset_list {
 
   /// Returns the offset of chunk `i`. @error{corrupt; unsupported; out_of_memory}
   result<std::int64_t> operator[](std::uint64_t i) {
+    // Only one part of the list is in memory. Chunks are asked for in order, so each part
+    // is decoded once.
     const std::uint64_t offset = width * i;
     if (offset < begin_ || offset >= begin_ + part_.bytes.size()) {
       WEIR_CHECK(load(offset / step_ * step_));
@@ -143,6 +153,7 @@ class frame_reader {
     // differ, each chunk's header must be read to find where it begins.
     std::uint64_t i = head_.chunk == 0 ? 0 : first_ / head_.chunk;
     std::uint64_t begin = i * head_.chunk;
+    // `begin` is the decoded byte at which chunk `i` begins.
     for (; i < offsets.count() && begin < end; ++i) {
       WEIR_TRY(const std::int64_t offset, offsets[i]);
       WEIR_TRY(const std::uint64_t size, read_one(offset, begin, end));
@@ -156,6 +167,7 @@ class frame_reader {
   /// the decoded size of the chunk.
   result<std::uint64_t> read_one(std::int64_t offset, std::uint64_t begin,
                                  std::uint64_t end) {
+    // The last chunk may be shorter than the others.
     const std::uint64_t left = head_.size - begin;
     std::uint64_t size = std::min<std::uint64_t>(head_.chunk, left);
     blosc2_chunk chunk;
@@ -175,6 +187,7 @@ class frame_reader {
     } else if (head_.chunk == 0) {
       return damaged_frame("a special chunk of unknown size");
     }
+    // [from, until) is the part of the chunk that lies in the range, in decoded bytes.
     const std::uint64_t from = std::max(begin, first_);
     const std::uint64_t until = std::min(begin + size, end);
     if (from < until) {
@@ -191,10 +204,10 @@ class frame_reader {
     return size;
   }
 
-  bytes_view from_;
+  bytes_view from_;  ///< the whole frame
   const frame_head& head_;
-  std::uint64_t first_;
-  decode_target to_;
+  std::uint64_t first_;  ///< first decoded byte of the range
+  decode_target to_;     ///< memory of the range
 };
 
 }  // namespace

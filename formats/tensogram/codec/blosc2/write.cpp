@@ -3,6 +3,10 @@
 /// Writes frames that every reader of Blosc2 opens: chunks with one stream per block and
 /// the shuffle filter. If compression does not pay for a chunk, the chunk is stored
 /// plain.
+///
+/// The frame is made in one vector. Its sizes are filled in at the end, because they
+/// depend on how well the chunks compress. `frame.cpp` and `chunk.cpp` read such frames,
+/// and many others that this writer does not make.
 #include <zstd.h>
 
 #include <algorithm>
@@ -36,6 +40,7 @@ void put_be(byte_vector& to, int marker, T value) {
   to.resize(to.size() + sizeof(T));
   store_be(to.data() + to.size() - sizeof(T), value);
 }
+/// Appends single bytes.
 void put_bytes(byte_vector& to, std::initializer_list<unsigned> bytes) {
   for (const unsigned b : bytes) {
     to.push_back(static_cast<std::byte>(b));
@@ -44,12 +49,12 @@ void put_bytes(byte_vector& to, std::initializer_list<unsigned> bytes) {
 
 /// Fields of a chunk's header that differ between chunks.
 struct chunk_head {
-  unsigned flags = 0;
-  unsigned type_size = 1;
-  std::uint32_t size = 0;
-  std::uint32_t block = 0;
-  std::uint32_t stored = 0;
-  unsigned codec = 0;
+  unsigned flags = 0;        ///< how the blocks are stored; see `blosc2_flag`
+  unsigned type_size = 1;    ///< bytes of an item
+  std::uint32_t size = 0;    ///< decoded bytes
+  std::uint32_t block = 0;   ///< decoded bytes of a block
+  std::uint32_t stored = 0;  ///< bytes of the chunk with its header
+  unsigned codec = 0;        ///< number of the codec, as in the header of a frame
 };
 
 /// Appends the header of a chunk of format version 5 with one filter, shuffle.
@@ -60,6 +65,8 @@ void put_head(byte_vector& to, const chunk_head& h) {
   sizes.put(h.block);
   sizes.put(h.stored);
   append(to, sizes.view());
+  // The filter stands in the last of six slots; the codec follows the slots, then the
+  // parameters of the filters, which are 0.
   put_bytes(to, {0, 0, 0, 0, 0, 1, h.codec, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
@@ -103,6 +110,7 @@ void put_plain(bytes_view from, unsigned type_size, unsigned codec, byte_vector&
 /// the compressed one is not smaller.
 void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
   const std::size_t start = to.size();
+  // A block holds whole items, because the shuffle filter does not work across blocks.
   const std::size_t block = std::min(
       from.size(), std::max<std::size_t>(usual_block / p.type_size, 1) * p.type_size);
   const std::size_t blocks = (from.size() + block - 1) / block;
@@ -117,6 +125,7 @@ void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
       store_le(to.data() + starts + 4 * b, static_cast<std::uint32_t>(to.size() - start));
       put_block(from.subspan(b * block, std::min(block, from.size() - b * block)), p, to);
     }
+    // The compressed chunk is kept if it is smaller than the plain one would be.
     if (to.size() - start < blosc2_chunk_header + from.size()) {
       store_le(to.data() + start + 12, static_cast<std::uint32_t>(to.size() - start));
       return;
@@ -128,6 +137,8 @@ void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
 
 /// Appends the header of a frame: msgpack markers and big-endian numbers at fixed
 /// offsets. The number of compressed bytes and the size of the frame follow later.
+/// `chunk` is the decoded size of every chunk but the last. Codes such as 0xd2 and 0xcf
+/// are markers of msgpack: a number of 4 bytes with a sign, one of 8 bytes without.
 void put_frame_head(byte_vector& to, std::size_t size, std::size_t chunk,
                     const blosc2_parameters& p) {
   put_bytes(to, {0x9e, 0xa8});
@@ -197,10 +208,15 @@ result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
     record_writer offsets;
     for (std::size_t offset = 0; offset < from.size(); offset += chunk) {
       offsets.put<std::uint64_t>(out.size() - header);
+      // Offsets count from the end of the header.
       put_chunk(from.subspan(offset, std::min(chunk, from.size() - offset)), p, out);
     }
     store_be<std::uint64_t>(out.data() + 0x27, out.size() - header);
+    // The list of offsets is a chunk of items of 8 bytes.
     put_plain(offsets.view(), 8, 0, out);
+    // The trailer is a msgpack array of four elements: its version, no metadata of
+    // variable length, its own size (35 bytes), and a fingerprint of zeros, which means
+    // that there is none.
     put_bytes(out, {0x94, 0x01, 0x93, 0xcd, 0, 6, 0xde, 0, 0, 0xdc, 0, 0});
     put_be<std::uint32_t>(out, 0xce, 35);
     put_bytes(out, {0xd8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
