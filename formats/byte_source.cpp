@@ -2,6 +2,9 @@
 /// @file
 /// Byte sources over memory, over files that are read, and over files that are mapped.
 /// Every read is checked against the size of the source before any byte is copied.
+///
+/// All three may be read on several threads: memory and mappings do not change, and a
+/// file is read at given offsets, without a position that the threads would share.
 #include "weir/formats/byte_source.hpp"
 
 #include <fcntl.h>
@@ -36,6 +39,8 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
 
 /// Returns true for a failure of the source, after which a repeated call may succeed, and
 /// false for a fault of the data.
+/// The root of a chain of errors is the failure itself; wrappers only add what it
+/// prevented.
 bool source_failed(const error& e) noexcept {
   switch (e.root().code()) {
     case errc::io:
@@ -54,6 +59,7 @@ result<void> memory_source::read(std::uint64_t offset, mutable_bytes to) const {
   return {};
 }
 
+/// The size is asked once. A file that shrinks afterwards makes reads fail.
 result<std::shared_ptr<file_source>> file_source::open(std::unique_ptr<file> f) {
   WEIR_TRY(const std::uint64_t size, f->size());
   return std::shared_ptr<file_source>(new file_source(std::move(f), size));
@@ -74,6 +80,7 @@ result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& pa
   if (descriptor < 0) {
     return failed("open");
   }
+  // An error takes `errno` before `close` can change it.
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0) {
     error e = failed("look at");
@@ -93,6 +100,7 @@ result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& pa
       new mapped_source({static_cast<const std::byte*>(address), size}, path));
 }
 
+/// The views of callers end here.
 mapped_source::~mapped_source() {
   if (!content_.empty()) {
     ::munmap(const_cast<std::byte*>(content_.data()), content_.size());

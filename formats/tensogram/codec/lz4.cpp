@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Compression with LZ4 through the system's library, in the layout that lz4.hpp gives.
+///
+/// A payload is one block with its decoded size in front; blosc2 uses blocks without it.
+/// The decoder never trusts the size that a payload states: the descriptor says how large
+/// the elements are, and the block must give exactly that many bytes.
 #include "tensogram/codec/lz4.hpp"
 
 #include <lz4.h>
@@ -12,8 +16,10 @@ namespace weir::formats {
 
 namespace {
 
+/// Bytes of the decoded size in front of a block.
 constexpr std::size_t prefix_size = 4;
 
+/// Returns an address as the library takes it.
 const char* chars(bytes_view bytes) noexcept {
   return reinterpret_cast<const char*>(bytes.data());
 }
@@ -47,6 +53,7 @@ result<code_buffer> lz4_encode(bytes_view from) {
   store_le<std::uint32_t>(out.storage.get(), static_cast<std::uint32_t>(from.size()));
   const int written = LZ4_compress_default(
       chars(from), chars(out.storage.get() + prefix_size), size, bound);
+  // The buffer is large enough for any input, so a failure is a defect of the library.
   if (written <= 0) {
     return error(errc::internal,
                  "cannot compress with lz4: expected a block, found none");
@@ -63,6 +70,8 @@ result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
   const bool possible = from.size() <= max_bytes && to.size() <= max_bytes;
   int size = -1;
   std::byte none{};
+  // With memory, the whole block is decoded. Without it, the library decodes beginnings
+  // of the block that must fill buffers of growing size; see `show_beginnings`.
   if (possible && to.has_memory()) {
     std::byte* out = to.size() == 0 ? &none : to.bytes().data();
     size =

@@ -25,6 +25,7 @@ namespace {
 constexpr std::int32_t largest_scale = 256;
 /// Number of elements that a thread takes at a time: a multiple of 8, so that pieces
 /// begin at a byte for any number of bits.
+/// The factor 8 is due to widths such as 5 bits: only eight such values end at a byte.
 constexpr std::size_t piece = 64 * 1024;
 
 /// Returns a power by repeated squaring; for a negative exponent, one over the positive
@@ -32,6 +33,7 @@ constexpr std::size_t piece = 64 * 1024;
 /// function, whose rounding differs between systems, is not used.
 double power(double base, std::int64_t exponent) noexcept {
   double out = 1;
+  // The magnitude of an exponent of 32 bits fits 64 bits.
   auto n = static_cast<std::uint64_t>(exponent < 0 ? -exponent : exponent);
   for (double square = base; n != 0; n >>= 1) {
     out = (n & 1) != 0 ? out * square : out;
@@ -49,6 +51,8 @@ double largest_integer(unsigned bits) noexcept {
 
 /// Returns the integer for a value, with halves rounded up and the result limited to `[0,
 /// largest]`. NaN gives 0.
+/// The subtraction comes first, then the product, then the rounding. The reference does
+/// the same in this order; another order would give another last bit.
 std::uint64_t quantise(double value, double reference, double scale,
                        std::uint64_t largest) noexcept {
   const double x = (value - reference) * scale;
@@ -65,6 +69,7 @@ std::uint64_t quantise(double value, double reference, double scale,
   return std::min(q, largest);
 }
 
+/// Reads a double; elements need not be aligned.
 double value_at(bytes_view values, std::size_t i) noexcept {
   double out;
   std::memcpy(&out, values.data() + 8 * i, 8);
@@ -82,6 +87,7 @@ class bit_packer {
     unsigned left = bits_;
     while (left > 0) {
       const unsigned take = std::min(left, 8 - used_);
+      // `take` bits go into the current byte: as many as it has room for, or the rest.
       const auto part = (value >> (left - take)) & ((1u << take) - 1);
       current_ |= static_cast<unsigned>(part << (8 - used_ - take));
       used_ += take;
@@ -91,6 +97,7 @@ class bit_packer {
       }
     }
   }
+  // Writes the current byte if it has bits.
   void flush() noexcept {
     if (used_ > 0) {
       *to_++ = static_cast<std::byte>(current_);
@@ -100,10 +107,10 @@ class bit_packer {
   }
 
  private:
-  std::byte* to_;
-  unsigned bits_;
-  unsigned used_ = 0;
-  unsigned current_ = 0;
+  std::byte* to_;         ///< where the next byte is written
+  unsigned bits_;         ///< width of an integer
+  unsigned used_ = 0;     ///< bits of the current byte that are taken
+  unsigned current_ = 0;  ///< the current byte
 };
 
 /// Returns the integer of `bits` bits that starts at bit `first_bit` of `from`. One load
@@ -113,6 +120,8 @@ std::uint64_t bits_at(bytes_view from, std::uint64_t first_bit, unsigned bits) n
   const std::size_t start = first_bit / 8;
   const unsigned skip = first_bit % 8;
   if (skip + bits <= 64 && start + 8 <= from.size()) {
+    // The shift to the left drops the bits before the integer, the shift to the right
+    // those behind it.
     return load_be<std::uint64_t>(from.data() + start) << skip >> (64 - bits);
   }
   std::uint64_t out = 0;
@@ -136,6 +145,8 @@ void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to
     i = pack_simd(values.data(), count, p.reference, scale, p.bits, to).done;
   }
   const std::uint64_t largest = ~std::uint64_t{0} >> (64 - p.bits);
+  // SIMD stops at a multiple of four elements of whole bytes, so the packer begins at a
+  // byte.
   bit_packer packer(to + i * p.bits / 8, p.bits);
   for (; i < count; ++i) {
     packer.put(quantise(value_at(values, i), p.reference, scale, largest));
@@ -144,6 +155,7 @@ void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to
 }
 
 /// Returns 2^E / 10^D, by which the integers are multiplied.
+/// Decoding multiplies by one factor, as the reference does; it does not divide by 10^D.
 double factor_of(const packing& p) noexcept {
   return power(2, p.binary) * power(10, -std::int64_t{p.decimal});
 }
@@ -159,6 +171,7 @@ void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_
   }
   for (; i < count; ++i) {
     const std::uint64_t q = p.bits == 0 ? 0 : bits_at(from, (first + i) * p.bits, p.bits);
+    // With 0 bits nothing is stored and every value is the reference.
     const double value =
         p.bits == 0 ? p.reference : p.reference + factor * static_cast<double>(q);
     std::memcpy(to.data() + 8 * i, &value, 8);
@@ -184,15 +197,18 @@ result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal,
   const std::size_t count = values.size() / 8;
   const value_span span = span_of_values(values, threads);
   if (!span.finite) {
+    // The search for the place of the value is done only for the message.
     return not_finite(values);
   }
   if (count == 0 || bits == 0) {
+    // With 0 bits all values become the first one.
     out.reference = count == 0 ? 0 : value_at(values, 0);
     return out;
   }
   out.reference = span.lowest;
   const double range = (span.highest - span.lowest) * power(10, decimal);
   if (range != 0) {
+    // The largest integer must reach the range: range / 2^E <= 2^bits - 1.
     const double scale = std::ceil(std::log2(range / largest_integer(bits)));
     if (!(std::abs(scale) <= largest_scale)) {
       return error(errc::invalid_argument,
@@ -215,6 +231,7 @@ const cbor_value* find_key(const cbor_map& parameters, std::string_view name,
 /// Reads the four parameters and checks their ranges.
 result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
                       bool decimal_needed) {
+  // The values are collected under their present names, so that the errors name these.
   cbor_map own;
   for (const std::string_view key :
        {"sp_bits_per_value", "sp_reference_value", "sp_binary_scale_factor",
@@ -235,6 +252,8 @@ result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
            integer_parameter(
                own, "sp_decimal_scale_factor", std::numeric_limits<std::int32_t>::min(),
                std::numeric_limits<std::int32_t>::max(), kind,
+               // Writers may leave the decimal scale out; readers need what is in the
+               // file.
                decimal_needed ? std::nullopt : std::optional<std::int64_t>(0)));
   if (!std::isfinite(out.reference)) {
     return bad_parameter(kind_of_key(kind), "sp_reference_value", "a finite number",
@@ -274,6 +293,7 @@ result<std::uint64_t> packed_size(std::uint64_t count, unsigned bits) {
   return total;
 }
 
+/// All four parameters are stored, also those that a caller left out.
 void store_packing(const packing& p, cbor_map& parameters) {
   parameters.set("sp_bits_per_value", p.bits);
   parameters.set("sp_reference_value", p.reference);
@@ -354,6 +374,7 @@ void pack_values(bytes_view values, const packing& p, mutable_bytes to,
   if (p.bits == 0) {
     return;
   }
+  // The inverse of the factor of decoding, as a product of two powers.
   const double scale = power(10, p.decimal) * power(2, -p.binary);
   const std::size_t count = values.size() / 8;
   for_each_piece(worth_threads(threads, values.size()), (count + piece - 1) / piece,
@@ -361,6 +382,7 @@ void pack_values(bytes_view values, const packing& p, mutable_bytes to,
                    const std::size_t from = k * piece;
                    const std::size_t n = std::min(piece, count - from);
                    pack_piece(values.subspan(8 * from, 8 * n), p, scale,
+                              // Every eighth element begins at byte from / 8 * bits.
                               to.data() + from / 8 * p.bits);
                  });
 }

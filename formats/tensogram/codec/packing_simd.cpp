@@ -3,6 +3,11 @@
 /// Inner loops of packing with AVX2, chosen at run time. They do the operations of the
 /// scalar loops in the same order, four values at a time, so results are equal bit for
 /// bit.
+///
+/// The scalar loops in packing.cpp define the results and handle what is left: the last
+/// elements, widths that are no whole bytes, and scales that are not finite. Loads and
+/// stores touch more bytes than those of four elements, so the loops end 12 to 16
+/// elements before the end.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -45,6 +50,7 @@ void widen(value_span& span, double value) noexcept {
 /// in each half of a register to the front of the half, in big-endian order.
 __attribute__((target("avx2"))) __m256i packed_order(unsigned bytes) noexcept {
   alignas(32) std::array<char, 32> order{};
+  // A 256-bit byte shuffle moves bytes within each half of 128 bits only.
   for (std::size_t half = 0; half < 2; ++half) {
     for (std::size_t k = 0; k < 16; ++k) {
       const std::size_t lane = k / bytes;
@@ -65,6 +71,8 @@ __attribute__((target("avx2"))) inline __m256i quantise4(const std::byte* from,
   const __m256d v = _mm256_loadu_pd(reinterpret_cast<const double*>(from));
   __m256d x = _mm256_mul_pd(_mm256_sub_pd(v, reference), scale);
   x = _mm256_min_pd(_mm256_max_pd(x, _mm256_setzero_pd()), largest);
+  // The values are positive, so rounding to zero and adding 1 for a rest of at least 0.5
+  // rounds halves up.
   const __m256d whole = _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
   const __m256d up =
       _mm256_cmp_pd(_mm256_sub_pd(x, whole), _mm256_set1_pd(0.5), _CMP_GE_OQ);
@@ -90,6 +98,7 @@ __attribute__((target("avx2"))) std::size_t pack_avx2(const std::byte* values,
     const __m256i q = quantise4(values + 8 * i, r, s, top);
     const __m256i packed = _mm256_shuffle_epi8(q, order);
     std::byte* out = to + i * Bytes;
+    // Two integers of a half lie in its first 2 * Bytes bytes.
     const long long low = _mm256_extract_epi64(packed, 0);
     const long long high = _mm256_extract_epi64(packed, 2);
     std::memcpy(out, &low, 8);
@@ -127,6 +136,8 @@ __attribute__((target("avx2"))) std::size_t unpack_avx2(const std::byte* from,
        i += 4) {  // a load takes 16 bytes, some of which belong to later elements
     const __m128i raw =
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * Bytes));
+    // All four integers are in the first 16 bytes that were loaded, and both halves get
+    // them.
     const __m256i q = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(raw), order);
     const __m256d whole = _mm256_sub_pd(
         _mm256_castsi256_pd(_mm256_or_si256(q, _mm256_castpd_si256(magic))), magic);
@@ -153,6 +164,7 @@ __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
   __m256d high2 = low;
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
+    // v and w are independent, so their minima can be computed at the same time.
     const __m256d v = _mm256_loadu_pd(data + i);
     const __m256d w = _mm256_loadu_pd(data + i + 4);
     low = _mm256_min_pd(v, low);
@@ -167,6 +179,7 @@ __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
   _mm256_store_pd(lanes.data() + 4, _mm256_max_pd(high, high2));
   _mm256_store_pd(lanes.data() + 8, odd);
   for (std::size_t k = 0; k < 4; ++k) {
+    // A comparison with NaN is false, so NaN does not replace a bound.
     span.lowest = lanes[k] < span.lowest ? lanes[k] : span.lowest;
     span.highest = lanes[4 + k] > span.highest ? lanes[4 + k] : span.highest;
     span.finite = span.finite && lanes[8 + k] == 0;
@@ -226,6 +239,7 @@ simd_done unpack_simd(const std::byte*, std::size_t, double, double, unsigned,
 namespace {
 
 /// Computes the span of one piece.
+/// A piece with less than one value has the span 0 to 0.
 value_span span_of_piece(bytes_view values) noexcept {
   value_span out;
   if (values.size() < 8) {
@@ -252,6 +266,7 @@ value_span span_of_piece(bytes_view values) noexcept {
 /// With several threads, the spans of pieces are combined in order, so the result does
 /// not depend on the number of threads.
 value_span span_of_values(bytes_view values, unsigned threads) {
+  // Pieces of half a mebibyte keep the threads busy without much overhead.
   constexpr std::size_t at_once = 512 * 1024;
   threads = worth_threads(threads, values.size());
   const std::size_t step =
@@ -261,6 +276,7 @@ value_span span_of_values(bytes_view values, unsigned threads) {
     parts[k] =
         span_of_piece(values.subspan(k * step, std::min(step, values.size() - k * step)));
   });
+  // The first part stands in for the start value.
   value_span out = parts.empty() ? value_span() : parts.front();
   for (const value_span& part : parts) {
     out.lowest = std::min(out.lowest, part.lowest);

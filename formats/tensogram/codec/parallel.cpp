@@ -7,6 +7,17 @@
 /// A caller takes idle helpers out of the pool, so each helper has one caller at a time.
 /// The caller does the work itself too. When it is finished, it withdraws its request
 /// from helpers that have not begun, and waits for the others.
+///
+///          ask               helper begins
+///   idle ------> asked -----------------> running
+///    ^             |                        |
+///    |   withdrawn |          work has ended |
+///    +-------------+------------------------+
+///
+/// Only the caller moves a helper from `idle` to `asked`; the two arrows out of `asked`
+/// are a race that compare-and-exchange decides. A helper reads `work_` only in
+/// `running`, and the caller does not leave `finish` while a helper runs, so `work_` may
+/// refer to the stack of the caller.
 #include "tensogram/codec/parallel.hpp"
 
 #include <sched.h>
@@ -45,6 +56,8 @@ void wait_while(const std::atomic<std::uint32_t>& is, std::uint32_t from) noexce
 /// the pool asks it.
 class helper {
  public:
+  // The thread is detached and never ends. It inherits the processors on which the
+  // calling thread may run, and `leave` chooses among them.
   helper() {
     if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) {
       CPU_ZERO(&allowed_);
@@ -65,12 +78,15 @@ class helper {
   void finish() noexcept {
     std::uint32_t expected = asked;
     if (is_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel)) {
+      // The helper was not fast enough: the kernel probably wanted to run it on this
+      // processor, which was busy with the caller.
       leave(::sched_getcpu());
       return;
     }
     while (is_.load(std::memory_order_acquire) == running) {
       wait_while(is_, running);
     }
+    // The helper ran on the processor of the caller, so the two ran one after the other.
     if (const int here = ::sched_getcpu(); ran_on_ == here) {
       leave(here);
     }
@@ -89,6 +105,7 @@ class helper {
       static_cast<void>(::pthread_setaffinity_np(thread_, sizeof others, &others));
     }
   }
+  /// If the thread may run on this processor alone, nothing changes.
 
   /// The loop of the helper's thread.
   [[noreturn]] void serve() noexcept {
@@ -104,11 +121,12 @@ class helper {
     }
   }
 
-  std::atomic<std::uint32_t> is_{idle};
-  const std::function<void()>* work_ = nullptr;
-  int ran_on_ = -1;  ///< processor on which the helper began last
-  cpu_set_t allowed_{};
-  std::thread::native_handle_type thread_{};
+  std::atomic<std::uint32_t> is_{idle};  ///< a `state`
+  const std::function<void()>* work_ =
+      nullptr;           ///< of the caller; valid while asked or running
+  int ran_on_ = -1;      ///< processor on which the helper began last
+  cpu_set_t allowed_{};  ///< processors on which it may run
+  std::thread::native_handle_type thread_{};  ///< for its affinity
 };
 
 /// Idle helper threads of one process. Helpers and pool live as long as the process: they
@@ -118,6 +136,8 @@ class helper_pool {
   /// Returns the pool of this process. A child gets a new pool, because the threads of
   /// its parent do not exist after `fork`.
   static helper_pool& own() {
+    // The loop ends when the current pool belongs to this process. A thread that loses
+    // the race to store its new pool takes the winner's.
     static std::atomic<helper_pool*> current{nullptr};
     helper_pool* pool = current.load(std::memory_order_acquire);
     while (pool == nullptr || pool->process_ != ::getpid()) {
@@ -144,6 +164,7 @@ class helper_pool {
         taken.push_back(new helper);
         ++all_;
       }
+      // Fewer helpers only make the loop slower; the caller does all pieces in any case.
     } catch (const std::system_error&) {
     } catch (const std::bad_alloc&) {
     }
@@ -156,10 +177,10 @@ class helper_pool {
   }
 
  private:
-  const pid_t process_ = ::getpid();
-  std::mutex guard_;
-  std::vector<helper*> free_;
-  std::size_t all_ = 0;
+  const pid_t process_ = ::getpid();  ///< process that made the pool
+  std::mutex guard_;                  ///< for the members below
+  std::vector<helper*> free_;         ///< helpers that no caller has
+  std::size_t all_ = 0;               ///< helpers of this pool, free or taken
 };
 
 }  // namespace

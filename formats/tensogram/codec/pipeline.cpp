@@ -3,6 +3,14 @@
 /// Runs the stages of an object one after the other: encoding, filter, compression.
 /// Memory passes between them as `code_buffer`, without copies where a stage does
 /// nothing.
+///
+/// writing   elements -> pack -> shuffle -> compress -> payload
+/// reading   payload -> decompress -> unshuffle -> unpack -> elements
+///
+/// `plan.cpp` has checked names, parameters and sizes before a function here runs. What a
+/// plan cannot know is whether a payload really decodes to the size of its shape. Memory
+/// for large sizes is therefore taken only after a decoding whose result is not kept
+/// (`show_size`).
 #include "tensogram/codec/pipeline.hpp"
 
 #include <algorithm>
@@ -22,6 +30,7 @@ namespace {
 /// includes the unused bits of the last byte.
 constexpr std::size_t bit_prefix = 4;
 
+/// Puts the number of bits in front of a code.
 result<code_buffer> with_prefix(bytes_view elements, bytes_view code) {
   WEIR_TRY(code_buffer out, make_buffer(bit_prefix + code.size()));
   store_be<std::uint32_t>(out.storage.get(),
@@ -62,6 +71,7 @@ result<void> decompress_bits(bytes_view stored, codec method, const decode_targe
 /// Compresses with szip and stores the offsets of the intervals as a parameter. The
 /// digest of the offsets marks them as made by a writer that vouches for them; see
 /// docs/decisions/703-szip-offsets-count-only-where-marked.md.
+/// An empty payload has no intervals, no offsets and no mark.
 result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descriptor,
                                   bytes_view from, unsigned threads) {
   aec_code coded;
@@ -86,6 +96,7 @@ result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor
     case codec::szip: return compress_szip(plan, descriptor, from.bytes, threads);
     case codec::zfp: return zfp_encode(from.bytes, plan.zfp);
     case codec::blosc2: return blosc2_encode(from.bytes, plan.blosc2);
+    // The count of these codecs is in bits.
     case codec::rle:
     case codec::roaring: return compress_bits(from.bytes, plan.compression);
   }
@@ -98,6 +109,7 @@ szip_stream szip_of(const pipeline& plan, bytes_view stored) {
 }
 
 /// Decompresses everything; `to` has plan.encoded bytes.
+/// Without memory in `to`, the stream is only checked.
 result<void> decompress(const pipeline& plan, bytes_view stored, const decode_target& to,
                         unsigned threads) {
   switch (plan.compression) {
@@ -118,6 +130,8 @@ result<void> decompress(const pipeline& plan, bytes_view stored, const decode_ta
 }
 
 /// Decompresses without keeping the result if memory for it may not be taken at once.
+/// This costs a second decoding, but only for payloads that decode to more than 4 MiB and
+/// more than 16 times their size.
 result<void> show_size(const pipeline& plan, bytes_view stored) {
   return must_be_shown(plan.encoded, stored.size())
              ? decompress(plan, stored, decode_target::nowhere(plan.encoded), 1)
@@ -131,6 +145,7 @@ std::uint64_t element_bytes(const pipeline& plan) noexcept {
 
 /// Part of the encoded bytes that holds a range of elements. It begins at an element that
 /// starts at a byte, which may be before the first requested one.
+/// Packed elements of odd widths share bytes.
 struct encoded_range {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
@@ -141,6 +156,7 @@ struct encoded_range {
 encoded_range encoded_part(const pipeline& plan, std::uint64_t first,
                            std::uint64_t count) {
   if (!plan.packed) {
+    // Elements that are not packed have whole bytes.
     const std::uint64_t width = element_bytes(plan);
     return {first * width, count * width, 0};
   }
@@ -148,6 +164,7 @@ encoded_range encoded_part(const pipeline& plan, std::uint64_t first,
   const std::uint64_t start = align_down<std::uint64_t>(first, 8);
   const std::uint64_t from = start / 8 * bits;
   // This does not overflow: planning has checked that the whole is below 2^63.
+  // The product is split like that of `packed_size`.
   const std::uint64_t until =
       (first + count) / 8 * bits + ((first + count) % 8 * bits + 7) / 8;
   return {from, until - from, first - start};
@@ -162,6 +179,7 @@ result<void> decompress_part(const pipeline& plan, const payload_range& range,
   if (plan.compression == codec::blosc2) {
     return blosc2_decode(stored, plan.encoded, first, to);
   }
+  // Unmarked offsets may be wrong, so the stream is decoded from its start.
   if (!plan.offsets_marked) {
     return szip_decode_range(szip_of(plan, stored), first, to);
   }
@@ -174,6 +192,7 @@ result<void> decompress_part(const pipeline& plan, const payload_range& range,
 /// Returns the encoded bytes `part`, where `stored` are the stored bytes of the range.
 result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& range,
                                   bytes_view stored, const encoded_range& part) {
+  // Raw elements are used in place.
   if (plan.compression == codec::none || part.length == 0) {
     return code_buffer{nullptr, stored.first(part.length)};
   }
@@ -190,6 +209,8 @@ result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& ran
   WEIR_CHECK(show_size(plan, stored));
   WEIR_TRY(code_buffer out, make_buffer(plan.encoded));
   WEIR_CHECK(decompress(plan, stored, out.writable(), 1));
+  // Only the view becomes smaller; the whole stays in memory until the caller has copied
+  // the part.
   out.bytes = out.bytes.subspan(part.offset, part.length);
   return out;
 }
@@ -199,6 +220,7 @@ result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& ran
 /// Each stage makes a buffer of its own; a stage that is absent passes its input on.
 result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& descriptor,
                                    bytes_view elements, unsigned threads) {
+  // The elements of the caller are not copied if no stage changes them.
   code_buffer now{nullptr, elements};
   if (plan.packed) {
     WEIR_TRY(code_buffer packed, make_buffer(plan.encoded));
@@ -218,6 +240,7 @@ result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& desc
 result<void> decode_payload(const pipeline& plan, bytes_view stored,
                             const element_memory& memory, unsigned threads) {
   WEIR_CHECK(show_size(plan, stored));
+  // One stage at most: it decodes straight to its destination.
   if (!plan.packed && plan.shuffle == 0) {
     WEIR_TRY(const mutable_bytes to, memory(plan.decoded));
     return decompress(plan, stored, to, threads);
@@ -227,6 +250,7 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored,
     WEIR_TRY(now, make_buffer(plan.encoded));
     WEIR_CHECK(decompress(plan, stored, now.writable(), threads));
   }
+  // Unshuffling is the last stage and writes to the destination.
   if (plan.shuffle != 0 && !plan.packed) {
     WEIR_TRY(const mutable_bytes to, memory(plan.decoded));
     unshuffle_bytes(now.bytes, plan.shuffle, to, threads);
@@ -244,6 +268,7 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored,
 
 /// lz4 and zstd check only a beginning if they keep nothing, so they get memory here.
 result<void> check_payload(const pipeline& plan, bytes_view stored) {
+  // Other codecs check the whole stream even if they keep nothing.
   if (plan.compression != codec::lz4 && plan.compression != codec::zstd) {
     return decompress(plan, stored, decode_target::nowhere(plan.encoded), 1);
   }
@@ -256,6 +281,7 @@ result<void> check_payload(const pipeline& plan, bytes_view stored) {
 payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t first,
                        std::uint64_t count) {
   payload_range out{first, count, 0, stored};
+  // A filter spreads the bytes of an element over the whole payload.
   if (plan.shuffle != 0) {
     return out;
   }

@@ -4,6 +4,11 @@
 ///
 /// For writing, combinations are refused that the format allows but some reader gets
 /// wrong or crashes on; for reading, everything that can be decoded is accepted.
+///
+/// A plan is made in this order: the names of the stages, the parameters of packing, the
+/// size of the elements (from shape and type) and of the encoded bytes, the filter, the
+/// codec, and last the sizes against the stored bytes. Nothing is decoded, and no memory
+/// is taken for elements.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -45,6 +50,7 @@ pipeline_support support_of(stage_names names, std::string_view name) noexcept {
 }
 
 /// Returns the names of the stages that this build has, for error messages.
+/// The names come in the order of the tables.
 std::string built_names(stage_names names) {
   std::string out;
   for (const stage_name& row : names) {
@@ -56,6 +62,7 @@ std::string built_names(stage_names names) {
 }
 
 /// Checks one stage; an unknown name has the error code `unknown_code`.
+/// A name that the format has but this build has not is `unsupported` in any case.
 result<void> check_stage(std::string_view stage, stage_names names, std::string_view name,
                          errc unknown_code) {
   const pipeline_support support = support_of(names, name);
@@ -82,6 +89,7 @@ result<void> check_stages(const object_descriptor& descriptor, errc unknown_code
 }
 
 /// Returns the codec with a name. @pre the name is one of a codec that is built
+/// The tables and the enumeration `codec` have the same order.
 codec codec_named(std::string_view name) noexcept {
   std::size_t i = 0;
   while (compressions[i].name != name) {
@@ -97,6 +105,7 @@ error odd_pair(errc kind, std::string_view expected, std::string_view found) {
 }
 
 /// Error code of a malformed descriptor, and whether it is being written or read.
+/// Writing has stricter rules than reading for the same descriptor.
 struct plan_rules {
   errc kind = errc::corrupt;
   bool writing = false;
@@ -109,6 +118,7 @@ class planner {
       : d_(descriptor), rules_(rules) {}
 
   /// Plans all stages. `packed` are the packing parameters, which the caller has read.
+  /// Each step uses the sizes that the step before has set.
   result<pipeline> run(std::optional<packing> packed) {
     out_.packed = packed;
     out_.compression = codec_named(d_.compression);
@@ -128,6 +138,7 @@ class planner {
   }
 
  private:
+  // Elements of one bit each.
   bool bitmask() const noexcept { return d_.type == dtype::bitmask; }
 
   /// Plans the shuffle. Its items must divide the encoded bytes.
@@ -135,6 +146,8 @@ class planner {
     if (d_.filter == "none") {
       return {};
     }
+    // The largest number is not a limit of the format: a size that does not divide the
+    // bytes is refused below.
     WEIR_TRY(const std::int64_t size,
              integer_parameter(d_.parameters, "shuffle_element_size", 1,
                                std::numeric_limits<std::int64_t>::max(), rules_.kind));
@@ -153,6 +166,7 @@ class planner {
       case codec::none:
       case codec::lz4: return {};
       case codec::zstd: {
+        // The level matters to the writer only; frames say what the reader needs.
         if (rules_.writing) {
           WEIR_TRY(out_.zstd_level, zstd_level(d_.parameters));
         }
@@ -163,6 +177,7 @@ class planner {
       case codec::blosc2: return plan_blosc2();
       case codec::rle:
       case codec::roaring:
+        // Run lengths are defined on single bits, which only bitmasks have.
         if (!bitmask() || out_.shuffle != 0) {
           return odd_pair(rules_.kind,
                           fmt::format("{} of bitmask elements", d_.compression),
@@ -219,6 +234,7 @@ class planner {
 
   /// Plans blosc2. A reader ignores the parameters: frames carry their own.
   result<void> plan_blosc2() {
+    // The size of an item decides how the writer shuffles; single bytes behind a filter.
     out_.item = out_.packed ? (out_.packed->bits + 7) / 8
                             : (out_.shuffle != 0 ? 1u : info_of(d_.type).size);
     if (!rules_.writing) {
@@ -239,6 +255,7 @@ class planner {
 };
 
 /// Returns the largest number of decoded bytes per stored byte; 0 means no known limit.
+/// A limit makes absurd shapes an error without decoding.
 std::uint64_t largest_ratio(const pipeline& plan) noexcept {
   switch (plan.compression) {
     case codec::zstd: return zstd_largest_ratio;
@@ -268,6 +285,7 @@ result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
             "shape of {} bytes",
             ratio, stored, plan.encoded));
   }
+  // The limit guards against small payloads that decode to much.
   if (!plan.raw() && plan.decoded > limit) {
     return error(errc::out_of_range,
                  fmt::format("cannot read payload: expected at most {} decoded bytes, "
@@ -286,6 +304,7 @@ std::uint64_t interval_count(const pipeline& plan) noexcept {
 
 }  // namespace
 
+/// The order of the enumerators makes the largest one the lowest support.
 pipeline_support support_of(const object_descriptor& descriptor) noexcept {
   return std::max({support_of(encodings, descriptor.encoding),
                    support_of(filters, descriptor.filter),
@@ -313,6 +332,7 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
                                              stored, kind));
     // Ranges use the offsets only if their digest shows that the writer vouches for them
     // and for this size of the payload.
+    // Padded intervals have no marks: the writer does not make them.
     plan.offsets_marked =
         !plan.aec.padded && !plan.offsets.empty() &&
         descriptor.szip_offsets == szip_offsets_digest(plan.offsets, stored);
@@ -342,6 +362,7 @@ result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements
 /// caller's.
 result<void> check_stored(const object_descriptor& descriptor, std::uint64_t stored) {
   constexpr errc kind = errc::invalid_argument;
+  // A codec that this build lacks cannot be checked; the shape and the type still are.
   if (support_of(descriptor) == pipeline_support::known) {
     return decoded_size(descriptor).map([](std::uint64_t) {});
   }
@@ -351,6 +372,7 @@ result<void> check_stored(const object_descriptor& descriptor, std::uint64_t sto
     WEIR_TRY(packed, read_packing(descriptor.parameters, {kind, false}));
   }
   WEIR_TRY(const pipeline plan, planner(descriptor, {kind, false}).run(packed));
+  // Offsets without szip would be ignored by readers and left behind by mistake.
   const bool offsets = descriptor.parameters.find("szip_block_offsets") != nullptr;
   if (offsets && plan.compression != codec::szip) {
     return bad_parameter(kind, "szip_block_offsets", "compression szip",

@@ -2,6 +2,8 @@
 /// @file
 /// Transposition of the bytes and bits of items. Items are handled in groups whose bytes
 /// stay in the first-level cache while they are read once per byte of an item.
+///
+/// With n items of s bytes, byte k of item i moves from i s + k to k n + i.
 #include "tensogram/codec/shuffle.hpp"
 
 #include <algorithm>
@@ -32,6 +34,7 @@ void spread(const std::byte* from, std::size_t size, std::size_t count, std::siz
 
 /// Reverses spread().
 template <std::size_t Size>
+/// The parameters are those of `spread`.
 void gather(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
             std::size_t last, std::byte* to) noexcept {
   const std::size_t width = Size == 0 ? size : Size;
@@ -43,10 +46,13 @@ void gather(const std::byte* from, std::size_t size, std::size_t count, std::siz
   }
 }
 
+/// The signature of both: from, size of an item, number of items, first item, last item,
+/// to.
 using transposition = void (*)(const std::byte*, std::size_t, std::size_t, std::size_t,
                                std::size_t, std::byte*) noexcept;
 
 /// Runs one direction over all items and copies the bytes behind the last whole item.
+/// Groups write to different places of `to`, so threads need not wait for each other.
 void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to,
          unsigned threads) noexcept {
   const std::size_t count = from.size() / size;
@@ -80,6 +86,7 @@ struct direction {
     }
   }
 };
+/// Items of one byte need no specialisation: the loop then copies.
 constexpr direction spreading{spread<0>, spread<2>, spread<3>, spread<4>, spread<8>};
 constexpr direction gathering{gather<0>, gather<2>, gather<3>, gather<4>, gather<8>};
 
@@ -98,8 +105,10 @@ void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
 /// Only reading is needed: this build never writes bit-shuffled data. It goes over the
 /// input once per bit plane.
 void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcept {
+  // A row has one bit of each item; groups of 8 items fill its bytes.
   const std::size_t count = from.size() / size / 8 * 8;
   const std::size_t row = count / 8;
+  // Items behind the last group stay as they are.
   std::memcpy(to.data(), from.data(), from.size());
   std::fill_n(to.begin(), count * size, std::byte{});
   for (std::size_t k = 0; k < size; ++k) {

@@ -5,6 +5,9 @@
 /// Offsets of intervals come from the file, and some writers store wrong ones. Whole
 /// streams are therefore verified as they are decoded, and ranges use offsets only if the
 /// writer has marked them (see szip_offsets_digest()).
+///
+/// Flag 32, which says that intervals end at bytes, is not reliable either; `settled`
+/// finds out from the stream.
 #include "tensogram/codec/szip.hpp"
 
 #include <algorithm>
@@ -19,6 +22,8 @@ namespace weir::formats {
 namespace {
 
 // Flags, with the numbers of libaec.
+// Flag 2 (samples of 24 bits take 3 bytes) is accepted and not needed: the width of a
+// sample gives its bytes.
 constexpr std::int64_t flag_signed = 1;
 constexpr std::int64_t flag_big_endian = 4;
 constexpr std::int64_t flag_preprocess = 8;
@@ -35,6 +40,8 @@ std::uint64_t interval_bytes(const aec_parameters& p) noexcept {
 /// Returns false if the offsets are not those of the stream. The check is complete: the
 /// first group starts at bit 0, and each group must end exactly where the next one
 /// starts, so by induction every group has started at the right bit.
+/// The groups write to disjoint parts of `to`. What they wrote is useless if the result
+/// is false; the caller decodes again.
 bool decode_groups(const szip_stream& stream, mutable_bytes to, unsigned threads) {
   const std::vector<std::uint64_t>& offsets = stream.offsets;
   const std::size_t step = interval_bytes(stream.parameters);
@@ -62,9 +69,11 @@ struct padding_fit {
 };
 
 /// Decodes a whole stream, in small portions that are not kept.
+/// The end must lie in the last byte, and the bits that align intervals must be zeros.
 padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
   padding_fit out;
   const std::uint64_t step = interval_bytes(p);
+  // At most one interval, and at most 16,384 samples, are in memory.
   const std::uint64_t max_bytes = std::min<std::uint64_t>(step, 16384 * p.sample_bytes);
   byte_vector samples(static_cast<std::size_t>(max_bytes));
   xxh3_stream digest;
@@ -97,6 +106,7 @@ padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
 /// @error{unsupported, a stream that can be read both ways to different values}
 result<aec_parameters> settled(const szip_stream& stream) {
   const aec_parameters& padded = stream.parameters;
+  // A stream of one interval reads the same both ways.
   if (!padded.padded || stream.size <= interval_bytes(padded)) {
     return padded;
   }
@@ -104,6 +114,8 @@ result<aec_parameters> settled(const szip_stream& stream) {
   dense.padded = false;
   const padding_fit with = fit_of(stream, padded);
   const padding_fit without = fit_of(stream, dense);
+  // If both ways decode and agree with equally many offsets, the samples must be equal
+  // too.
   if (with.good && without.good && with.agreements == without.agreements &&
       with.digest != without.digest) {
     return error(errc::unsupported,
@@ -117,6 +129,7 @@ result<aec_parameters> settled(const szip_stream& stream) {
 }
 
 /// Decodes bytes from `first` on. Everything before them is decoded and discarded.
+/// Needs no offsets. The samples before `first` are needed for the prediction.
 result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
                                const decode_target& to) {
   aec_decoder decoder(stream.bytes, 0, stream.parameters,
@@ -137,6 +150,7 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
            integer_parameter(parameters, "szip_rsi", 1, 4096, kind));
   WEIR_TRY(const std::int64_t block,
            integer_parameter(parameters, "szip_block_size", 2, 4096, kind));
+  // libaec enforces these block sizes unless flag 64 is set.
   constexpr std::array<std::int64_t, 4> usual{8, 16, 32, 64};
   const bool enforced = (flags & flag_not_enforce) == 0;
   if (block % 2 != 0 ||
@@ -159,11 +173,13 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
   out.is_signed = (flags & flag_signed) != 0;
   out.restricted = (flags & flag_restricted) != 0;
   out.padded = (flags & flag_pad_rsi) != 0;
+  // The short identifiers exist for up to 4 bits (CCSDS 121.0-B, restricted set).
   if (out.restricted && out.bits > 4) {
     return bad_parameter(kind, "szip_flags",
                          "no restricted identifiers for more than 4 bits",
                          std::to_string(flags));
   }
+  // simple_packing stores big-endian integers whatever the flag says.
   out.big_endian = samples.packed || (flags & flag_big_endian) != 0;
   out.sample_bytes = (samples.bits + 7) / 8;
   return out;
@@ -190,6 +206,7 @@ result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
   for (const cbor_value& item : *value->array()) {
     const auto offset = item.uint64();
     const bool good = offset && (out.empty() ? *offset == 0 : *offset > out.back()) &&
+                      // The comparison in bytes cannot overflow.
                       *offset / 8 <= bytes;
     if (!good) {
       return bad_parameter(kind, key, "bits from 0 on, increasing, within the payload",
@@ -219,6 +236,7 @@ std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
 result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                          unsigned threads) {
   WEIR_TRY(const aec_parameters p, settled(stream));
+  // The copy of the parameters has the padding that the stream has.
   const szip_stream known{stream.bytes, p, stream.offsets, stream.size};
   threads = worth_threads(threads, to.size());
   if (threads > 1 && to.has_memory() && stream.offsets.size() > 1 &&
@@ -228,6 +246,7 @@ result<void> szip_decode(const szip_stream& stream, const decode_target& to,
   return decode_from_start(known, 0, to);
 }
 
+/// Without marked offsets, decoding a range costs as much as decoding up to its end.
 result<void> szip_decode_range(const szip_stream& stream, std::uint64_t first,
                                const decode_target& to) {
   WEIR_TRY(const aec_parameters p, settled(stream));
@@ -240,6 +259,7 @@ szip_intervals intervals_of(const aec_parameters& p,
                             const std::vector<std::uint64_t>& offsets,
                             std::uint64_t stored, std::uint64_t size, std::uint64_t first,
                             std::uint64_t count) {
+  // Intervals `begin` to `end` hold the range.
   const std::uint64_t step = interval_bytes(p);
   const std::uint64_t begin = first / step;
   const std::uint64_t end = (first + count + step - 1) / step;
@@ -260,11 +280,15 @@ result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
                                    const szip_intervals& intervals, std::uint64_t first,
                                    const decode_target& to) {
   aec_decoder decoder(from, intervals.start, p, intervals.size / p.sample_bytes);
+  // Both are counted in decoded bytes: the interval before the range, the range, the
+  // rest.
   const std::uint64_t before = first - intervals.decoded;
   WEIR_CHECK(decoder.skip(before));
   WEIR_CHECK(to.has_memory() ? decoder.read(to.bytes()) : decoder.skip(to.size()));
   WEIR_CHECK(decoder.skip(intervals.size - before - to.size()));
   const std::uint64_t end = decoder.position();
+  // The last interval must end in the last byte, because bits behind its end have no
+  // offset.
   if (intervals.end == 0 ? (end + 7) / 8 != from.size() : end != intervals.end) {
     return error(errc::corrupt,
                  fmt::format("cannot decode range: expected szip intervals that end at "

@@ -4,7 +4,8 @@
 ///
 /// The library trusts its input: it reads on behind the end of a damaged stream. The
 /// decoder here therefore runs it block by block on a window that is large enough for any
-/// block.
+/// block. The bits of a block are at most ZFP_MAX_BITS, so a few blocks cannot read
+/// beyond the window, and the place behind them shows whether the stream had their bits.
 #include "tensogram/codec/zfp.hpp"
 
 #include <zfp.h>
@@ -87,6 +88,8 @@ class zfp_block_decoder {
     if (i < count) {
       zfp_decode_partial_block_strided_double_1(stream_.get(), to + i, count - i, 1);
     }
+    // If the blocks lay within the stream, the position does too. Otherwise zeros behind
+    // the stream were decoded.
     const std::uint64_t now = position();
     if (now > 8 * std::uint64_t{from_.size()}) {
       return false;
@@ -109,6 +112,7 @@ class zfp_block_decoder {
   /// Fills the window with the stream from bit `position` on, beginning at a whole word,
   /// and with zeros behind its end.
   void load(std::uint64_t position) {
+    // The library reads whole words, so the window begins at one.
     begin_ = position / (8 * word) * word;
     const std::span<std::byte> to = std::as_writable_bytes(std::span(window_));
     const std::size_t count = std::min<std::uint64_t>(to.size(), from_.size() - begin_);
@@ -117,13 +121,14 @@ class zfp_block_decoder {
     stream_rseek(bits_.get(), static_cast<std::size_t>(position - 8 * begin_));
   }
 
-  bytes_view from_;
-  std::uint64_t begin_ = 0;  ///< byte of the stream where the window starts
-  std::vector<std::uint64_t> window_;
-  zfp_pointer<bitstream> bits_;
-  zfp_pointer<zfp_stream> stream_;
+  bytes_view from_;                    ///< the stream
+  std::uint64_t begin_ = 0;            ///< byte of the stream where the window starts
+  std::vector<std::uint64_t> window_;  ///< a part of the stream, then zeros
+  zfp_pointer<bitstream> bits_;        ///< reads the window
+  zfp_pointer<zfp_stream> stream_;     ///< decodes from `bits_`
 };
 
+/// Returns the error for a stream of another length than its values have.
 error wrong_length(std::uint64_t bits, std::uint64_t bytes) {
   return error(
       errc::corrupt,
@@ -132,6 +137,7 @@ error wrong_length(std::uint64_t bits, std::uint64_t bytes) {
                   (bits + 7) / 8, bytes));
 }
 
+/// Returns the error for lack of memory.
 error no_memory() {
   return error(errc::out_of_memory,
                "cannot run zfp: expected enough memory, found too little");
@@ -145,6 +151,7 @@ result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind) {
   zfp_parameters out;
   if (mode == "fixed_rate") {
     WEIR_TRY(out.value, real_parameter(parameters, "zfp_rate", kind));
+    // A rate of 0 is legal: the library then uses its smallest block.
     if (!(out.value >= 0 && out.value <= 4096)) {
       return bad_parameter(kind, "zfp_rate", "0 to 4096 bits per value",
                            fmt::format("{}", out.value));
@@ -190,6 +197,8 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
     if (size == 0) {
       return error(errc::internal, "cannot run zfp: expected a stream, found none");
     }
+    // The library writes whole words; bytes of the last word that it did not count are
+    // cleared.
     const std::size_t padded = align_up(size, word);
     std::fill(out.storage.get() + size, out.storage.get() + padded, std::byte{});
     out.bytes = out.bytes.first(padded);
@@ -214,6 +223,7 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
         reinterpret_cast<std::uintptr_t>(to.bytes().data()) % alignof(double) == 0;
     zfp_block_decoder decoder(from, p);
     std::array<double, zfp_block_decoder::run_values> values{};
+    // Runs of blocks keep the checks of the position rare.
     for (std::uint64_t i = 0; i < count; i += values.size()) {
       const std::size_t n = std::min<std::uint64_t>(values.size(), count - i);
       double* out =

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Compression with zstd, through the system's library.
+///
+/// A payload is any number of frames one after the other. Frames that state no size are
+/// read too, because the size of the elements is known from the descriptor.
 #include "tensogram/codec/zstd.hpp"
 
 #include <fmt/core.h>
@@ -77,6 +80,7 @@ result<void> zstd_decode(bytes_view from, const decode_target& to) {
     });
   }
   const std::size_t size = decode(to.bytes().data(), to.bytes().size());
+  // A stream of fewer bytes is as wrong as one of more.
   return size == to.size() ? result<void>() : result<void>(bad_frames(to.size(), size));
 }
 

@@ -3,6 +3,12 @@
 /// Reads metadata, index, digest lists and descriptors of a message, and checks them
 /// against each other. Faults are collected as issues, each with the code that validation
 /// reports for it; a reader takes the first error among them.
+///
+/// `layout.cpp` has found the frames and checked their order. This file decodes what is
+/// in them and brings it together: descriptors give the places of payloads and masks,
+/// metadata frames give base entries, preceders override these, and index and digest
+/// lists must agree with the frames. What a payload decodes to is checked by
+/// `object_io.cpp`.
 #include "tensogram/read/contents.hpp"
 
 #include <fmt/core.h>
@@ -19,6 +25,8 @@ namespace weir::formats {
 namespace {
 
 /// Codes that validation uses for faults in one kind of CBOR frame.
+/// The names are those of the reference (docs/formats/tensogram.md, "Codes of the
+/// validation").
 struct cbor_codes {
   const char* failed;
   const char* non_canonical;
@@ -42,6 +50,7 @@ cbor_codes codes_of(std::uint16_t type) {
 }
 
 /// Returns the text of an error with its place and the texts of its causes.
+/// Returns one text, because an issue has one description.
 std::string whole_text(const error& e) {
   std::string text = e.text();
   if (!e.location().empty()) {
@@ -90,6 +99,7 @@ class content_reader {
            std::optional<std::size_t> object = {}) {
     issues_.add({{code, level, severity, object, offset, std::move(text)}, kind});
   }
+  // Notes an error about metadata at an offset of the message.
   void fail(const char* code, std::uint64_t offset, std::string text,
             std::optional<std::size_t> object = {}, errc kind = errc::corrupt) {
     add(code, validation_level::metadata, issue_severity::error, kind, offset,
@@ -110,6 +120,8 @@ class content_reader {
         frame.type == frame_type::object && !descriptor_last(frame)) {
       item = decode_cbor(bytes.first(item->used));  // what follows is the payload
     }
+    // A descriptor in front of its payload has no stated end, so broken CBOR there means
+    // that the place of the payload is unknown: a fault of the structure.
     if (!item) {
       const bool boundary = frame.type == frame_type::object && !descriptor_last(frame);
       add(boundary ? "cbor_before_boundary_unknown" : codes_of(frame.type).failed,
@@ -155,12 +167,15 @@ class content_reader {
     const bool after = descriptor_last(frame);
     const std::uint64_t start = frame.offset + offset;
     const std::uint64_t end = body.offset + body.length;
+    // Reads up to the tail of the frame, or up to the payload if the descriptor follows
+    // it.
     WEIR_TRY(const bytes_view bytes,
              pieces_.read(layout_.span.offset + start, end - start));
     const auto item = decode(frame, bytes, start, i);
     if (!item) {
       return {};
     }
+    // A descriptor behind the payload must fill the bytes up to the tail.
     if (after && item->used != bytes.size()) {
       fail("descriptor_cbor_parse_failed", start,
            fmt::format("cannot read descriptor: expected {} bytes of CBOR, found {}",
@@ -220,6 +235,7 @@ class content_reader {
 
   /// Checks the type of the object, and the size of a payload that is stored raw.
   void check_names(const object_place& place, std::size_t i) {
+    // Faults of names are noted, and the object stays usable.
     if (place.descriptor.object_type.empty()) {
       add("empty_obj_type", validation_level::metadata, issue_severity::error,
           errc::corrupt, place.frame.offset,
@@ -243,6 +259,7 @@ class content_reader {
     const std::uint64_t region = place.payload_length;
     for (const cbor_entry& entry : place.descriptor.masks) {
       const cbor_map* mask = entry.value.map();
+      // `number` reads an unsigned integer of the mask.
       const auto number = [&](const char* key) -> std::optional<std::uint64_t> {
         const cbor_value* v = mask != nullptr ? mask->find(key) : nullptr;
         return v != nullptr ? v->uint64() : std::nullopt;
@@ -258,6 +275,7 @@ class content_reader {
              i);
         return false;
       }
+      // Offsets and lengths come from the file, so the sum of both is never formed.
       if (*offset > region || *length > region - *offset) {
         fail("decode_object_failed", place.frame.offset,
              fmt::format(
@@ -279,6 +297,8 @@ class content_reader {
     }
     return true;
   }
+  // Returns whether the format has a method with this name. Unknown kinds of masks are
+  // allowed, unknown methods are not.
   static bool known_mask_method(std::string_view name) {
     for (const std::string_view known :
          {"none", "rle", "roaring", "lz4", "zstd", "blosc2"}) {
@@ -295,6 +315,7 @@ class content_reader {
     const frame_body body = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
              pieces_.read(layout_.span.offset + body.offset, body.length));
+    // The digest is verified before a byte of the body is used.
     if (checks_.digests && has_digest(frame, layout_.head, checks_.legacy)) {
       if (const std::uint64_t actual = xxh3_64(bytes); actual != frame.digest) {
         add("hash_mismatch", validation_level::integrity, issue_severity::error,
@@ -345,6 +366,7 @@ class content_reader {
   /// Keeps the keys of a preceder for the object that follows it.
   void take_preceder(const frame_info& frame, message_metadata metadata,
                      std::size_t object) {
+    // A preceder describes exactly the object behind it.
     if (metadata.base.size() != 1) {
       fail("preceder_base_count_wrong", frame.offset,
            fmt::format("cannot use preceder: expected one base entry, found {}",
@@ -362,6 +384,7 @@ class content_reader {
                        out_.objects.size(), index.offsets.size()));
       return;
     }
+    // Every object is compared, so validation names all that differ.
     for (std::size_t i = 0; i < index.offsets.size(); ++i) {
       const frame_info& object = out_.objects[i].frame;
       if (index.offsets[i] != object.offset) {
@@ -395,6 +418,7 @@ class content_reader {
                        out_.objects.size(), list.digests.size()));
       return;
     }
+    // The list repeats the digests of the frames; both must be equal texts.
     for (std::size_t i = 0; i < list.digests.size() && checks_.digests; ++i) {
       const std::string slot = hex64(out_.objects[i].frame.digest);
       if (list.digests[i] != slot) {
@@ -412,6 +436,7 @@ class content_reader {
   /// its preceder on top, and the mark of szip offsets in the descriptor.
   void resolve_metadata() {
     std::vector<cbor_map>& base = out_.metadata.base;
+    // More entries than objects would describe something that does not exist.
     if (base.size() > out_.objects.size()) {
       fail("base_count_exceeds_objects", metadata_frame_,
            fmt::format("cannot use metadata: expected at most {} base entries, found {}",
@@ -424,6 +449,8 @@ class content_reader {
         overlay(base[object], keys);
       }
     }
+    // `_reserved_` belongs to the writer. A base entry may lack it, but what is there
+    // must have the right form.
     for (std::size_t i = 0; i < base.size(); ++i) {
       const cbor_value* reserved = base[i].find("_reserved_");
       if (reserved != nullptr && reserved->map() == nullptr) {
@@ -442,22 +469,25 @@ class content_reader {
   }
 
   piece_reader& pieces_;
-  const message_layout& layout_;
-  const content_checks& checks_;
-  issue_list& issues_;
-  message_contents out_;
-  std::vector<std::pair<std::size_t, cbor_map>> preceders_;
-  std::uint64_t metadata_frame_ = 0;
+  const message_layout& layout_;  ///< frames of the message
+  const content_checks& checks_;  ///< what the caller wants to be checked
+  issue_list& issues_;            ///< where faults go
+  message_contents out_;          ///< the result
+  std::vector<std::pair<std::size_t, cbor_map>>
+      preceders_;                     ///< number of the object and its keys
+  std::uint64_t metadata_frame_ = 0;  ///< offset of the metadata frame that counts
 };
 
 }  // namespace
 
+/// See contents.hpp for frames that have a digest without the flag.
 bool has_digest(const frame_info& frame, const preamble& head, bool legacy) noexcept {
   return (frame.flags & frame_flag::hash_present) != 0 ||
          (legacy && (head.flags & preamble_flag::hashes_present) != 0 &&
           frame.digest != 0);
 }
 
+/// The checks of a message need its layout, but not that the layout is complete.
 result<message_contents> read_contents(piece_reader& pieces, const message_layout& layout,
                                        const content_checks& checks, issue_list& issues) {
   return content_reader(pieces, layout, checks, issues).run();

@@ -15,8 +15,8 @@ namespace weir::formats {
 
 /// An object and the place of its payload. Offsets count from the start of the message.
 struct object_place {
-  object_descriptor descriptor;
-  frame_info frame;
+  object_descriptor descriptor;  ///< as stored
+  frame_info frame;              ///< its place, type and flags
   std::uint64_t payload_offset = 0;
   std::uint64_t payload_length = 0;  ///< without masks
   std::uint64_t region_length = 0;   ///< with them
@@ -26,8 +26,8 @@ struct object_place {
 
 /// Metadata and objects of a message.
 struct message_contents {
-  message_metadata metadata;
-  std::vector<object_place> objects;
+  message_metadata metadata;          ///< with the keys of preceders in the base entries
+  std::vector<object_place> objects;  ///< in the order of the message
 };
 
 /// Options of reading the contents.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the metadata of a message from its first frames, without the rest.
+///
+/// This serves callers that have only the first bytes of a message, such as a listing of
+/// a remote file. It has checks of its own, since the walk of `layout.cpp` needs a source
+/// with all bytes. It checks the frames that it passes and the digest of the metadata,
+/// but neither the order of frames nor the flags of the preamble.
 #include <fmt/core.h>
 
 #include "tensogram/read/layout.hpp"
@@ -30,6 +35,7 @@ result<frame_info> frame_at(bytes_view message, std::uint64_t offset) {
   out.flags = load_be<std::uint16_t>(head + 6);
   out.offset = offset;
   out.length = load_be<std::uint64_t>(head + 8);
+  // The length must have room for header and tail before the tail is looked at.
   if (!starts_with(message.subspan(offset), frame_magic) || phase_of(out.type) < 0 ||
       out.length < frame_header_size + tail_size(out.type)) {
     return error(errc::corrupt,
@@ -40,6 +46,7 @@ result<frame_info> frame_at(bytes_view message, std::uint64_t offset) {
   if (out.length > message.size() - offset) {
     return cut_short(offset);
   }
+  // The last 12 bytes are the digest and "ENDF" in frames of every type.
   const bytes_view tail = message.subspan(offset + out.length - frame_tail_size);
   if (!starts_with(tail.subspan(8), frame_end_magic)) {
     return error(errc::corrupt,
@@ -61,6 +68,7 @@ result<message_metadata> read_metadata(bytes_view message) {
   }
   WEIR_TRY(const preamble head, parse_preamble(message));
   // A stream has no length in its preamble; its frames are followed as far as needed.
+  // The bytes may be fewer than the message; what is missing is noticed frame by frame.
   if (head.total_length != 0 && head.total_length <= message.size()) {
     message = message.first(head.total_length);
   }
@@ -76,11 +84,13 @@ result<message_metadata> read_metadata(bytes_view message) {
                      fmt::format("cannot trust metadata: expected digest {}, found {}",
                                  hex64(frame.digest), hex64(xxh3_64(bytes))));
       }
+      // Deviations from canonical form are no concern of a reader.
       WEIR_TRY(cbor_item item, decode_cbor(bytes));
       return parse_metadata(std::move(item.value));
     }
     // Writers pad frames to a multiple of 8 bytes, but need not.
     const std::uint64_t end = offset + frame.length;
+    // A frame may follow without padding.
     const bool unpadded =
         message.size() - end >= 2 && starts_with(message.subspan(end), frame_magic);
     offset = unpadded ? end : align_up(end, frame_alignment);

@@ -3,6 +3,10 @@
 /// Finds the frames of a message and checks that each may stand where it stands:
 /// preamble, frames of header, data objects and footer in this order, postamble
 /// (tensogram_internals.md, "Frame-Based Wire Format" and "Frame Ordering Validation").
+///
+/// Every length comes from the file and is compared with the bytes that are left before
+/// it is used. The walk reads 16 bytes at the start and 12 or 20 bytes at the end of each
+/// frame, never a payload, so it costs the same for small and for large objects.
 #include "tensogram/read/layout.hpp"
 
 #include <fmt/core.h>
@@ -38,6 +42,7 @@ result<bytes_view> piece_reader::read(std::uint64_t offset, std::uint64_t bytes)
   return bytes_view(buffer_);
 }
 
+/// The level is that of structure; other levels use `add`.
 void issue_list::fail(std::string code, errc kind, std::uint64_t offset,
                       std::string text) {
   found_.push_back({{std::move(code), validation_level::structure, issue_severity::error,
@@ -61,11 +66,13 @@ const found_issue* issue_list::first_error() const noexcept {
   return nullptr;
 }
 
+/// The subtraction cannot wrap around: a frame is in a layout only if it is long enough.
 frame_body body_of(const frame_info& frame) noexcept {
   return {frame.offset + frame_header_size,
           frame.length - frame_header_size - tail_size(frame.type)};
 }
 
+/// Errors of all parts of the reader use this form.
 std::string place(const byte_source& source, std::uint64_t offset) {
   return fmt::format("{}:{}", source.name(), offset);
 }
@@ -97,6 +104,7 @@ class frame_walk {
 
   /// Walks all frames. `end` is the start of the postamble, or for a stream the end of
   /// the bytes that it may use.
+  /// The length of a stream becomes known here.
   result<void> run(std::uint64_t end, bool stream) {
     stream_ = stream;
     WEIR_TRY(const std::uint64_t offset, fill(preamble_size, end));
@@ -111,6 +119,7 @@ class frame_walk {
   result<std::uint64_t> fill(std::uint64_t offset, std::uint64_t end) {
     end_ = end;
     while (!layout_.complete) {
+      // Frames must meet the postamble exactly.
       if (!stream_ && offset == end_) {
         layout_.complete = true;
         break;
@@ -143,9 +152,11 @@ class frame_walk {
   }
 
  private:
+  // Returns bytes of the message, by their offset in it.
   result<bytes_view> bytes_at(std::uint64_t offset, std::uint64_t count) {
     return pieces_.read(layout_.span.offset + offset, count);
   }
+  // Returns the bytes up to the end. Every offset of the walk is at most `end_`.
   std::uint64_t left(std::uint64_t offset) const { return end_ - offset; }
 
   /// Takes the frame at `offset` and returns the offset of the next one, or 0 after a
@@ -157,6 +168,7 @@ class frame_walk {
                                frame_header_size, left(offset)));
       return std::uint64_t{0};
     }
+    // The first two bytes tell a frame from anything else.
     WEIR_TRY(const bytes_view header, bytes_at(offset, frame_header_size));
     if (!starts_with(header, frame_magic)) {
       WEIR_TRY(layout_.complete, postamble_at(offset));
@@ -214,6 +226,8 @@ class frame_walk {
                       frame_type_name(frame.type), left(frame.offset), frame.length));
       return false;
     }
+    // The tail is read once for both: the end marker, and the descriptor offset of an
+    // object.
     WEIR_TRY(const bytes_view end, bytes_at(frame.offset + frame.length - tail, tail));
     const bytes_view slot = end.last(frame_tail_size);
     if (!starts_with(slot.subspan(8), frame_end_magic)) {
@@ -257,16 +271,19 @@ class frame_walk {
     if (offset == aligned || (!stream_ && offset == end_)) {
       return offset;
     }
+    // A frame that begins here is not padded.
     if (left(offset) >= 2) {
       WEIR_TRY(const bytes_view next, bytes_at(offset, 2));
       if (starts_with(next, frame_magic)) {
         return offset;
       }
     }
+    // Nor is a postamble that follows at once.
     WEIR_TRY(const bool ended, postamble_at(offset));
     if (ended) {
       return offset;
     }
+    // The padding would reach behind the bytes that there are.
     if (aligned > end_) {
       issues_.fail(
           "truncated_frame_header", errc::torn, offset,
@@ -299,13 +316,14 @@ class frame_walk {
   piece_reader& pieces_;
   message_layout& layout_;
   issue_list& issues_;
-  std::uint64_t end_ = 0;
-  bool stream_ = false;
+  std::uint64_t end_ = 0;  ///< start of the postamble, or end of the bytes
+  bool stream_ = false;    ///< the message has no length in its preamble
 };
 
 /// Checks the order of header, objects and footer, that a preceder stands before its
 /// object, and that no other frame occurs twice.
 void check_order(const message_layout& layout, issue_list& issues) {
+  // `phase` is the latest phase so far: 0 header, 1 objects, 2 footer.
   int phase = 0;
   std::array<bool, 10> seen{};
   const frame_info* preceder = nullptr;
@@ -325,6 +343,7 @@ void check_order(const message_layout& layout, issue_list& issues) {
                       name));
     }
     phase = std::max(phase, phase_of(frame.type));
+    // Objects and preceders may occur any number of times.
     if (phase_of(frame.type) != 1 && seen[frame.type]) {
       issues.fail("duplicate_frame", errc::corrupt, frame.offset,
                   fmt::format("cannot use {} frame: expected one, found another", name));
@@ -342,10 +361,12 @@ void check_order(const message_layout& layout, issue_list& issues) {
 /// frames exist, so a flag without its frame is a warning. A frame without its flag is
 /// damage: one flipped bit in a type could turn a digest list into metadata.
 void check_flags(const message_layout& layout, issue_list& issues) {
+  // Bits of the frame types that were found.
   std::uint16_t found = 0;
   for (const frame_info& frame : layout.frames) {
     found = static_cast<std::uint16_t>(found | flag_of_frame(frame.type));
   }
+  // Data objects have no flag.
   constexpr std::array<std::uint16_t, 7> announced{1, 2, 3, 5, 6, 7, 8};
   for (const std::uint16_t type : announced) {
     const std::uint16_t flag = flag_of_frame(type);
@@ -365,6 +386,7 @@ void check_flags(const message_layout& layout, issue_list& issues) {
 /// Checks the offset in the postamble: it is that of the first footer frame, or of the
 /// postamble itself if there is none.
 void check_footer_offset(const message_layout& layout, issue_list& issues) {
+  // The offsets count from the start of the message.
   const std::uint64_t end = layout.span.length - postamble_size;
   std::uint64_t expected = end;
   for (const frame_info& frame : layout.frames) {
@@ -407,6 +429,7 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
         fmt::format("cannot read message: expected {} bytes, found {}", total, limit));
     return std::uint64_t{0};
   }
+  // The length is known to fit, so the postamble can be read.
   layout.span.length = total;
   const std::uint64_t end = total - postamble_size;
   WEIR_TRY(const bytes_view bytes, pieces.read(layout.span.offset + end, postamble_size));
@@ -442,6 +465,7 @@ result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list&
 result<message_layout> read_layout(piece_reader& pieces, message_span within,
                                    issue_list& issues) {
   message_layout layout;
+  // The length is set when it is known.
   layout.span = {within.offset, 0};
   if (within.length < smallest_message) {
     issues.fail("buffer_too_short", errc::torn, 0,
@@ -453,6 +477,8 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
   WEIR_TRY(const bytes_view start, pieces.read(within.offset, preamble_size));
   const auto head = parse_preamble(start);
   if (!head) {
+    // Bytes that are no message, and messages of another version, have codes of their
+    // own.
     const bool magic = head.error().code() == errc::corrupt;
     issues.fail(magic ? "invalid_magic" : "preamble_parse_failed", head.error().code(), 0,
                 head.error().text());
@@ -483,6 +509,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
   return layout;
 }
 
+/// `layout` has only the preamble; order and flags are for the caller to check.
 result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
                                                  message_layout& layout,
                                                  std::uint64_t end, issue_list& issues) {
@@ -490,6 +517,7 @@ result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
   return offset == 0 ? std::nullopt : std::optional(offset);
 }
 
+/// The frames are not checked against the rest of the message.
 result<void> walk_frames(piece_reader& pieces, message_layout& layout,
                          std::uint64_t begin, std::uint64_t end, issue_list& issues) {
   layout.complete = false;
@@ -499,6 +527,7 @@ result<void> walk_frames(piece_reader& pieces, message_layout& layout,
   return {};
 }
 
+/// The issues are dropped: a stream either leads to a postamble or it does not.
 result<std::uint64_t> walk_stream(piece_reader& pieces, message_span within) {
   message_layout layout;
   layout.span = {within.offset, 0};

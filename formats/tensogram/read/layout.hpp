@@ -24,28 +24,33 @@ class piece_reader {
       : source_(source), view_(source.view()) {}
   /// Returns `bytes` bytes at `offset`. @error{torn, the range exceeds the source}
   [[nodiscard]] result<bytes_view> read(std::uint64_t offset, std::uint64_t bytes);
+  /// Returns the source.
   [[nodiscard]] const byte_source& source() const noexcept { return source_; }
+  /// Returns whether `read` returns views that stay valid.
   [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
 
- private:
-  const byte_source& source_;
+ private:                      ///< outlives the reader
+  const byte_source& source_;  ///< of the whole source, if it is in memory
   std::optional<bytes_view> view_;
-  byte_vector buffer_;
+  byte_vector buffer_;  ///< bytes of the last call, if the source has no view
 };
 
 /// An issue and the kind of error that it is for a reader.
 struct found_issue {
-  validation_issue issue;
-  errc code = errc::corrupt;
+  validation_issue issue;     ///< as validation reports it
+  errc code = errc::corrupt;  ///< as a reader reports it
 };
 
 /// Issues of one message. fail() and warn() imply the level and the severity, so that the
 /// many calls stay short.
 class issue_list {
  public:
+  /// Adds an error of a code of docs/formats/tensogram.md, "Codes of the validation".
   void fail(std::string code, errc kind, std::uint64_t offset, std::string text);
+  /// Adds a warning.
   void warn(std::string code, std::uint64_t offset, std::string text);
   void add(found_issue issue) { found_.push_back(std::move(issue)); }
+  /// Returns all issues in the order in which they were found.
   [[nodiscard]] const std::vector<found_issue>& all() const noexcept { return found_; }
   /// Returns the first issue that is an error, or nullptr.
   [[nodiscard]] const found_issue* first_error() const noexcept;
@@ -57,9 +62,9 @@ class issue_list {
 /// Places of the frames of a message.
 struct message_layout {
   message_span span;  ///< in the source; the length is that of the message once known
-  preamble head;
-  postamble tail;
-  std::vector<frame_info> frames;
+  preamble head;      ///< preamble
+  postamble tail;     ///< postamble, once the walk has reached it
+  std::vector<frame_info> frames;  ///< in the order of the message
   std::vector<std::uint64_t>
       descriptor_offsets;  ///< one per data object: from its frame's start
   bool complete = false;   ///< the walk reached the postamble
@@ -94,9 +99,11 @@ struct message_layout {
 /// Body of a frame, between its header and its tail. Offsets count from the start of the
 /// message.
 struct frame_body {
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
+  std::uint64_t offset = 0;  ///< from the start of the message
+  std::uint64_t length = 0;  ///< in bytes
 };
+/// Returns the body of a frame, without its tail. For a data object it includes the
+/// payload, the masks and the descriptor.
 [[nodiscard]] frame_body body_of(const frame_info& frame) noexcept;
 /// Returns true if the descriptor of a data object follows the payload. Otherwise the
 /// payload follows the descriptor, whose length is known only from its CBOR.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads, verifies and decodes the bytes of one object.
+///
+/// The order is the same for every kind of access: plan the pipeline (`plan_reading`,
+/// which needs no payload), decide whether the digest must be verified, read, verify,
+/// decode, then change the byte order and restore masked values. Errors have no place
+/// here; the reader adds it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,6 +40,9 @@ result<void> hash_range(const byte_source& source, std::uint64_t offset,
 
 /// Returns true if `options` require that the digest of this object is verified.
 /// @error{missing_hash}
+/// Three cases have a digest to verify: it is announced, or it is unannounced and the
+/// reader accepts digests of old writers. If none is there, only the strictest option is
+/// an error.
 result<bool> must_verify(const preamble& head, const object_place& place,
                          const read_options& options) {
   if (options.hashes == hash_check::none) {
@@ -73,6 +81,7 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
                       const object_place& place, bool verify, mutable_bytes to) {
   const std::uint64_t start = message + place.payload_offset;
   const auto view = source.view();
+  // The elements are read straight to their place.
   if (!verify) {
     return source.read(start, to);
   }
@@ -81,6 +90,7 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
     WEIR_CHECK(source.read(start, to));
     return compare(place, xxh3_64(view->subspan(message + body.offset, body.length)));
   }
+  // The digest covers masks and descriptor too: `before` and `behind` count their bytes.
   const std::uint64_t before = place.payload_offset - body.offset;
   const std::uint64_t behind = body.length - before - to.size();
   xxh3_stream digest;
@@ -101,6 +111,7 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
                           unsigned threads, const element_memory& memory) {
   const frame_body body = body_of(place.frame);
   piece_reader pieces(source);
+  // A source that is not in memory gives a copy of the whole body.
   WEIR_TRY(const bytes_view bytes, pieces.read(message + body.offset, body.length));
   if (verify) {
     WEIR_CHECK(compare(place, xxh3_64(bytes)));
@@ -113,6 +124,7 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
 /// Returns a provider that passes requests on and stores in `where` what it got.
 element_memory noting(const element_memory& memory, mutable_bytes& where) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
+    // The memory must have exactly the size that was asked for.
     WEIR_TRY(where, memory(bytes));
     WEIR_EXPECT(where.size() == bytes);
     return where;
@@ -143,6 +155,7 @@ result<void> check_elements(const byte_source& source, std::uint64_t message,
                             const object_place& place, const read_options& options) {
   WEIR_TRY(const pipeline plan,
            plan_reading(place.descriptor, place.payload_length, options));
+  // check_names() has compared the size of a raw payload with the shape.
   if (plan.raw()) {
     return {};
   }
@@ -158,11 +171,13 @@ result<void> finish_elements(const byte_source& source, std::uint64_t message,
                              const read_options& options, std::uint64_t first,
                              mutable_bytes to) {
   const object_descriptor& descriptor = place.descriptor;
+  // Some stages give doubles of the machine, whatever the descriptor says.
   const byte_order have = plan.doubles() ? native_byte_order : descriptor.order;
   const byte_order want = options.native_order ? native_byte_order : descriptor.order;
   if (have != want) {
     swap_units(to, info_of(descriptor.type).swap_unit);
   }
+  // Masked values are written in the final byte order.
   if (options.restore_non_finite && !descriptor.masks.empty()) {
     WEIR_TRY(const value_masks masks, masks_of_elements(source, message, place));
     restore_values(masks, descriptor.type, want, first, to);
@@ -243,12 +258,15 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
         .hint("decode the whole object");
   }
   if (count == 0) {
+    // A range of no elements asks for memory of no bytes, so that the caller sees the
+    // call.
     return memory(0).map([](mutable_bytes) {});
   }
   const payload_range range = range_of(plan, place.payload_length, first, count);
   const std::uint64_t from = message + place.payload_offset + range.offset;
   mutable_bytes to;
   if (plan.raw()) {
+    // The bytes of a raw range are its elements.
     WEIR_TRY(to, memory(range.length));
     WEIR_CHECK(source.read(from, to));
   } else {
@@ -268,6 +286,7 @@ result<value_masks> read_masks(const byte_source& source, std::uint64_t message,
   if (place.descriptor.masks.empty()) {
     return value_masks{};
   }
+  // The limit holds for masks as well, whose size grows with the number of elements.
   if (place.decoded > options.max_object_bytes) {
     return error(errc::out_of_range,
                  fmt::format("cannot read masks: expected an object of at most {} bytes, "

@@ -6,6 +6,11 @@
 /// footer, among which is the index. For a remote file that is two or three requests,
 /// however large the message is. An object is then opened by reading only its own frame,
 /// whose place the index gives.
+///
+/// The reader of a whole message verifies everything; an outline trusts the index as far
+/// as it can be checked without reading the objects: the objects must fill the message
+/// without overlaps and without gaps that could hide another object. Damage inside an
+/// object is found when that object is opened.
 #include "tensogram/read/outline.hpp"
 
 #include <fmt/core.h>
@@ -31,6 +36,8 @@ struct message_outline::state {
 
   /// Returns the range between object `i` and the object or header before it, which holds
   /// padding or a preceder.
+  /// Both ends are offsets in the message. The outline has checked that they do not
+  /// cross.
   byte_range gap(std::size_t i) const {
     const std::uint64_t from =
         i == 0 ? body : index.offsets[i - 1] + index.lengths[i - 1];
@@ -51,6 +58,7 @@ constexpr std::uint64_t smallest_preceder = frame_header_size + frame_tail_size;
 constexpr std::uint64_t smallest_object = frame_header_size + object_tail_size;
 
 /// Returns the checks of frames that the options of a reader imply.
+/// Digests of old writers are accepted where the digest is not required.
 content_checks checks_of(const read_options& options) {
   return {options.hashes != hash_check::none,
           options.legacy_hashes || options.hashes == hash_check::present, false};
@@ -72,6 +80,7 @@ class outline_reader {
 
   /// Reads the ends of the message, walks their frames, and takes metadata and index from
   /// them. If a message has metadata in header and footer, those of the footer count.
+  /// Frames of the footer come later in the list and so replace those of the header.
   result<void> run() {
     WEIR_CHECK(read_ends());
     WEIR_CHECK(walk());
@@ -93,6 +102,7 @@ class outline_reader {
       return corrupt(preamble_size,
                      "cannot read message: expected a metadata frame, found none");
     }
+    // A message may lack an index; its objects are then found by walking over the frames.
     if (!found_index) {
       WEIR_CHECK(index_by_walking());
     }
@@ -101,6 +111,7 @@ class outline_reader {
   }
 
  private:
+  // Returns an error at an offset of the message.
   error corrupt(std::uint64_t offset, std::string text) const {
     return error(errc::corrupt, std::move(text))
         .located(place(source_, layout.span.offset + offset));
@@ -114,6 +125,7 @@ class outline_reader {
     }
     return value;
   }
+  // Returns the first error of the walk as an error of the reader.
   result<void> first_error() const {
     if (const found_issue* found = issues_.first_error()) {
       return as_error(*found, source_, layout.span.offset);
@@ -132,6 +144,7 @@ class outline_reader {
           .located(place(source_, layout.span.offset));
     }
     const std::uint64_t start = layout.span.offset;
+    // Both ends are requested at once, since each request to a server costs a round trip.
     WEIR_CHECK(source_.prefetch(std::vector<byte_range>{
         {start, preamble_size},
         {start + layout.span.length - postamble_size, postamble_size}}));
@@ -143,6 +156,7 @@ class outline_reader {
                                      "{}, found {}",
                                      smallest_message, layout.span.length, total));
     }
+    // The span is an upper bound: the scan gives exact spans, other callers need not.
     layout.span.length = total != 0 ? total : layout.span.length;
     const std::uint64_t end = layout.span.length - postamble_size;
     WEIR_TRY(const bytes_view tail, pieces_.read(start + end, postamble_size));
@@ -162,6 +176,7 @@ class outline_reader {
     const std::uint64_t footer = layout.tail.first_footer_offset;
     WEIR_TRY(const auto found, walk_header(pieces_, layout, footer, issues_));
     WEIR_CHECK(first_error());
+    // A message without frames in its header has its objects behind the preamble.
     body = found.value_or(preamble_size);
     const std::size_t in_header = layout.frames.size();
     WEIR_CHECK(walk_frames(pieces_, layout, footer, layout.span.length - postamble_size,
@@ -175,6 +190,7 @@ class outline_reader {
                                    "behind the first footer offset",
                                    frame_type_name(frame.type)));
       }
+      // As in check_flags() of layout.cpp, a frame without its flag is damage.
       if ((layout.head.flags & flag_of_frame(frame.type)) == 0) {
         return corrupt(10, fmt::format("cannot use {} frame: expected a flag in the "
                                        "preamble, found none",
@@ -186,6 +202,7 @@ class outline_reader {
 
   /// Verifies and decodes the CBOR of a frame.
   result<cbor_value> read_cbor(const frame_info& frame) {
+    // The digest is verified before the bytes are decoded.
     const frame_body content = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
              pieces_.read(layout.span.offset + content.offset, content.length));
@@ -203,6 +220,8 @@ class outline_reader {
 
   /// Finds the objects by walking over all frames if no frame lists them.
   result<void> index_by_walking() {
+    // The walk reads the ends of all frames, which costs requests, but finds every
+    // object.
     message_layout whole;
     WEIR_TRY(whole, read_layout(pieces_, layout.span, issues_));
     WEIR_CHECK(first_error());
@@ -219,6 +238,7 @@ class outline_reader {
   /// padding and preceders. An index that omits an object would otherwise hide it.
   result<void> check_index() const {
     const std::uint64_t end = layout.tail.first_footer_offset;
+    // `end_of_last` is the offset behind the last object, or the end of the header.
     std::uint64_t end_of_last = body;
     for (std::size_t i = 0; i < index.offsets.size(); ++i) {
       const std::uint64_t offset = index.offsets[i];
@@ -237,6 +257,8 @@ class outline_reader {
   /// Checks a gap between two objects, or before the footer, where no preceder can be.
   result<void> check_gap(std::uint64_t gap, std::uint64_t end_of_last,
                          bool before_object) const {
+    // A gap of less than 8 bytes is padding. A larger one must have room for a preceder,
+    // and the preamble must announce preceders.
     const bool preceder = before_object && gap >= smallest_preceder &&
                           (layout.head.flags & preamble_flag::preceder) != 0;
     if (gap < frame_alignment || preceder) {
@@ -249,6 +271,7 @@ class outline_reader {
   }
 
   /// Extends the base entries to one per object.
+  /// An object without a base entry has an empty one, as in `content_reader`.
   result<void> complete_base() {
     if (metadata.base.size() > index.offsets.size()) {
       return corrupt(preamble_size,
@@ -260,10 +283,10 @@ class outline_reader {
     return {};
   }
 
-  const byte_source& source_;
-  piece_reader pieces_;
-  content_checks checks_;
-  issue_list issues_;
+  const byte_source& source_;  ///< of the message
+  piece_reader pieces_;        ///< for small reads
+  content_checks checks_;      ///< of frames
+  issue_list issues_;          ///< faults of the walk
 };
 
 }  // namespace
@@ -296,6 +319,8 @@ message_span message_outline::span() const noexcept {
 }
 
 /// Returns the first object with this name in its metadata.
+/// Names of preceders are not known to an outline, because they stand in front of the
+/// objects.
 std::optional<std::size_t> message_outline::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = state_->metadata.base[i].find("name");
@@ -322,6 +347,7 @@ std::vector<byte_range> ends_of(byte_range frame, std::uint64_t before) {
   if (whole.length <= small_frame) {
     return {whole};
   }
+  // The descriptor is at the end of the frame; a longer one is read when it is needed.
   const std::uint64_t tail = std::min(frame.length, descriptor_guess);
   return {{whole.offset, before + frame_header_size},
           {frame.offset + frame.length - tail, tail}};
@@ -335,6 +361,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
   layout.head = message.head;
   WEIR_TRY(const bytes_view first,
            pieces.read(message.span.offset + gap.offset, frame_magic.size()));
+  // Padding may begin the gap: the preceder then begins at the next multiple of 8.
   const std::uint64_t start = starts_with(first, frame_magic)
                                   ? gap.offset
                                   : align_up(gap.offset, frame_alignment);
@@ -373,6 +400,8 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
 
 }  // namespace
 
+/// The second form of this function reads from another source, such as one with a time
+/// limit.
 result<message_reader> message_outline::object(std::size_t i) const {
   return object(i, state_->source);
 }
@@ -406,6 +435,7 @@ result<message_reader> message_outline::object(
   const std::uint64_t end = begin + state_->index.lengths[i];
   issue_list issues;
   WEIR_CHECK(walk_frames(pieces, s->layout, begin, end, issues));
+  // The index may name a place where another frame stands.
   if (issues.first_error() == nullptr && s->layout.descriptor_offsets.size() != 1) {
     issues.fail("index_offset_mismatch", errc::corrupt, begin,
                 "cannot trust index: expected a data object, found another frame");
@@ -413,6 +443,8 @@ result<message_reader> message_outline::object(
   if (issues.first_error() == nullptr) {
     WEIR_TRY(s->contents, read_contents(pieces, s->layout, checks, issues));
   }
+  // Within its reader, the object has the number 0. Messages name its number in the
+  // message.
   if (const found_issue* found = issues.first_error()) {
     found_issue numbered = *found;
     if (numbered.issue.object) {
@@ -433,6 +465,7 @@ result<message_reader> message_outline::object(
 /// Requests the two ends of every frame in one call, instead of one request per frame.
 result<void> prefetch_frames(const std::shared_ptr<const byte_source>& source,
                              message_span span) {
+  // Options do not matter for the places of the frames.
   const auto outline = message_outline::open(source, span);
   if (!outline) {
     // The reader finds a fault of the message itself and words it better. Only a failure
@@ -443,6 +476,7 @@ result<void> prefetch_frames(const std::shared_ptr<const byte_source>& source,
   std::vector<byte_range> ranges;
   for (std::size_t i = 0; i < outline->object_count(); ++i) {
     const byte_range frame = outline->frame(i);
+    // The preceders lie between the objects and are read one by one, if there are any.
     const std::uint64_t tail = std::min(frame.length, descriptor_guess);
     ranges.push_back({frame.offset, frame_header_size});
     ranges.push_back({frame.offset + frame.length - tail, tail});

@@ -2,6 +2,11 @@
 /// @file
 /// The reader of one message: opening, and access to metadata and objects. Decoding is in
 /// object_io.cpp.
+///
+/// Opening walks over all frames (`layout.cpp`), then reads what is in them
+/// (`contents.cpp`). Afterwards the reader is constant, so its functions may be called on
+/// several threads, if the source allows it. Every function checks the number of the
+/// object first and adds the place of the object to errors that have none.
 #include <fmt/core.h>
 
 #include <new>
@@ -28,6 +33,8 @@ result<byte_vector> allocate(std::uint64_t bytes) {
 }
 
 /// Returns a provider that allocates `out` when the memory is requested.
+/// The memory of `out` is taken only when the payload has shown that it decodes to the
+/// size.
 element_memory memory_of(byte_vector& out) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
     WEIR_TRY(out, allocate(bytes));
@@ -87,6 +94,7 @@ std::size_t message_reader::object_count() const noexcept {
 }
 const message_metadata& message_reader::metadata() const noexcept {
   return state_->contents.metadata;
+  /// Accessors of one object expect a valid number: a caller counts the objects first.
 }
 const cbor_map& message_reader::metadata(std::size_t i) const {
   WEIR_EXPECT(i < object_count());
@@ -154,6 +162,7 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
 result<std::vector<byte_vector>> message_reader::decode_all() const {
   const unsigned threads = state_->options.threads;
   std::vector<std::optional<result<byte_vector>>> parts(object_count());
+  // One object takes all threads itself.
   for_each_piece(object_count() > 1 ? threads : 1, object_count(),
                  [&](std::size_t i) { parts[i].emplace(decode(i)); });
   std::vector<byte_vector> out;
@@ -172,6 +181,7 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
   const auto all = static_cast<std::uint64_t>(element_count(object.descriptor.shape));
+  // Subtraction instead of a sum: both numbers come from the caller.
   if (first > all || count > all - first) {
     return error(errc::out_of_range,
                  fmt::format("cannot decode range: expected elements below {}, found {} "
@@ -188,6 +198,7 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
   return out;
 }
 
+/// The masks are those of the whole object.
 result<value_masks> message_reader::masks(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   auto out = read_masks(*state_->source, state_->layout.span.offset,
@@ -198,6 +209,7 @@ result<value_masks> message_reader::masks(std::size_t i) const {
   return out;
 }
 
+/// The bytes are not verified; `verify` does that for all objects.
 result<byte_vector> message_reader::stored_payload(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   return state_->stored(i, state_->contents.objects[i].payload_length);
@@ -216,6 +228,7 @@ result<bytes_view> message_reader::view(std::size_t i) const {
   const auto memory = state_->source->view();
   const bool swap = state_->options.native_order &&
                     object.descriptor.order != native_byte_order &&
+                    // A plan tells whether any stage is in the way.
                     info_of(object.descriptor.type).swap_unit > 1;
   const auto plan =
       plan_reading(object.descriptor, object.payload_length, state_->options);
@@ -237,6 +250,7 @@ result<bytes_view> message_reader::view(std::size_t i) const {
   if (!good) {
     return state_->located(std::move(good).error(), i);
   }
+  // The view is as long-lived as the memory of the source.
   return memory->subspan(state_->layout.span.offset + object.payload_offset,
                          object.payload_length);
 }
@@ -268,6 +282,7 @@ const std::vector<frame_info>& message_reader::frames() const noexcept {
   return state_->layout.frames;
 }
 
+/// The future waits in its destructor, as futures of std::async do.
 std::future<result<byte_vector>> decode_later(
     std::shared_ptr<const message_reader> reader, std::size_t i) {
   return std::async(std::launch::async,

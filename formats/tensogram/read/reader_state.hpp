@@ -16,10 +16,10 @@
 namespace weir::formats {
 
 struct message_reader::state {
-  std::shared_ptr<const byte_source> source;
-  read_options options;
-  message_layout layout;
-  message_contents contents;
+  std::shared_ptr<const byte_source> source;  ///< shared by readers of one file
+  read_options options;                       ///< of every call
+  message_layout layout;                      ///< where the frames are
+  message_contents contents;                  ///< what the frames say
   /// Number in the message of the first object in `contents`.
   std::size_t first_object = 0;
 

@@ -6,6 +6,9 @@
 /// where its length says. Backward, the length in the postamble leads to its start
 /// (tensogram_internals.md, "Postamble"). If nothing is found, the search goes on at the
 /// next start magic, so damage costs one message and not the rest of the file.
+///
+/// A message counts if its two ends fit together; what is between them is not looked at.
+/// A stream has no length in front, so its frames are followed.
 #include <algorithm>
 #include <optional>
 
@@ -30,6 +33,7 @@ class scanner {
 
   /// Alternates between the ends if both are searched, so a file that is sound at one end
   /// is read quickly. Messages from the end are collected in reverse order.
+  /// The search from the end stops at the first bytes that are no message.
   result<std::vector<message_span>> run(scan_order order) {
     std::vector<message_span> found;
     std::vector<message_span> from_end;
@@ -43,6 +47,7 @@ class scanner {
           size_ -= length;
           from_end.push_back({size_, length});
         }
+        // With `backward` alone, the next message before this one follows at once.
         if (backward && order == scan_order::backward) {
           continue;
         }
@@ -70,6 +75,7 @@ class scanner {
       return true;
     }
     WEIR_TRY(const auto next, find(start_magic, offset + 1));
+    // The search goes on one byte behind the start that was no message.
     offset = next.value_or(size_);
     return next.has_value();
   }
@@ -77,9 +83,12 @@ class scanner {
   /// Returns the length of the message that ends at `end` and starts at `least` or later;
   /// 0 unless postamble and preamble agree on it.
   result<std::uint64_t> message_before(std::uint64_t end, std::uint64_t least) {
+    // Reads the postamble that would end at `end`.
     WEIR_TRY(const bytes_view tail, pieces_.read(end - postamble_size, postamble_size));
     const auto total = load_be<std::uint64_t>(tail.data() + 8);
     if (!starts_with(tail.subspan(16), end_magic) || total < smallest_message ||
+        // A length near 2^64 must not make a search read a whole file, so there is a
+        // limit.
         total > largest_backward || total > end - least) {
       return std::uint64_t{0};
     }
@@ -106,6 +115,7 @@ class scanner {
     if (total < smallest_message || total > size_ - offset) {
       return std::uint64_t{0};
     }
+    // Only the end magic is read; the postamble is checked when the message is opened.
     WEIR_TRY(const bytes_view end,
              pieces_.read(offset + total - end_magic.size(), end_magic.size()));
     return starts_with(end, end_magic) ? total : 0;
@@ -120,6 +130,7 @@ class scanner {
       return walked;
     }
     const std::uint64_t from = offset + preamble_size;
+    // The search is repeated only if the known end lies before this start.
     if (!known_end_ || *known_end_ < from) {
       if (no_more_ends_) {
         return std::uint64_t{0};
@@ -135,6 +146,7 @@ class scanner {
 
   /// Finds a text. Pieces overlap by its size less one, so that no place is missed.
   result<std::optional<std::uint64_t>> find(std::string_view text, std::uint64_t from) {
+    // In memory, one pass sees all bytes.
     const std::uint64_t step = pieces_.in_memory() ? size_ : search_piece;
     while (from < size_ && size_ - from >= text.size()) {
       const std::uint64_t count = std::min(step, size_ - from);
@@ -151,11 +163,11 @@ class scanner {
     return std::optional<std::uint64_t>();
   }
 
-  piece_reader pieces_;
-  std::uint64_t size_;
+  piece_reader pieces_;  ///< reads the source
+  std::uint64_t size_;   ///< end of the bytes that are still to be scanned
   std::optional<std::uint64_t>
-      known_end_;  ///< next end magic, so that it is searched for once
-  bool no_more_ends_ = false;
+      known_end_;              ///< next end magic, so that it is searched for once
+  bool no_more_ends_ = false;  ///< no end magic behind the last search
 };
 
 }  // namespace

@@ -5,6 +5,15 @@
 /// The splitter keeps bytes from the first possible start of a message on. It remembers
 /// how far it has walked over frames and how far it has searched, so every byte is looked
 /// at a bounded number of times, however small the pieces are.
+///
+/// The result is that of `scan` on all bytes together, except that messages longer than
+/// `largest_` are skipped. The state of a search is:
+///
+///   start_      first byte that is held; the bytes before it are done with
+///   walked_     end of the last frame of a stream that has been walked over
+///   searched_   place from which the end magic is searched next
+///
+/// The last two count from `start_` and are valid for the message that begins there.
 #include <algorithm>
 
 #include "tensogram/read/layout.hpp"
@@ -18,6 +27,7 @@ constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
 
 /// Returns true if a frame or the postamble begins at `offset`. @pre `bytes` has at least
 /// the size of a postamble from there on
+/// The postamble is recognised by its magic alone; see `hop`.
 bool frame_or_end_at(bytes_view bytes, std::uint64_t offset) {
   return starts_with(bytes.subspan(offset), frame_magic) ||
          starts_with(bytes.subspan(offset + 16), end_magic);
@@ -35,11 +45,13 @@ void message_splitter::put(bytes_view bytes) {
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
+/// Returns the held bytes. They begin with a start magic after go_to_magic() was true.
 bytes_view message_splitter::rest() const noexcept {
   return bytes_view(bytes_).subspan(start_);
 }
 
 /// Drops bytes in front and forgets what was found out about them.
+/// `skipped_` counts the bytes since the last message, which the caller reports.
 void message_splitter::skip(std::uint64_t bytes) {
   start_ += bytes;
   passed_ += bytes;
@@ -55,6 +67,7 @@ bool message_splitter::go_to_magic() {
   const std::size_t start = as_text(bytes).find(start_magic);
   if (start != std::string_view::npos) {
     skip(start);
+    // A message needs at least a preamble and a postamble.
     return bytes.size() - start >= smallest_message;
   }
   const std::size_t open = ended_ ? 0 : start_magic.size() - 1;
@@ -66,6 +79,8 @@ bool message_splitter::go_to_magic() {
 /// skipped and reported as cut short if they begin like a message.
 std::optional<message_splitter::piece> message_splitter::take() {
   while (go_to_magic()) {
+    // `unclear` waits for more bytes, `nothing` goes on behind the first byte of the
+    // magic.
     std::uint64_t length = 0;
     const found result = look(length);
     if (result == found::unclear) {
@@ -76,6 +91,7 @@ std::optional<message_splitter::piece> message_splitter::take() {
       continue;
     }
     piece out{passed_, skipped_, {}};
+    // The bytes of the message are copied, because the buffer moves when bytes are put.
     const bytes_view message = rest().first(length);
     out.bytes.assign(message.begin(), message.end());
     skip(length);
@@ -94,6 +110,7 @@ std::optional<message_splitter::piece> message_splitter::take() {
 message_splitter::found message_splitter::look(std::uint64_t& length) {
   const bytes_view bytes = rest();
   const auto head = parse_preamble(bytes.first(preamble_size));
+  // Other versions and other bytes behind the magic.
   if (!head) {
     return found::nothing;
   }
@@ -104,6 +121,8 @@ message_splitter::found message_splitter::look(std::uint64_t& length) {
   if (length < smallest_message || length > largest_) {
     return found::nothing;
   }
+  // After the end of the input, a length beyond it belongs to a message that was cut
+  // short.
   if (length > bytes.size()) {
     cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
     return ended_ ? found::nothing : found::unclear;
@@ -115,12 +134,16 @@ message_splitter::found message_splitter::look(std::uint64_t& length) {
 /// Finds the end of a streamed message: behind its last frame, or at the next end magic
 /// if the frames are damaged.
 message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) {
+  // The frames are walked first. Once the search for the end magic has begun, the walk
+  // has failed for good.
   if (searched_ == 0) {
     const found walked = hop(length);
     if (walked == found::unclear && !ended_) {
       return walked;
     }
     if (walked == found::message) {
+      // hop() checks only lengths and magics, so the frames are walked once more with all
+      // checks.
       const memory_source whole(rest().first(length));
       piece_reader pieces(whole);
       if (walk_stream(pieces, {0, length}).value_or(0) == length) {
@@ -153,6 +176,7 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
     const auto fits = [&](std::uint64_t offset) {
       return offset <= bytes.size() && bytes.size() - offset >= postamble_size;
     };
+    // The bytes at `end` decide whether padding follows, so they must have arrived.
     if (!fits(end)) {
       break;
     }
@@ -176,6 +200,7 @@ message_splitter::found message_splitter::search_end(std::uint64_t& length) {
     return length < smallest_message || length > largest_ ? found::nothing
                                                           : found::message;
   }
+  // A magic may lie across the end of the bytes, so the last 7 are searched again.
   searched_ = std::max(searched_, bytes.size() - (end_magic.size() - 1));
   if (ended_ || bytes.size() > largest_) {
     cut_short_ = cut_short_ || (ended_ && skipped_ == 0);

@@ -2,7 +2,12 @@
 /// @file
 /// Addresses of http, https and S3: parsing, the URL to request, and the form for
 /// messages, which contains no secrets. libcurl parses URLs, so that the address that is
+/// messages, which contains no secrets. libcurl parses URLs, so that the address that is
 /// checked here is the one that it connects to.
+///
+/// An address can have secrets in four places: the user, the password, the query (signed
+/// links) and the fragment. They are separated when an address is parsed, and every
+/// message uses `public_part`.
 #include "tensogram/remote/address.hpp"
 
 #include <curl/curl.h>
@@ -23,11 +28,13 @@ constexpr std::array<std::string_view, 1> google_schemes{"gs"};
 constexpr std::array<std::string_view, 5> azure_schemes{"az", "azure", "abfs", "abfss",
                                                         "adl"};
 
+/// Returns a letter in lower case.
 char lower_letter(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
 /// Returns the scheme in front of "://" in lower case; empty if there is none.
+/// Schemes are short; a longer text in front of "://" is part of a file name.
 std::string scheme_of(std::string_view address) {
   const std::size_t end = address.find("://");
   if (end == std::string_view::npos || end > 8) {
@@ -38,6 +45,7 @@ std::string scheme_of(std::string_view address) {
   return out;
 }
 
+/// Returns whether `names` contains `name`.
 template <std::size_t N>
 bool among(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -49,6 +57,7 @@ struct url_closer {
 using url_handle = std::unique_ptr<CURLU, url_closer>;
 
 /// Parses an http address. Returns a null pointer if it is malformed.
+/// Spaces and characters beyond ASCII are encoded.
 url_handle parse_url(const std::string& text) {
   url_handle url(curl_url());
   if (url == nullptr || curl_url_set(url.get(), CURLUPART_URL, text.c_str(),
@@ -77,6 +86,7 @@ error malformed(std::string_view address, const std::string& expected) {
 }
 
 /// Returns true if anything but digits follows the colon of a host.
+/// IPv6 addresses in brackets contain colons, so they are exempt.
 bool has_malformed_port(std::string_view authority) {
   const std::size_t colon = authority.find(':');
   if (colon == std::string_view::npos || authority.substr(0, 1) == "[") {
@@ -87,6 +97,7 @@ bool has_malformed_port(std::string_view authority) {
                       [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+/// Control characters could split a header or disturb a terminal.
 bool has_control_characters(std::string_view text) {
   return std::any_of(text.begin(), text.end(),
                      [](unsigned char c) { return c < 0x20 || c == 0x7F; });
@@ -97,6 +108,7 @@ result<remote_address> parse_http(std::string_view address,
                                   const remote_settings& settings) {
   const url_handle url = parse_url(std::string(address));
   const std::string_view rest = address.substr(address.find("://") + 3);
+  // libcurl skips a third slash and would take the first part of the path for the host.
   if (url == nullptr || rest.substr(0, 1) == "/" ||
       part_of(url, CURLUPART_HOST).empty()) {
     return malformed(address, "scheme, host and path");
@@ -120,6 +132,7 @@ result<remote_address> parse_http(std::string_view address,
   return out;
 }
 
+/// Returns the value of a hexadecimal digit, or -1.
 int digit_of(char c) {
   const char l = lower_letter(c);
   return c >= '0' && c <= '9' ? c - '0' : l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
@@ -131,6 +144,7 @@ std::string decode_key(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool coded = text[i] == '%' && i + 2 < text.size() &&
                        digit_of(text[i + 1]) >= 0 && digit_of(text[i + 2]) >= 0;
+    // An incomplete or malformed code stays as it is.
     out += coded ? static_cast<char>(digit_of(text[i + 1]) * 16 + digit_of(text[i + 2]))
                  : text[i];
     i += coded ? 2 : 0;
@@ -143,6 +157,7 @@ std::string decode_key(std::string_view text) {
 result<std::string> bucket_url(const std::string& bucket, const std::string& name,
                                const remote_settings& settings) {
   if (settings.endpoint.empty()) {
+    // Regions in China have a domain of their own.
     const std::string domain =
         fmt::format("s3.{}.amazonaws.com{}", settings.region,
                     settings.region.rfind("cn-", 0) == 0 ? ".cn" : "");
@@ -151,6 +166,7 @@ result<std::string> bucket_url(const std::string& bucket, const std::string& nam
   }
   const url_handle url = parse_url(settings.endpoint);
   const std::string scheme = part_of(url, CURLUPART_SCHEME);
+  // A user, query or fragment of an endpoint would be lost or sent to the wrong place.
   const bool plain = part_of(url, CURLUPART_USER).empty() &&
                      part_of(url, CURLUPART_QUERY).empty() &&
                      part_of(url, CURLUPART_FRAGMENT).empty();
@@ -166,6 +182,7 @@ result<std::string> bucket_url(const std::string& bucket, const std::string& nam
                              "allow_http is off, found \"{}\"",
                              name, public_part(settings.endpoint)));
   }
+  // The path of an endpoint is kept; slashes at its end are not.
   std::string out = part_of(url, CURLUPART_URL);
   while (!out.empty() && out.back() == '/') {
     out.pop_back();
@@ -185,9 +202,11 @@ result<remote_address> parse_s3(std::string_view address,
       !bucket.empty() && std::all_of(bucket.begin(), bucket.end(), [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
       });
+  // The address needs a bucket and a key that is not empty.
   if (!plain_bucket || slash == std::string_view::npos || slash + 1 == rest.size()) {
     return malformed(address, "s3://BUCKET/KEY");
   }
+  // A "?" could begin a query or belong to the key, so it must be written as a code.
   if (rest.find_first_of("?#") != std::string_view::npos) {
     return malformed(address,
                      "s3://BUCKET/KEY without a query, with ? and # in the key "
@@ -203,12 +222,14 @@ result<remote_address> parse_s3(std::string_view address,
   out.s3 = true;
   out.name = public_part(address);
   WEIR_TRY(const std::string base, bucket_url(bucket, out.name, settings));
+  // The key is decoded first, so that a key with codes is not encoded twice.
   out.url = base + "/" + encode_key(decode_key(rest.substr(slash + 1)));
   return out;
 }
 
 }  // namespace
 
+/// Only the scheme decides; the rest may be malformed.
 bool is_remote_address(std::string_view text) noexcept {
   const std::string scheme = scheme_of(text);
   return among(http_schemes, scheme) || among(s3_schemes, scheme) ||
@@ -222,6 +243,7 @@ std::string public_part(std::string_view address) {
   const std::size_t query = address.find_first_of("?#", start);
   std::string_view rest = address.substr(start, query - start);
   const std::string_view authority = rest.substr(0, rest.find('/'));
+  // The last "@" ends the user and the password, since a password may contain "@" itself.
   if (const std::size_t separator = authority.rfind('@');
       separator != std::string_view::npos) {
     rest.remove_prefix(separator + 1);
@@ -230,6 +252,7 @@ std::string public_part(std::string_view address) {
     return std::string(address.substr(0, start + authority.find(':'))) + ":***";
   }
   std::string out(address.substr(0, start));
+  // Control characters become question marks.
   for (const char c : rest) {
     const auto code = static_cast<unsigned char>(c);
     out += code < 0x20 || code == 0x7F ? '?' : c;
@@ -245,6 +268,7 @@ bool is_https(std::string_view url) {
 bool same_server(const std::string& one, const std::string& other) {
   const url_handle a = parse_url(one);
   const url_handle b = parse_url(other);
+  // Empty parts are not equal: of two malformed addresses nothing is known.
   const auto equal = [&](CURLUPart part, unsigned flags) {
     std::string left = part_of(a, part, flags);
     std::string right = part_of(b, part, flags);
@@ -273,6 +297,7 @@ std::string encode_key(std::string_view key) {
 /// Stores that are not built get an error of their own, with a way out in its hint.
 result<remote_address> parse_address(std::string_view address,
                                      const remote_settings& settings) {
+  // The stores are told apart by the scheme alone.
   const std::string scheme = scheme_of(address);
   const bool google = among(google_schemes, scheme);
   if (google || among(azure_schemes, scheme)) {

@@ -13,11 +13,11 @@ namespace weir::formats {
 
 /// A parsed address.
 struct remote_address {
-  bool s3 = false;
-  std::string url;   ///< to request; http or https, without user and password
-  std::string name;  ///< for messages; contains no secrets
-  std::string user;
-  std::string password;
+  bool s3 = false;       ///< the scheme was s3 or s3a
+  std::string url;       ///< to request; http or https, without user and password
+  std::string name;      ///< for messages; contains no secrets
+  std::string user;      ///< for the server alone; empty without a user
+  std::string password;  ///< for the server alone
 };
 
 /// Parses an address. @error{invalid_argument, a malformed address; unsupported, a store

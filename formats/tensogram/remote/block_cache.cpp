@@ -3,6 +3,13 @@
 /// A cache of blocks with eviction of the least recently used one, and the prediction of
 /// reads. A remote read costs a round trip, so neighbouring and predicted blocks are
 /// requested together with the ones that are needed.
+///
+///   blocks_   number -> bytes and place in by_age_
+///   by_age_   numbers of blocks, the most recently used one first
+///   asked_    ring of the last 64 offsets that were missed or predicted
+///
+/// A block is 16 KiB, except the last one of the file. All members are guarded by one
+/// mutex, which is held for copies of blocks, never during a request.
 #include "tensogram/remote/block_cache.hpp"
 
 #include <algorithm>
@@ -13,6 +20,7 @@ namespace weir::formats {
 namespace {
 
 /// Largest number of blocks that are read ahead.
+/// 32 blocks are 512 KiB.
 constexpr std::uint64_t max_blocks_ahead = 32;
 /// Largest number of steps that are predicted. Each step is a separate request.
 constexpr std::uint64_t max_steps_ahead = 12;
@@ -23,11 +31,13 @@ constexpr std::uint64_t small_gap = 2;
 
 /// Copies under the lock, so no block is dropped meanwhile. Using a block moves it to the
 /// front of the list.
+/// The parts that are missing come in order, and neighbouring ones are joined.
 std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to) {
   const std::scoped_lock lock(mutex_);
   std::vector<byte_range> missing;
   const std::uint64_t end = offset + to.size();
   for (std::uint64_t position = offset; position < end;) {
+    // `next` is the end of the block or of the range.
     const std::uint64_t number = position / block_size;
     const std::uint64_t next = std::min(end, (number + 1) * block_size);
     const auto found = blocks_.find(number);
@@ -49,10 +59,12 @@ std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to
 
 /// Sorts the numbers of all blocks and joins neighbours to ranges. Requesting the few
 /// blocks in a small gap again costs less than another request.
+/// `longest` bounds a request, so that a long range is requested in parts side by side.
 std::vector<byte_range> block_cache::to_request(std::span<const byte_range> needed,
                                                 std::span<const byte_range> guessed,
                                                 std::uint64_t longest) const {
   std::vector<std::uint64_t> numbers;
+  // `use` is called with the number of each block that the range touches.
   const auto for_each_block = [](const byte_range& range, const auto& use) {
     const std::uint64_t end =
         range.length == 0 ? 0 : (range.offset + range.length - 1) / block_size + 1;
@@ -78,6 +90,7 @@ std::vector<byte_range> block_cache::to_request(std::span<const byte_range> need
   for (const std::uint64_t n : numbers) {
     const std::uint64_t begin = n * block_size;
     const std::uint64_t end = std::min(size_, begin + block_size);
+    // The last range is extended over the gap if it does not become too long.
     const bool near = !out.empty() && begin <= out.back().offset + out.back().length +
                                                    small_gap * block_size;
     if (near && end - out.back().offset <= longest) {
@@ -97,6 +110,7 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
     const std::uint64_t number = (offset + position) / block_size;
     const bytes_view content = bytes.subspan(
         position, std::min<std::uint64_t>(block_size, bytes.size() - position));
+    // Another thread has cached the block meanwhile.
     if (has(number)) {
       continue;
     }
@@ -104,6 +118,7 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
     blocks_[number] = {byte_vector(content.begin(), content.end()), by_age_.begin()};
     cached_bytes_ += content.size();
   }
+  // The list and the map always have the same blocks.
   while (cached_bytes_ > capacity_ && by_age_.size() > 1) {
     const auto oldest = blocks_.find(by_age_.back());
     cached_bytes_ -= oldest->second.bytes.size();
@@ -114,6 +129,7 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
 
 /// Returns the number of cached blocks directly before a block, or directly behind it, up
 /// to the limit of reading ahead.
+/// Called with the mutex held, like the next two functions.
 std::uint64_t block_cache::neighbours(std::uint64_t number, bool before) const {
   std::uint64_t count = 0;
   while (count < max_blocks_ahead && (before ? number > count : true) &&
@@ -134,6 +150,7 @@ void block_cache::remember(std::uint64_t offset) {
 /// as the sequence has, so a reader must prove its pattern before much is read ahead.
 std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   const std::size_t known = std::min(asked_count_, asked_.size());
+  // The offset of every read of the sequence must have been seen.
   const auto was_asked = [&](std::uint64_t offset) {
     return std::find(asked_.begin(), asked_.begin() + static_cast<std::ptrdiff_t>(known),
                      offset) != asked_.begin() + static_cast<std::ptrdiff_t>(known);
@@ -155,6 +172,7 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
     }
   }
   std::vector<byte_range> out;
+  // Steps that leave the file end the prediction.
   for (std::uint64_t k = 1; best_step != 0 && k <= best_run; ++k) {
     const std::uint64_t offset = range.offset + k * best_step;
     if (offset >= size_ || range.length > size_ - offset) {
@@ -171,6 +189,7 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
 /// steps.
 std::vector<byte_range> block_cache::likely_after(byte_range range) {
   const std::scoped_lock lock(mutex_);
+  // Blocks of the range: `first` to `last`.
   const std::uint64_t first = range.offset / block_size;
   const std::uint64_t last = (range.offset + range.length - 1) / block_size;
   std::vector<byte_range> out;
@@ -179,11 +198,14 @@ std::vector<byte_range> block_cache::likely_after(byte_range range) {
   const std::uint64_t before = neighbours(first, true);
   const std::uint64_t behind = neighbours(last, false);
   if (before > 0 && before >= behind) {
+    // Reading forward: as many blocks behind the range as there are cached ones before
+    // it.
     const std::uint64_t start = (last + 1) * block_size;
     if (start < size_) {
       out.push_back({start, std::min(before * block_size, size_ - start)});
     }
   } else if (behind > 0) {
+    // Reading backward: the start of the file is the limit.
     const std::uint64_t count = std::min(behind, first);
     if (count > 0) {
       out.push_back({(first - count) * block_size, count * block_size});

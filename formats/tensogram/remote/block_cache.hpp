@@ -21,7 +21,8 @@ namespace weir::formats {
 /// @threads{safe to call concurrently}
 class block_cache {
  public:
-  static constexpr std::uint64_t block_size = 16 << 10;
+  static constexpr std::uint64_t block_size =
+      16 << 10;  ///< bytes of a block; the last block of a file may be shorter
 
   /// Makes a cache for a file of `size` bytes. `capacity` is in bytes.
   block_cache(std::uint64_t size, std::uint64_t capacity)
@@ -46,14 +47,16 @@ class block_cache {
   /// reader has read, the more are returned.
   [[nodiscard]] std::vector<byte_range> likely_after(byte_range range);
 
+  /// Returns the largest number of cached bytes.
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
 
  private:
   /// A cached block and its place in the list of uses.
   struct block {
-    byte_vector bytes;
-    std::list<std::uint64_t>::iterator age;
+    byte_vector bytes;                       ///< of the block
+    std::list<std::uint64_t>::iterator age;  ///< its place in `by_age_`
   };
+  // The members below expect that the mutex is held.
   [[nodiscard]] bool has(std::uint64_t number) const {
     return blocks_.find(number) != blocks_.end();
   }
@@ -61,15 +64,15 @@ class block_cache {
   [[nodiscard]] std::vector<byte_range> steps_from(byte_range range) const;
   void remember(std::uint64_t offset);
 
-  std::uint64_t size_;
-  std::uint64_t capacity_;
-  mutable std::mutex mutex_;
-  std::map<std::uint64_t, block> blocks_;
+  std::uint64_t size_;                     ///< of the file
+  std::uint64_t capacity_;                 ///< in bytes
+  mutable std::mutex mutex_;               ///< for the members below
+  std::map<std::uint64_t, block> blocks_;  ///< by number: offset / block size
   std::list<std::uint64_t> by_age_;  ///< numbers of blocks, most recently used first
-  std::uint64_t cached_bytes_ = 0;
+  std::uint64_t cached_bytes_ = 0;   ///< sum of the sizes of all blocks
   /// The last offsets that were requested or predicted, as a ring.
   std::array<std::uint64_t, 64> asked_{};
-  std::size_t asked_count_ = 0;
+  std::size_t asked_count_ = 0;  ///< offsets ever put into the ring
 };
 
 }  // namespace weir::formats

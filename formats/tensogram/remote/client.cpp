@@ -5,6 +5,12 @@
 ///
 /// Each call runs its own loop over a multi handle of libcurl on the calling thread.
 /// Handles are kept between calls, because they hold open connections.
+///
+///   range -> request -> answer: done | part | repeat | redirect | failed
+///
+/// A range that arrives in part asks for the rest, a range whose request failed waits for
+/// its pause, and a redirected range goes to its new address. The call ends with the
+/// first failure that a repeat cannot help, and its other requests are then dropped.
 #include "tensogram/remote/client.hpp"
 
 #include <fmt/core.h>
@@ -19,9 +25,11 @@ namespace {
 using std::chrono::milliseconds;
 
 /// Largest number of requests of one batch that run at the same time.
+/// Browsers use the same number for one server.
 constexpr std::size_t max_in_flight = 6;
 /// Largest number of unused multi handles that are kept.
 constexpr std::size_t max_idle_handles = 4;
+/// As many redirects as are followed for one range.
 constexpr unsigned max_redirects = 5;
 /// The pause between repetitions doubles up to this limit.
 constexpr milliseconds longest_pause{10000};
@@ -32,6 +40,7 @@ constexpr std::chrono::seconds longest_retry_after{60};
 constexpr std::uint64_t good_progress = 64 << 10;
 
 /// Initialises libcurl once per process; the call is not safe on several threads.
+/// Every client calls this before its first request.
 void start_libcurl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
@@ -53,6 +62,7 @@ class range_batch {
       : client_(client), end_(end), multi_(client.take_handle()) {}
   range_batch(const range_batch&) = delete;
   range_batch& operator=(const range_batch&) = delete;
+  // Requests that still run are removed before the handle goes back.
   ~range_batch() {
     for (job& j : jobs_) {
       release(j);
@@ -65,6 +75,7 @@ class range_batch {
     job j;
     j.wanted = wanted;
     j.offset = wanted.offset;
+    // The offset and the size are kept for messages, while `wanted` shrinks.
     j.size = wanted.to.size();
     j.url = client_.current_url();
     jobs_.push_back(std::move(j));
@@ -73,10 +84,12 @@ class range_batch {
   /// Runs all requests until every range has arrived, or until the first failure. A stop
   /// request wakes the loop.
   result<void> run() {
+    // curl_multi_wakeup() is the only function of a handle that another thread may call.
     const std::stop_callback wake(end_.stop, [this] { curl_multi_wakeup(multi_.get()); });
     while (done_ < jobs_.size()) {
       WEIR_CHECK(check_limits());
       const steady_time now = std::chrono::steady_clock::now();
+      // The order of the ranges is the order in which their requests start.
       for (job& j : jobs_) {
         if (!j.done && j.running == nullptr && j.not_before <= now &&
             in_flight_ < max_in_flight) {
@@ -101,17 +114,17 @@ class range_batch {
  private:
   /// A range and the state of its requests.
   struct job {
-    range_wanted wanted;       ///< the part that has not arrived yet
-    std::uint64_t offset = 0;  ///< offset of the whole range, for errors
-    std::uint64_t size = 0;
-    std::string url;
-    unsigned requests = 0;
-    unsigned repeats = 0;  ///< repetitions since the last progress
-    unsigned redirects = 0;
-    bool started_over = false;
-    bool done = false;
-    steady_time not_before{};
-    std::unique_ptr<transfer> running;
+    range_wanted wanted;                ///< the part that has not arrived yet
+    std::uint64_t offset = 0;           ///< offset of the whole range, for errors
+    std::uint64_t size = 0;             ///< size of the whole range, for errors
+    std::string url;                    ///< of the next request
+    unsigned requests = 0;              ///< requests that were sent, for errors
+    unsigned repeats = 0;               ///< repetitions since the last progress
+    unsigned redirects = 0;             ///< followed for this range
+    bool started_over = false;          ///< went back to the original address once
+    bool done = false;                  ///< all bytes have arrived
+    steady_time not_before{};           ///< end of the pause before the next request
+    std::unique_ptr<transfer> running;  ///< the request under way; null between requests
   };
 
   /// Returns the error for a range, without secrets and with the number of requests.
@@ -128,6 +141,8 @@ class range_batch {
   }
 
   /// Returns the first range that has not arrived; an error of the whole call names it.
+  /// There is one, because the loop runs while `done_` is smaller than the number of
+  /// ranges.
   const job& unfinished() const {
     return *std::find_if(jobs_.begin(), jobs_.end(),
                          [](const job& j) { return !j.done; });
@@ -153,14 +168,18 @@ class range_batch {
     if (end_.deadline == steady_time::max()) {
       return own;
     }
+    // Never 0, which libcurl takes for "no limit".
     const auto left =
         std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end_.deadline - now));
+    // A limit of 0 in the settings means that a request has none of its own.
     return own.count() == 0 ? left : std::min(own, left);
   }
 
   /// Starts the next request of a range.
   result<void> start(job& j, steady_time now) {
     const request_target target{client_.address(), client_.settings(), j.url,
+                                // A request to another server carries no secrets; see
+                                // transfer::sign().
                                 same_server(client_.address().url, j.url)};
     j.running = std::make_unique<transfer>(target, j.wanted, time_limit(now));
     if (j.running->handle() == nullptr ||
@@ -188,6 +207,7 @@ class range_batch {
   }
 
   /// Takes the finished requests from libcurl.
+  /// libcurl reports every finished request once.
   result<void> take_answers() {
     int left = 0;
     while (CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
@@ -196,6 +216,7 @@ class range_batch {
       }
       const CURLcode code = message->data.result;
       CURL* handle = message->easy_handle;
+      // The handle belongs to a job, since only jobs add handles.
       const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const job& j) {
         return j.running != nullptr && j.running->handle() == handle;
       });
@@ -216,6 +237,7 @@ class range_batch {
         keep_version(j, t);
         j.done = true;
         ++done_;
+        // Later calls go straight to the server that had the file.
         if (j.redirects > 0) {
           client_.remember_url(j.url);
         }
@@ -250,9 +272,11 @@ class range_batch {
       version_ = t.version();
       j.wanted.version = &version_;
       j.wanted.whole = nullptr;
+      // The first request asks for more bytes than a small file has.
       j.wanted.to =
           j.wanted.to.first(std::min<std::uint64_t>(j.wanted.to.size(), version_.size));
     }
+    // Progress makes up for earlier failures.
     j.repeats = t.received() >= good_progress ? 0 : j.repeats;
     j.wanted.offset += t.received();
     j.wanted.to = j.wanted.to.subspan(t.received());
@@ -270,12 +294,14 @@ class range_batch {
           j, errc::source_unavailable,
           fmt::format("{} and Retry-After {} s", t.reason(), t.retry_after().count()));
     }
+    // 0.1 s, 0.2 s, 0.4 s and so on, with the default settings.
     milliseconds pause =
         std::min(longest_pause, client_.first_pause_ * (1U << std::min(j.repeats, 16U)));
     pause = std::max(pause, std::chrono::duration_cast<milliseconds>(t.retry_after()));
     ++j.repeats;
     client_.repeated_.fetch_add(1, std::memory_order_relaxed);
     j.not_before = std::chrono::steady_clock::now() + pause;
+    // Waiting beyond the end of the call would be useless.
     if (j.not_before >= end_.deadline) {
       return failure(j, errc::timeout,
                      fmt::format("{} and no time for another request", t.reason()));
@@ -304,6 +330,7 @@ class range_batch {
   /// Waits until bytes arrive, a pause ends, the time of the call is over, or the call is
   /// cancelled, and for a second at most.
   void wait() {
+    // Pauses matter only while another request may start.
     steady_time until = end_.deadline;
     for (const job& j : jobs_) {
       if (!j.done && j.running == nullptr && in_flight_ < max_in_flight) {
@@ -311,6 +338,7 @@ class range_batch {
       }
     }
     const auto left = until - std::chrono::steady_clock::now();
+    // A second at most, so that a wake-up that got lost delays the call little.
     const auto bounded = std::min<std::chrono::steady_clock::duration>(
         std::max<std::chrono::steady_clock::duration>(left, milliseconds(0)),
         milliseconds(1000));
@@ -318,16 +346,17 @@ class range_batch {
     curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(rounded), nullptr);
   }
 
-  range_client& client_;
-  const call_end& end_;
-  range_client::multi_handle multi_;
-  std::vector<job> jobs_;
-  std::size_t done_ = 0;
-  std::size_t in_flight_ = 0;
-  file_version version_;
-  bool got_whole_ = false;
+  range_client& client_;              ///< of the file
+  const call_end& end_;               ///< when the call must end
+  range_client::multi_handle multi_;  ///< for this call alone
+  std::vector<job> jobs_;             ///< in the order of add()
+  std::size_t done_ = 0;              ///< jobs that are done
+  std::size_t in_flight_ = 0;         ///< requests under way
+  file_version version_;              ///< of the first answer
+  bool got_whole_ = false;            ///< the first answer was the whole file
 };
 
+/// The first request goes to the address itself.
 range_client::range_client(remote_address address, remote_settings settings,
                            const remote_options& options)
     : address_(std::move(address)),
@@ -339,6 +368,7 @@ range_client::range_client(remote_address address, remote_settings settings,
   start_libcurl();
 }
 
+/// The counters are independent of each other, so relaxed order suffices.
 remote_traffic range_client::traffic() const noexcept {
   return {requests_.load(std::memory_order_relaxed),
           repeated_.load(std::memory_order_relaxed),
@@ -378,9 +408,11 @@ void range_client::give_handle(multi_handle multi) {
 result<range_client::opened> range_client::open(std::uint64_t bytes,
                                                 const call_end& end) {
   opened out;
+  // The memory for the answer; a shorter file leaves its end unused.
   out.first.resize(bytes);
   byte_vector whole;
   range_batch batch(*this, end);
+  // Without a version, the answer may have any; with `whole`, it may be the whole file.
   batch.add({0, out.first, nullptr, &whole, whole_file_bytes_});
   WEIR_CHECK(batch.run());
   version_ = batch.version();
@@ -398,6 +430,7 @@ result<range_client::opened> range_client::open(std::uint64_t bytes,
 result<void> range_client::fetch(std::span<const range_request> ranges,
                                  const call_end& end) {
   range_batch batch(*this, end);
+  // An empty range would become a request for a range that does not exist.
   for (const range_request& range : ranges) {
     if (!range.to.empty()) {
       batch.add({range.offset, range.to, &version_, nullptr, 0});

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The messages of a remote file: a scan with a limit, outlines, readers.
+///
+/// Opening finds the messages, which reads a few bytes at the ends of each. The functions
+/// that follow read what they need: an outline the frames around the objects, an object
+/// its own frame, a reader all frames. Each call has limits of its own, through a source
+/// that shares the client and the cache of the file (`remote_source::limited`).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,6 +23,7 @@ constexpr std::uint64_t message_piece = 8 << 20;
 /// A source that fails when more bytes than allowed have been read from it. A scan of
 /// damaged bytes would otherwise download the whole file.
 class metered_source final : public byte_source {
+  // Bytes from the cache count too, so the limit does not depend on what was read before.
  public:
   metered_source(const byte_source& source, std::uint64_t bytes)
       : source_(source), allowed_(bytes) {}
@@ -28,6 +34,7 @@ class metered_source final : public byte_source {
   /// Reads as long as the allowed number of bytes suffices. A file without index of its
   /// messages could otherwise make the scan download all of it.
   result<void> read(std::uint64_t offset, mutable_bytes to) const override {
+    // `used_` never exceeds `allowed_`, so the difference does not wrap around.
     if (to.size() > allowed_ - used_) {
       return error(errc::out_of_range,
                    fmt::format("cannot find messages of \"{}\": expected them within {} "
@@ -42,13 +49,14 @@ class metered_source final : public byte_source {
   }
 
  private:
-  const byte_source& source_;
-  std::uint64_t allowed_;
-  mutable std::uint64_t used_ = 0;
+  const byte_source& source_;       ///< the file
+  std::uint64_t allowed_;           ///< largest number of bytes
+  mutable std::uint64_t used_ = 0;  ///< bytes that were read
 };
 
 }  // namespace
 
+/// The limit makes up for files of other content, in which the scan would search.
 result<std::vector<message_span>> scan_remote(const remote_source& source,
                                               scan_order order,
                                               std::uint64_t scan_bytes) {
@@ -64,6 +72,7 @@ result<std::shared_ptr<const remote_file>> remote_file::open(
   // The scan may take the time that opening has left over.
   call_limits rest = limits;
   if (limits.timeout.count() != 0) {
+    // Never 0, which would mean "no limit".
     const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::steady_clock::now() - start);
     rest.timeout = std::max(std::chrono::milliseconds(1), limits.timeout - used);
@@ -91,6 +100,7 @@ result<byte_vector> remote_file::read_message(std::size_t m,
   WEIR_TRY(const message_span span, span_of(m));
   const auto source = source_->limited(limits);
   byte_vector out;
+  // A message that is longer than the file fails at the first piece that is missing.
   while (out.size() < span.length) {
     const std::uint64_t done = out.size();
     out.resize(done + std::min(message_piece, span.length - done));

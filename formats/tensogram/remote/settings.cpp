@@ -2,6 +2,12 @@
 /// @file
 /// Storage options and environment variables, with the names and the meaning that they
 /// have for the reference.
+///
+/// A table has one row for each option: its names and a function that stores its value.
+/// The environment is read first, then the options of the program, so that options
+/// override variables. Where one value can come from several names (region, endpoint),
+/// the names are collected in `given_settings` and resolved at the end of each of the two
+/// steps.
 #include "tensogram/remote/settings.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +27,7 @@ namespace weir::formats {
 namespace {
 
 /// Settings under construction, and values of which one takes precedence over another.
+/// An empty text means that the value was not given.
 struct given_settings {
   remote_settings to;
   std::string default_region;
@@ -29,15 +36,18 @@ struct given_settings {
   std::string s3_endpoint;
 };
 
+/// Stores the value of an option, or returns why it cannot be used. The error must not
+/// contain the value.
 using setter = result<void> (*)(given_settings& s, const std::string& value);
 
 /// An option and its names. The first name is used in messages. A name that begins with
 /// "aws_" is also the name of an environment variable, in upper case.
 struct known_option {
-  std::array<std::string_view, 4> names;
-  setter set;
+  std::array<std::string_view, 4> names;  ///< in lower case; unused ones are empty
+  setter set;  ///< `ignore` and `refuse` for options that are not built
 };
 
+/// Returns a text in lower case.
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
@@ -92,6 +102,7 @@ result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
                "expected keys that are given, found an option for keys that another "
                "service issues");
 }
+/// Accepts an option only if it is off.
 result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
   WEIR_TRY(const bool enabled, parse_switch(value));
   if (enabled) {
@@ -178,6 +189,7 @@ const known_option* find_option(std::string_view name) {
 }
 
 /// Suggests the nearest known name.
+/// `name` is in lower case.
 error unknown_option(const std::string& name) {
   std::vector<std::string> names;
   for (const known_option& option : known_options) {
@@ -190,6 +202,7 @@ error unknown_option(const std::string& name) {
 }
 
 /// Returns whether an option belongs to another store. It has no effect on S3 and http.
+/// A program may pass one set of options for all of its stores.
 bool is_option_of_another_store(std::string_view name) {
   return name.substr(0, 6) == "azure_" || name.substr(0, 7) == "google_";
 }
@@ -211,6 +224,7 @@ result<void> set_option(given_settings& s, const std::string& given,
 }
 
 /// Returns the value of an environment variable; a null pointer if unset or empty.
+/// An empty variable is treated as unset, because shells set variables to nothing.
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
@@ -224,6 +238,7 @@ result<void> read_environment(given_settings& s) {
       continue;
     }
     for (const std::string_view name : option.names) {
+      // Only names with "aws_" are variables. The first name that is set counts.
       std::string capitals(name);
       std::transform(capitals.begin(), capitals.end(), capitals.begin(),
                      [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -232,6 +247,7 @@ result<void> read_environment(given_settings& s) {
       if (value == nullptr) {
         continue;
       }
+      // The message names the variable and not the option.
       if (auto done = set_option(s, std::string(name), value); !done) {
         return error(done.error().code(),
                      fmt::format("cannot use environment variable {}: {}", capitals,
@@ -240,6 +256,7 @@ result<void> read_environment(given_settings& s) {
       break;
     }
   }
+  // The first of the two that is set counts.
   for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {
     if (s.to.certificate_file.empty() && variable(name) != nullptr) {
       s.to.certificate_file = variable(name);
@@ -251,6 +268,7 @@ result<void> read_environment(given_settings& s) {
   return {};
 }
 
+/// Returns whether a setter stores a key or a token.
 bool is_credential(setter set) {
   return set == &set_text<&remote_settings::access_key> ||
          set == &set_text<&remote_settings::secret_key> ||
@@ -266,6 +284,7 @@ bool have_credentials(const std::vector<storage_option>& options) {
   });
 }
 
+/// Returns whether a text can be part of a host name.
 bool plain_name(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_';
@@ -282,6 +301,8 @@ void resolve_alternatives(given_settings& s) {
   for (const std::string* endpoint : {&s.endpoint, &s.s3_endpoint}) {
     s.to.endpoint = endpoint->empty() ? s.to.endpoint : *endpoint;
   }
+  // The values of the environment must not override those of the options in the next
+  // call.
   for (std::string* value : {&s.default_region, &s.region, &s.endpoint, &s.s3_endpoint}) {
     value->clear();
   }
@@ -290,6 +311,7 @@ void resolve_alternatives(given_settings& s) {
 /// Checks values that depend on each other.
 result<remote_settings> checked(given_settings s) {
   remote_settings& out = s.to;
+  // The region becomes part of a host name.
   if (!plain_name(out.region)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use region \"{}\": expected letters, digits and "
@@ -311,6 +333,7 @@ result<remote_settings> checked(given_settings s) {
 /// Accepts one or more numbers with units, such as "1m 30s". A number without a unit is
 /// refused because its meaning would be a guess.
 result<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  // Days and longer units are not accepted.
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> units{{
       {"ms", 1},
       {"msec", 1},
@@ -335,6 +358,7 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   }
   while (next != end) {
     std::uint32_t number = 0;
+    // A number, spaces, a unit, spaces; then the next number.
     const auto [after, problem] = std::from_chars(next, end, number);
     if (problem != std::errc()) {
       return wrong;
@@ -361,6 +385,7 @@ bool is_storage_option(std::string_view name) {
 }
 
 /// Replaces secrets in a text that goes into an error or a log.
+/// Only the secret key and the token are secrets; an access key names its owner.
 std::string remote_settings::without_secrets(std::string text) const {
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;
@@ -379,6 +404,7 @@ result<remote_settings> make_settings(const std::vector<storage_option>& options
   if (environment) {
     WEIR_CHECK(read_environment(s));
     resolve_alternatives(s);
+    // The bucket, the endpoint and the rest of the environment still count.
     if (have_credentials(options)) {
       s.to.access_key.clear();
       s.to.secret_key.clear();

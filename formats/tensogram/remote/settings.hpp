@@ -16,25 +16,27 @@ namespace weir::formats {
 
 /// All settings of a store.
 struct remote_settings {
+  // Identity for S3. Empty keys mean that requests are not signed.
   std::string access_key;
   std::string secret_key;
   std::string session_token;
   std::string region = "us-east-1";
-  std::string endpoint;  ///< of S3; empty: Amazon's for the region
-  std::string bucket;    ///< if given, the bucket that the address must name
-  bool virtual_hosted = false;
-  bool skip_signature = false;
-  bool request_payer = false;
+  std::string endpoint;         ///< of S3; empty: Amazon's for the region
+  std::string bucket;           ///< if given, the bucket that the address must name
+  bool virtual_hosted = false;  ///< the bucket is part of the host name, not of the path
+  bool skip_signature = false;  ///< do not sign, even with keys
+  bool request_payer = false;   ///< the caller pays for requests, as some buckets demand
 
+  // Properties of connections.
   bool allow_http = true;
   bool allow_invalid_certificates = false;
   bool http1_only = false;
   bool http2_only = false;
-  std::chrono::milliseconds connect_timeout{5000};
+  std::chrono::milliseconds connect_timeout{5000};  ///< to connect
   std::chrono::milliseconds timeout{30000};  ///< of one request, including its body
-  std::string proxy;
-  std::string proxy_excludes;
-  std::string user_agent;
+  std::string proxy;               ///< empty: as curl finds it in the environment
+  std::string proxy_excludes;      ///< hosts without the proxy, separated by commas
+  std::string user_agent;          ///< value of the header; empty: that of Weir
   std::string certificate_file;    ///< authorities to trust; empty: the system's
   std::string certificate_folder;  ///< folder of them; empty: the system's
 

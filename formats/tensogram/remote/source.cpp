@@ -5,6 +5,13 @@
 /// All sources of one file share a client and a cache; each has its own limits. Small
 /// reads go through the cache in whole blocks, together with predicted blocks. Large
 /// reads go directly into the caller's memory and do not displace cached blocks.
+///
+///   read of 1 MiB or less    cache, then whole blocks, with predicted ones
+///   larger read              straight to the caller, in parts of 4 MiB
+///   prefetch                 whole blocks, up to half of the cache
+///
+/// If the server does not support ranges, the file is in memory after the first request
+/// and none of this applies.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,6 +36,7 @@ constexpr std::uint64_t small_read = 1 << 20;
 constexpr std::uint64_t longest_part = 4 << 20;
 
 /// Returns the point in time at which a call must end.
+/// Without a limit, the deadline is the end of time.
 steady_time deadline_of(const call_limits& limits) {
   return limits.timeout.count() == 0 ? steady_time::max()
                                      : std::chrono::steady_clock::now() + limits.timeout;
@@ -43,11 +51,12 @@ struct remote_source::shared {
       : client(std::move(address), std::move(settings), options) {}
 
   range_client client;
-  std::uint64_t size = 0;
+  std::uint64_t size = 0;  ///< of the file, in bytes
   std::optional<byte_vector>
       whole;  ///< the whole file, if the server does not support ranges
-  std::optional<block_cache> cache;
+  std::optional<block_cache> cache;  ///< absent if `whole` is set
 
+  // Fetches ranges straight to the memory of the caller.
   result<void> fetch(std::span<const range_request> ranges, const call_end& end) {
     return client.fetch(ranges, end);
   }
@@ -62,6 +71,7 @@ struct remote_source::shared {
     buffers.reserve(ranges.size());
     for (const byte_range& range : ranges) {
       buffers.emplace_back(range.length);
+      // The vectors do not move: their number was reserved.
       requests.push_back({range.offset, buffers.back()});
     }
     WEIR_CHECK(client.fetch(requests, end));
@@ -76,6 +86,7 @@ struct remote_source::shared {
   /// read next.
   result<void> read_small(std::uint64_t offset, mutable_bytes to,
                           const std::vector<byte_range>& missing, const call_end& end) {
+    // `use` copies from the fetched bytes to every missing part that they overlap.
     const auto use = [&](std::uint64_t begin, bytes_view bytes) {
       for (const byte_range& range : missing) {
         const std::uint64_t from = std::max(range.offset, begin);
@@ -89,6 +100,8 @@ struct remote_source::shared {
     };
     const std::vector<byte_range> guessed = cache->likely_after(missing.front());
     if (!guessed.empty()) {
+      // One batch for needed and predicted blocks, which costs no more round trips than
+      // the needed ones alone.
       const auto all =
           fetch_blocks(cache->to_request(missing, guessed, longest_part), end, use);
       if (all || all.error().code() == errc::interrupted ||
@@ -106,6 +119,7 @@ struct remote_source::shared {
                           const std::vector<byte_range>& missing, const call_end& end) {
     std::vector<range_request> requests;
     for (const byte_range& range : missing) {
+      // The parts run side by side.
       for (std::uint64_t part = 0; part < range.length; part += longest_part) {
         requests.push_back({range.offset + part,
                             to.subspan(range.offset + part - offset,
@@ -116,6 +130,7 @@ struct remote_source::shared {
   }
 };
 
+/// The deadline is fixed when the source is made, so it holds for all reads of a call.
 remote_source::remote_source(std::shared_ptr<shared> file, const call_limits& limits)
     : shared_(std::move(file)), stop_(limits.stop), deadline_(deadline_of(limits)) {}
 
@@ -134,11 +149,13 @@ result<std::shared_ptr<remote_source>> remote_source::open(std::string_view addr
     file->whole = std::move(first.first);
   } else {
     file->cache.emplace(first.size, options.cache_bytes);
+    // The bytes of the first request end at a block, or at the end of the file.
     file->cache->put(0, first.first);
   }
   return std::shared_ptr<remote_source>(new remote_source(std::move(file), {}));
 }
 
+/// The new source shares everything but the limits.
 std::shared_ptr<remote_source> remote_source::limited(const call_limits& limits) const {
   return std::shared_ptr<remote_source>(new remote_source(shared_, limits));
 }
@@ -155,6 +172,7 @@ bool remote_source::distant() const noexcept {
 remote_traffic remote_source::traffic() const noexcept {
   return shared_->client.traffic();
 }
+/// Only a file that is in memory has a view.
 std::optional<bytes_view> remote_source::view() const noexcept {
   return shared_->whole ? std::optional(bytes_view(*shared_->whole)) : std::nullopt;
 }
@@ -162,6 +180,7 @@ std::optional<bytes_view> remote_source::view() const noexcept {
 namespace {
 
 /// Returns an error if a range is not within the file.
+/// The comparison subtracts, so that no sum can overflow.
 result<void> check_inside(const remote_source& source, std::uint64_t offset,
                           std::uint64_t bytes) {
   if (offset > source.size() || bytes > source.size() - offset) {
@@ -186,6 +205,7 @@ result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
     std::memcpy(to.data(), shared_->whole->data() + offset, to.size());
     return {};
   }
+  // `copy` has filled the parts that were cached.
   const auto missing = shared_->cache->copy(offset, to);
   if (missing.empty()) {
     return {};
@@ -204,6 +224,7 @@ result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
   std::vector<byte_range> wanted;
   for (const byte_range& range : ranges) {
     WEIR_CHECK(check_inside(*this, range.offset, range.length));
+    // What does not fit is cut off; it is requested when it is read.
     const std::uint64_t length = std::min(range.length, unused);
     wanted.push_back({range.offset, length});
     unused -= length;

@@ -2,6 +2,13 @@
 /// @file
 /// One request for a range, and the checks of its answer. An answer is checked when its
 /// headers are known, before any byte of its body is stored.
+///
+///   take_body -> take -> accept_head (once) -> accept_part (206) | accept_whole (200)
+///   finish    -> finish_status (other statuses) | finish_broken (no whole answer)
+///
+/// Wrong bytes are worse than none: a server or a cache in between that sends another
+/// range, another version or compressed bytes makes the request fail. Failures are
+/// divided into those that another request may mend and those that it cannot.
 #include "tensogram/remote/transfer.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +24,10 @@ namespace weir::formats {
 namespace {
 
 /// Bytes of an error's body that are kept.
+/// An error of S3 is a short XML document.
 constexpr std::size_t longest_error_body = 4096;
+/// Size of libcurl's buffer, larger than its default so that large parts need fewer
+/// calls.
 constexpr long body_buffer = 256 << 10;
 /// Value that libcurl reports for a chain of certificates that it has not verified
 /// because the name of the host did not match.
@@ -26,6 +36,7 @@ constexpr long chain_not_checked = 1;
 constexpr std::string_view digest_of_nothing =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+/// Sets an option of a handle.
 template <class T>
 void set(CURL* easy, CURLoption option, T value) {
   // The options exist in the version that the build requires. Where memory is short, the
@@ -55,6 +66,7 @@ bool take_char(std::string_view& text, char c) {
 /// Returns the text between <tag> and </tag> if it is a single word, and an empty string
 /// otherwise. Words of a server appear in messages, so they are restricted.
 std::string xml_word(const std::string& text, const std::string& tag) {
+  // `from` is used only if the tag was found.
   const std::size_t start = text.find("<" + tag + ">");
   const std::size_t from = start + tag.size() + 2;
   const std::size_t end = start == std::string::npos ? start : text.find('<', from);
@@ -69,6 +81,8 @@ std::string xml_word(const std::string& text, const std::string& tag) {
 }
 
 /// Returns true if a request that failed for this reason may succeed when it is repeated.
+/// What is missing here (a host that does not resolve, a certificate, a malformed answer)
+/// would fail again.
 bool is_transient(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_CONNECT:
@@ -99,6 +113,7 @@ std::optional<content_range> parse_content_range(std::string_view text) {
     return std::nullopt;
   }
   text.remove_prefix(unit.size());
+  // "*" in front means that the range could not be served.
   if (!take_char(text, '*')) {
     out.first = take_number(text);
     if (!out.first || !take_char(text, '-')) {
@@ -122,6 +137,7 @@ std::optional<content_range> parse_content_range(std::string_view text) {
   return text.empty() && (out.first || out.total) ? std::optional(out) : std::nullopt;
 }
 
+/// Without memory there is no handle, and range_batch reports it.
 transfer::transfer(request_target target, range_wanted wanted,
                    std::chrono::milliseconds time_limit)
     : target_(std::move(target)), wanted_(wanted), easy_(curl_easy_init()) {
@@ -130,6 +146,7 @@ transfer::transfer(request_target target, range_wanted wanted,
   }
 }
 
+/// Must not run while a multi handle still has the request.
 transfer::~transfer() {
   curl_easy_cleanup(easy_);
   curl_slist_free_all(headers_);
@@ -143,6 +160,7 @@ void transfer::set_up(std::chrono::milliseconds time_limit) {
   set(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
   // Redirects are followed by range_batch, which decides whether secrets go along.
   set(easy_, CURLOPT_FOLLOWLOCATION, 0L);
+  // Signals would disturb other threads of the program.
   set(easy_, CURLOPT_NOSIGNAL, 1L);
   set(easy_, CURLOPT_QUICK_EXIT, 1L);
   set(easy_, CURLOPT_ERRORBUFFER, text_);
@@ -150,6 +168,7 @@ void transfer::set_up(std::chrono::milliseconds time_limit) {
   set(easy_, CURLOPT_BUFFERSIZE, body_buffer);
   set(easy_, CURLOPT_WRITEFUNCTION, &transfer::take_body);
   set(easy_, CURLOPT_WRITEDATA, this);
+  // Both ends are inclusive. The range is not empty.
   const std::string range =
       fmt::format("{}-{}", wanted_.offset, wanted_.offset + wanted_.to.size() - 1);
   set(easy_, CURLOPT_RANGE, range.c_str());
@@ -167,6 +186,7 @@ void transfer::set_up(std::chrono::milliseconds time_limit) {
   if (!s.proxy_excludes.empty()) {
     set(easy_, CURLOPT_NOPROXY, s.proxy_excludes.c_str());
   }
+  // With If-Match the server itself refuses a file that has changed.
   if (wanted_.version != nullptr && wanted_.version->strong()) {
     add_header("If-Match: " + wanted_.version->etag);
   }
@@ -188,6 +208,7 @@ void transfer::add_header(const std::string& line) {
 void transfer::sign() {
   const remote_settings& s = target_.settings;
   const remote_address& a = target_.address;
+  // http and https: the user and the password of the address, if there are any.
   if (!a.s3) {
     if (!a.user.empty() || !a.password.empty()) {
       set(easy_, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BASIC));
@@ -241,6 +262,7 @@ bool transfer::fail(errc code, std::string reason, std::string hint) {
 
 /// Returns a header of the final answer, or an empty string.
 std::string transfer::header(const char* name) const {
+  // The last of several answers counts, as after an answer 100 or from a proxy.
   curl_header* found = nullptr;
   const bool there =
       curl_easy_header(easy_, name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK;
@@ -267,6 +289,7 @@ bool transfer::accept_head() {
   }
   found_.etag = header("ETag");
   found_.modified = header("Last-Modified");
+  // A compressed body has other bytes at other offsets.
   const std::string encoding = header("Content-Encoding");
   if (!encoding.empty() && encoding != "identity") {
     return fail(errc::source_unavailable,
@@ -287,10 +310,12 @@ bool transfer::accept_part() {
                 fmt::format("expected Content-Range from {} to {} at most, found \"{}\"",
                             wanted_.offset, last, text.substr(0, 80)));
   }
+  // Without the size, nothing could be known about the end of the file.
   if (!range->total && wanted_.version == nullptr) {
     return fail(errc::source_unavailable,
                 "expected the size of the file in Content-Range, found none");
   }
+  // A server may leave the size out later; it then counts as unchanged.
   found_.size = range->total ? *range->total : wanted_.version->size;
   if (wanted_.version != nullptr && !same_version()) {
     return fail(errc::source_unavailable,
@@ -311,6 +336,7 @@ bool transfer::accept_whole() {
                 "expected status 206 and a range, found 200 and the whole file");
   }
   const std::string text = header("Content-Length");
+  // A missing length is allowed; take() counts the bytes.
   std::string_view rest = text;
   const auto length = take_number(rest);
   if (length.value_or(0) > wanted_.largest_whole) {
@@ -334,6 +360,7 @@ bool transfer::take(bytes_view bytes) {
     }
   }
   if (status_ == 206) {
+    // More bytes than announced would belong to another place.
     if (bytes.size() > expected_ - received_) {
       return fail(
           errc::source_unavailable,
@@ -350,6 +377,7 @@ bool transfer::take(bytes_view bytes) {
     }
     append(*wanted_.whole, bytes);
   } else {
+    // The rest of a long text of an error is not read.
     error_body_.append(as_text(bytes));
     return error_body_.size() <= longest_error_body;
   }
@@ -363,6 +391,7 @@ std::size_t transfer::take_body(char* bytes, std::size_t one, std::size_t count,
                                 void* self) {
   const std::size_t size = one * count;
   try {
+    // size + 1 differs from every number that libcurl accepts.
     return static_cast<transfer*>(self)->take(as_view({bytes, size})) ? size : size + 1;
   } catch (const std::exception&) {
     static_cast<transfer*>(self)->fail(
@@ -374,6 +403,7 @@ std::size_t transfer::take_body(char* bytes, std::size_t one, std::size_t count,
 /// Determines the outcome when libcurl has finished the request. A failure that was noted
 /// during the request takes precedence over libcurl's code, which it has caused.
 transfer::outcome transfer::finish(CURLcode code) {
+  // An answer without a body never calls take().
   if (code == CURLE_OK && !head_seen_) {
     head_seen_ = true;
     static_cast<void>(accept_head());
@@ -382,16 +412,19 @@ transfer::outcome transfer::finish(CURLcode code) {
   if (failed_) {
     return outcome::failed;
   }
+  // Redirects and errors are complete answers.
   if (status_ != 0 && status_ != 200 && status_ != 206) {
     return finish_status();
   }
   if (code != CURLE_OK) {
     return finish_broken(code);
   }
+  // The whole file has arrived, so its size is known.
   if (status_ == 200) {
     found_.size = received_;
     return outcome::done;
   }
+  // A file may end before the range does, in the first request.
   const bool full = received_ == wanted_.to.size() ||
                     (received_ == expected_ && wanted_.offset + received_ == found_.size);
   if (full && status_ == 206) {
@@ -405,6 +438,8 @@ transfer::outcome transfer::finish(CURLcode code) {
 transfer::outcome transfer::finish_broken(CURLcode code) {
   const std::string text = text_[0] != '\0' ? text_ : curl_easy_strerror(code);
   if (of_certificates(code)) {
+    // A hint helps only if the chain of certificates is not trusted, not for a wrong
+    // name.
     long chain = 0;
     curl_easy_getinfo(easy_, CURLINFO_SSL_VERIFYRESULT, &chain);
     fail(errc::source_unavailable,
@@ -420,6 +455,7 @@ transfer::outcome transfer::finish_broken(CURLcode code) {
   if (!is_transient(code)) {
     return outcome::failed;
   }
+  // Bytes of a 206 answer are kept; a part of a whole file is not.
   return received_ > 0 && status_ == 206 ? outcome::part : outcome::repeat;
 }
 
@@ -429,6 +465,7 @@ void transfer::explain_status() {
   const std::string word = xml_word(error_body_, "Code");
   reason_ = fmt::format("expected status 206, found {}{}", status_,
                         word.empty() ? "" : " (" + word + ")");
+  // S3 names the region of a bucket in a header or in the text of the error.
   std::string region = header("x-amz-bucket-region");
   region = region.empty() ? xml_word(error_body_, "Region") : region;
   if (target_.address.s3 && !region.empty() && region != target_.settings.region) {
@@ -459,6 +496,7 @@ void transfer::explain_lost_version() {
 transfer::outcome transfer::finish_status() {
   explain_status();
   switch (status_) {
+    // The URL is absolute: libcurl has resolved it.
     case 301:
     case 302:
     case 303:
@@ -477,6 +515,7 @@ transfer::outcome transfer::finish_status() {
     case 502:
     case 503:
     case 504: {
+      // Seconds, whether the header had a number or a date; 0 if it is missing.
       curl_off_t seconds = 0;
       curl_easy_getinfo(easy_, CURLINFO_RETRY_AFTER, &seconds);
       retry_after_ = std::chrono::seconds(seconds);
@@ -484,6 +523,7 @@ transfer::outcome transfer::finish_status() {
     }
     case 404:
     case 410:
+      // After the first request, a missing file was removed meanwhile.
       if (wanted_.version != nullptr) {
         break;
       }

@@ -21,7 +21,7 @@ namespace weir::formats {
 /// The value of a header Content-Range. @source{RFC 9110, 14.4}
 struct content_range {
   std::optional<std::uint64_t> first;  ///< absent in "bytes */N"
-  std::uint64_t last = 0;
+  std::uint64_t last = 0;              ///< inclusive
   std::optional<std::uint64_t> total;  ///< absent in "bytes A-B/*"
 };
 /// Parses the header Content-Range. Returns nothing if the text has another form.
@@ -29,9 +29,9 @@ struct content_range {
 
 /// The properties by which versions of a file are distinguished.
 struct file_version {
-  std::uint64_t size = 0;
-  std::string etag;
-  std::string modified;
+  std::uint64_t size = 0;  ///< in bytes
+  std::string etag;        ///< as the server sends it; empty if it sends none
+  std::string modified;    ///< value of Last-Modified; empty if there is none
 
   /// Returns true if a request can be limited to this version: If-Match never matches a
   /// weak ETag.
@@ -42,22 +42,22 @@ struct file_version {
 
 /// The range that a request is for, and the memory that its bytes fill.
 struct range_wanted {
-  std::uint64_t offset = 0;
-  mutable_bytes to;
+  std::uint64_t offset = 0;  ///< in the file
+  mutable_bytes to;          ///< its size is that of the range
   /// The version that the answer must have. A null pointer in the first request of a
   /// file, whose answer may also be shorter than `to`.
   const file_version* version = nullptr;
   /// Receives the whole file, of up to `largest_whole` bytes, if the server does not
   /// support ranges. nullptr: such an answer is an error.
   byte_vector* whole = nullptr;
-  std::uint64_t largest_whole = 0;
+  std::uint64_t largest_whole = 0;  ///< in bytes
 };
 
 /// The server of a request and the identity of the sender.
 struct request_target {
   const remote_address& address;
   const remote_settings& settings;
-  std::string url;
+  std::string url;         ///< where the request is sent, perhaps after a redirect
   bool own_server = true;  ///< false: another server, which must not receive secrets
 };
 
@@ -71,6 +71,7 @@ class transfer {
   transfer& operator=(const transfer&) = delete;
   ~transfer();
 
+  /// Returns the handle to be added to a multi handle.
   [[nodiscard]] CURL* handle() const noexcept { return easy_; }
 
   /// How the request ended.
@@ -84,6 +85,7 @@ class transfer {
   /// Determines the outcome. Called once, with the result that libcurl reports.
   [[nodiscard]] outcome finish(CURLcode code);
 
+  // These functions are valid after `finish`.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
   [[nodiscard]] long status() const noexcept { return status_; }
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
@@ -102,6 +104,7 @@ class transfer {
   static std::size_t take_body(char* bytes, std::size_t one, std::size_t count,
                                void* self);
   void set_up(std::chrono::milliseconds time_limit);
+  // Steps of the constructor: options, headers, signature, trust in certificates.
   void add_header(const std::string& line);
   void sign();
   void trust();
@@ -118,21 +121,21 @@ class transfer {
   void explain_status();
   void explain_lost_version();
 
-  request_target target_;
+  request_target target_;  ///< refers to the client's address and settings
   range_wanted wanted_;
-  CURL* easy_ = nullptr;
-  curl_slist* headers_ = nullptr;
-  char text_[CURL_ERROR_SIZE] = {};
+  CURL* easy_ = nullptr;             ///< owned
+  curl_slist* headers_ = nullptr;    ///< owned; lines that are sent
+  char text_[CURL_ERROR_SIZE] = {};  ///< libcurl's text for the last error
 
-  bool head_seen_ = false;
-  bool failed_ = false;
+  bool head_seen_ = false;  ///< `accept_head` was called
+  bool failed_ = false;     ///< the answer was refused; `reason_` says why
   bool timed_out_ = false;
-  bool got_whole_ = false;
+  bool got_whole_ = false;  ///< the answer is the whole file
   long status_ = 0;
   std::uint64_t expected_ = 0;  ///< bytes that the server has announced
-  std::uint64_t received_ = 0;
-  file_version found_;
-  std::string error_body_;
+  std::uint64_t received_ = 0;  ///< bytes that are in the memory of the caller
+  file_version found_;          ///< version that the answer states
+  std::string error_body_;      ///< beginning of the body of an answer that is an error
   std::chrono::seconds retry_after_{0};
   std::string location_;
   std::string reason_;

@@ -24,6 +24,9 @@ inline constexpr std::size_t copy_piece = 16 * 1024;
 /// target is then not read first, and cached data stays cached. Useful for targets that
 /// are not read soon. The stores are weakly ordered: finish_copies() must follow the last
 /// piece before another thread reads the target.
+///
+/// The stores bypass the caches only for whole lines of 64 bytes, which is why the copy
+/// begins with the bytes up to the first whole line of the target.
 inline void copy_past_caches(bytes_view from, std::byte* to) noexcept {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64;

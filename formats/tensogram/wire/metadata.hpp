@@ -55,23 +55,25 @@ void overlay(cbor_map& base, const cbor_map& preceder);
 
 /// Offsets and lengths of the data object frames.
 struct object_index {
-  std::vector<std::uint64_t> offsets;
-  std::vector<std::uint64_t> lengths;
+  std::vector<std::uint64_t> offsets;  ///< of the frames, from the start of the message
+  std::vector<std::uint64_t> lengths;  ///< of the frames, without padding
 };
 /// Reads an index. @error{corrupt, not a map of two arrays of unsigned integers, or
 /// arrays of different sizes}
 [[nodiscard]] result<object_index> parse_index(const cbor_value& from);
+/// Makes the map that parse_index() reads back.
 [[nodiscard]] cbor_map make_index(const object_index& from);
 /// Returns the size of the encoded index in bytes, without encoding it.
 [[nodiscard]] std::uint64_t index_size(const object_index& index) noexcept;
 
 /// Digests of the data objects as the digest list has them.
 struct digest_list {
-  std::string algorithm;  ///< empty if absent
-  std::vector<std::string> digests;
+  std::string algorithm;             ///< empty if absent
+  std::vector<std::string> digests;  ///< 16 hexadecimal digits for each object
 };
 /// Reads a digest list. @error{corrupt, not a map with an array of text}
 [[nodiscard]] result<digest_list> parse_digests(const cbor_value& from);
+/// Makes the map that parse_digests() reads back.
 [[nodiscard]] cbor_map make_digests(std::span<const std::uint64_t> digests);
 
 }  // namespace weir::formats

@@ -13,7 +13,7 @@ namespace weir::formats {
 /// Place and kind of a value that is not finite.
 struct non_finite_element {
   std::size_t index = 0;  ///< of the element; a complex one counts as one
-  bool nan = false;
+  bool nan = false;       ///< NaN, or else an infinity
 };
 
 /// Returns the first element that is not finite; nothing if all are finite, or if the

@@ -17,7 +17,7 @@ namespace weir::formats {
 
 /// A data object ready to be written, apart from its digest.
 struct prepared_object {
-  code_buffer payload;
+  code_buffer payload;     ///< encoded elements
   byte_vector masks;       ///< stored behind the payload
   byte_vector descriptor;  ///< CBOR
   cbor_map map;       ///< map of the descriptor, kept for a writer that aligns payloads

@@ -23,6 +23,7 @@ class message_buffer {
     }
   }
 
+  /// Returns the number of bytes written so far.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Returns the last `count` bytes that were written.
   [[nodiscard]] bytes_view last(std::size_t count) const noexcept {
@@ -56,8 +57,8 @@ class message_buffer {
   void finish() { to_.resize(size_); }
 
  private:
-  byte_vector& to_;
-  std::size_t size_ = 0;
+  byte_vector& to_;       ///< the vector that becomes the message
+  std::size_t size_ = 0;  ///< bytes of it that are written
 };
 
 }  // namespace weir::formats
