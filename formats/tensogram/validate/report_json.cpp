@@ -2,6 +2,7 @@
 /// @file
 /// Validation reports as JSON. Keys and their order follow from the canonical order of
 /// maps.
+/// maps. The keys are those of the reference, whose callers read these reports.
 #include <array>
 
 #include "weir/formats/cbor.hpp"
@@ -9,6 +10,7 @@
 
 namespace weir::formats {
 
+/// The names are those of the reference.
 std::string_view name_of(validation_level level) noexcept {
   constexpr std::array<std::string_view, 4> names{"structure", "metadata", "integrity",
                                                   "fidelity"};
@@ -60,6 +62,7 @@ cbor_array file_entries(const file_report& report) {
 
 }  // namespace
 
+/// Without line breaks, for programs.
 std::string to_json(const message_report& report) {
   return to_json(cbor_value(message_entry(report)));
 }
@@ -73,6 +76,7 @@ std::string to_json(const file_report& report) {
                                      {"messages", std::move(messages)}}));
 }
 
+/// The report of one file, with totals; its form is that of the command line.
 std::string to_json(const file_report& report, std::string_view file) {
   cbor_array messages;
   std::size_t objects = 0;

@@ -28,6 +28,7 @@ struct round_trip {
 
 /// Returns elements for a test. Floats are multiples of a quarter, which every codec
 /// accepts; other types get bytes with runs.
+/// The field is the same in every run, so a failure can be repeated.
 byte_vector tested_field(const object_descriptor& d) {
   byte_vector out(or_throw(decoded_size(d)));
   for (std::size_t i = 0; d.type == dtype::fp64 && i < tested_elements; ++i) {
@@ -41,6 +42,7 @@ byte_vector tested_field(const object_descriptor& d) {
 }
 
 /// Returns the text of the error, or an empty string on success.
+/// Writes a message with one object, opens it and compares the elements.
 std::string try_round_trip(const round_trip& test) {
   const byte_vector field = tested_field(test.descriptor);
   const object_to_write one{test.descriptor, {}, field};
@@ -59,6 +61,7 @@ std::string try_round_trip(const round_trip& test) {
   if (test.bound == 0) {
     return *back == field ? "" : "the elements came back as others";
   }
+  // Codecs that lose bits may differ by the bound.
   for (std::size_t i = 0; i < tested_elements; ++i) {
     double before = 0;
     double after = 0;
@@ -72,6 +75,8 @@ std::string try_round_trip(const round_trip& test) {
 }
 
 /// Returns one test for each codec and for raw payloads.
+/// `add` takes the columns of a table: label, type, encoding, filter, compression,
+/// parameters, bound.
 std::vector<round_trip> all_round_trips() {
   std::vector<round_trip> out;
   const auto add = [&](const char* label, dtype type, const char* encoding,
@@ -86,6 +91,7 @@ std::vector<round_trip> all_round_trips() {
     d.parameters = std::move(parameters);
     out.push_back({label, std::move(d), bound});
   };
+  // szip needs integers, so the values are packed to 24 bits before.
   const cbor_map szip{{"sp_bits_per_value", 24},
                       {"szip_rsi", 128},
                       {"szip_block_size", 16},
@@ -137,6 +143,7 @@ std::string try_scan() {
 }
 
 /// Returns the entry of a feature in the report.
+/// A backend without a version is code of this project or of the system ("native").
 cbor_map feature(const char* name, const char* kind, bool enabled,
                  const char* backend = "", const std::string& version = "") {
   cbor_map out{{"name", name}, {"kind", kind}, {"state", enabled ? "on" : "off"}};
@@ -177,6 +184,7 @@ cbor_array all_features() {
 self_test_report self_test() {
   self_test_report out;
   cbor_array rows;
+  // `wrong` is empty if the test has succeeded.
   const auto add = [&](const std::string& label, const std::string& wrong) {
     out.good = out.good && wrong.empty();
     cbor_map row{{"label", label}, {"outcome", wrong.empty() ? "ok" : "failed"}};
@@ -190,6 +198,7 @@ self_test_report self_test() {
   }
   add("metadata round trip", try_metadata());
   add("multi-message scan", try_scan());
+/// The profile is that of this file, which is built like the others.
 #if defined(__OPTIMIZE__)
   const char* const profile = "release";
 #else

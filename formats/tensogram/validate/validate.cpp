@@ -21,6 +21,8 @@ namespace weir::formats {
 namespace {
 
 /// Validates one message.
+/// Issues are collected in one list, whatever their level, and sorted out at the end. The
+/// codes of the reader are those of the validation.
 class message_validation {
  public:
   message_validation(const byte_source& source, message_span span,
@@ -38,6 +40,7 @@ class message_validation {
     // only its CBOR shows where the payload begins.
     if (layout_.complete && (beyond_structure || has_leading_descriptor())) {
       const content_checks checks{options_.level >= validation_level::integrity,
+                                  // At the lower levels no digest is verified.
                                   options_.legacy_hashes, options_.canonical};
       WEIR_TRY(contents_, read_contents(pieces_, layout_, checks, issues_));
     }
@@ -45,6 +48,8 @@ class message_validation {
     for (std::size_t i = 0; i < contents_.objects.size(); ++i) {
       WEIR_CHECK(check_object(i));
     }
+    // The lowest level reports faults of the structure only, although a descriptor may
+    // have shown others.
     for (const found_issue& found : issues_.all()) {
       if (beyond_structure || found.issue.level == validation_level::structure) {
         report_.issues.push_back(found.issue);
@@ -57,6 +62,7 @@ class message_validation {
 
  private:
   /// Returns whether the descriptor of some object precedes its payload.
+  /// A walk over the frames cannot check where such a payload begins.
   bool has_leading_descriptor() const {
     return std::any_of(
         layout_.frames.begin(), layout_.frames.end(), [](const frame_info& frame) {
@@ -92,6 +98,8 @@ class message_validation {
   /// stage that the format has but this build lacks is no fault of the message.
   void check_names(const object_descriptor& descriptor, std::size_t i) {
     const auto check = [&](std::string_view stage, const char* code,
+                           // `probe` has one name of the descriptor and otherwise the
+                           // names of a raw object.
                            object_descriptor probe) {
       if (support_of(probe) == pipeline_support::unknown) {
         add(code, validation_level::metadata, issue_severity::error, i,
@@ -112,6 +120,7 @@ class message_validation {
 
   /// Returns true if the object may be decoded: its digest agrees or it has none.
   result<bool> check_digest(const object_place& place, std::size_t i) {
+    // A digest that was announced and is missing is an error; none at all is a warning.
     const bool announced = (layout_.head.flags & preamble_flag::hashes_present) != 0;
     if (!has_digest(place.frame, layout_.head, options_.legacy_hashes)) {
       add(announced ? "hash_verification_error" : "no_hash_available",
@@ -141,10 +150,12 @@ class message_validation {
   result<void> check_payload(const object_place& place, std::size_t i) {
     const object_descriptor& descriptor = place.descriptor;
     const pipeline_support support = support_of(descriptor);
+    // The format has the codec, so the message may be sound.
     if (support == pipeline_support::known) {
       add("pipeline_not_built", validation_level::integrity, issue_severity::warning, i,
           check_readable(descriptor).error().text());
     }
+    // Raw elements decode by being copied, so a trial would show nothing.
     const bool raw = descriptor.encoding == "none" && descriptor.filter == "none" &&
                      descriptor.compression == "none" && descriptor.masks.empty();
     if (support != pipeline_support::built ||
@@ -154,6 +165,7 @@ class message_validation {
     if (raw && place.payload_length != place.decoded) {
       return {};  // already an issue of the descriptor
     }
+    // A plan that fails is told apart from a payload that fails.
     if (auto plan = plan_reading(descriptor, place.payload_length, trial()); !plan) {
       add("pipeline_config_failed", validation_level::integrity, issue_severity::error, i,
           plan.error().text());
@@ -165,6 +177,7 @@ class message_validation {
         values ? decode(place, elements)
                : formats::check_object(source_, report_.span.offset, place, trial());
     if (!done) {
+      // A failure to read is no fault of the message.
       if (source_failed(done.error())) {
         return done;
       }
@@ -203,6 +216,7 @@ class message_validation {
     };
     WEIR_CHECK(decode_object(source_, report_.span.offset, layout_.head, place, trial(),
                              memory));
+    // Masks must decode too, even if their values are not looked at.
     WEIR_CHECK(read_masks(source_, report_.span.offset, place, trial()));
     return {};
   }
@@ -219,17 +233,18 @@ class message_validation {
     }
   }
 
-  const byte_source& source_;
+  const byte_source& source_;  ///< of the message
   const validation_options& options_;
-  piece_reader pieces_;
-  issue_list issues_;
-  message_layout layout_;
-  message_contents contents_;
+  piece_reader pieces_;        ///< for small reads
+  issue_list issues_;          ///< of all levels
+  message_layout layout_;      ///< frames
+  message_contents contents_;  ///< metadata and descriptors
   message_report report_;
-  std::size_t verified_ = 0;
+  std::size_t verified_ = 0;  ///< objects whose digest agreed
 };
 
 /// Adds an issue for bytes that belong to no message.
+/// `where` says what the bytes lie between.
 void note_gap(file_report& report, std::uint64_t from, std::uint64_t to,
               std::string_view where) {
   if (to > from) {
@@ -241,12 +256,14 @@ void note_gap(file_report& report, std::uint64_t from, std::uint64_t to,
 
 }  // namespace
 
+/// Warnings do not count.
 bool message_report::ok() const noexcept {
   return std::none_of(issues.begin(), issues.end(), [](const validation_issue& issue) {
     return issue.severity == issue_severity::error;
   });
 }
 
+/// A file without messages is not valid: it may have been cut to nothing.
 bool file_report::ok() const noexcept {
   return file_issues.empty() && !messages.empty() &&
          std::all_of(messages.begin(), messages.end(),
@@ -256,6 +273,7 @@ bool file_report::ok() const noexcept {
 message_report validate_message(bytes_view message, const validation_options& options) {
   const memory_source source(message);
   auto report = message_validation(source, {0, message.size()}, options).run();
+  // Other failures are issues of the report.
   WEIR_EXPECT(report.has_value());  // reading memory cannot fail
   return std::move(*report);
 }
@@ -280,6 +298,7 @@ result<file_report> validate(const byte_source& source,
   }
   note_gap(report, end, source.size(),
            spans.empty() ? "with no valid messages" : "after the last message");
+  // An empty file has no gap that could be noted.
   if (source.size() == 0) {
     report.file_issues.push_back({0, 0, "0 bytes with no valid messages"});
   }

@@ -2,6 +2,9 @@
 /// @file
 /// Conversion of object descriptors from and to CBOR. Keys other than those of the
 /// descriptor itself are parameters of the pipeline and keep their values untouched.
+///
+/// A descriptor that is read and written again has the same content: keys that no stage
+/// interprets stay among the parameters, and strides are kept as they are.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -27,6 +30,7 @@ error bad_key(std::string_view key, std::string_view expected, std::string_view 
 }
 
 /// Returns the text of a required key.
+/// A value of another kind is an error like a missing one.
 result<std::string> text_at(const cbor_map& map, std::string_view key) {
   const cbor_value* value = map.find(key);
   if (value == nullptr || value->text() == nullptr) {
@@ -57,11 +61,13 @@ result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
 /// Returns the type with a name of Tensogram, which has no names for the fp8 types and
 /// bool of Tessera.
 result<dtype> tensogram_dtype(std::string_view name) {
+  // Several types have no name; the comparison skips these.
   for (const dtype_info& row : all_dtypes()) {
     if (!row.tensogram.empty() && row.tensogram == name) {
       return row.id;
     }
   }
+  // The names serve a suggestion only.
   std::vector<std::string> names;
   for (const dtype_info& row : all_dtypes()) {
     names.emplace_back(row.tensogram);
@@ -73,6 +79,7 @@ result<dtype> tensogram_dtype(std::string_view name) {
 /// Reads the shape and compares its length with `ndim`.
 result<shape_vector> parse_shape(const cbor_map& map) {
   WEIR_TRY(const auto extents, unsigned_array_at(map, "shape"));
+  // An extent is a signed number in memory; a file may have any unsigned one.
   shape_vector shape;
   for (const std::uint64_t n : extents) {
     if (n > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -80,6 +87,7 @@ result<shape_vector> parse_shape(const cbor_map& map) {
     }
     shape.push_back(static_cast<std::int64_t>(n));
   }
+  // `ndim` is redundant but required, and must agree.
   const cbor_value* ndim = map.find("ndim");
   if (ndim == nullptr || !ndim->uint64()) {
     return bad_key("ndim", "an unsigned integer",
@@ -105,6 +113,8 @@ result<byte_order> parse_order(const cbor_map& map) {
 }
 
 /// Returns whether a key belongs to the descriptor and not to a stage.
+/// Keys of stages must not be lost, so this list has the keys of the descriptor and
+/// treats all others as parameters.
 bool is_descriptor_key(std::string_view key) {
   for (const std::string_view own :
        {"type", "ndim", "shape", "strides", "dtype", "byte_order", "encoding", "filter",
@@ -126,6 +136,7 @@ result<void> take_rest(const cbor_map& map, object_descriptor& out) {
   }
   std::vector<cbor_entry> rest;
   for (const cbor_entry& entry : map) {
+    // The order of the entries is that of the map, so `from_entries` need not sort.
     if (entry.key.text() == nullptr || !is_descriptor_key(*entry.key.text())) {
       rest.push_back(entry);
     }
@@ -134,6 +145,7 @@ result<void> take_rest(const cbor_map& map, object_descriptor& out) {
   return {};
 }
 
+/// Extents are written as integers.
 cbor_array as_array(const shape_vector& shape) {
   cbor_array out;
   out.reserve(shape.size());
@@ -151,6 +163,7 @@ cbor_array as_array(const std::vector<std::uint64_t>& values) {
 
 /// An overflow beyond the first dimension is an error; the product with the first one is
 /// not needed for strides.
+/// The last dimension has stride 1. A shape with a zero has strides that nothing uses.
 result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   std::vector<std::uint64_t> strides(shape.size());
   std::int64_t stride = 1;
@@ -169,6 +182,7 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
 
 /// Returns the size of the decoded elements. A shape comes from a file, so its product
 /// may overflow.
+/// The limit of 2^63 is that of offsets in files.
 result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   const std::int64_t count = element_count(descriptor.shape);
   if (count < 0) {
@@ -192,6 +206,7 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
                              name_of(from.kind())));
   }
   object_descriptor out;
+  // The order is type, dtype, shape, strides, byte order, stages.
   WEIR_TRY(out.object_type, text_at(*map, "type"));
   WEIR_TRY(const std::string type, text_at(*map, "dtype"));
   WEIR_TRY(out.type, tensogram_dtype(type));
@@ -210,6 +225,7 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
 }
 
 /// The four keys are part of both the descriptor and the metadata of the object.
+/// A type of Tessera that Tensogram lacks cannot be written.
 result<cbor_map> tensor_entry(const object_descriptor& from) {
   const dtype_info& info = info_of(from.type);
   if (info.tensogram.empty()) {
@@ -222,6 +238,7 @@ result<cbor_map> tensor_entry(const object_descriptor& from) {
         .hint("store it as uint8 and name the type in the metadata");
   }
   WEIR_TRY(const auto c_order, element_strides(from.shape));
+  // Strides that were read are kept; a new descriptor gets those of C order.
   const auto& strides = from.strides.empty() ? c_order : from.strides;
   if (strides.size() != from.shape.size()) {
     return error(errc::invalid_argument,
@@ -236,6 +253,7 @@ result<cbor_map> tensor_entry(const object_descriptor& from) {
                   {"strides", as_array(strides)}};
 }
 
+/// Only szip with offsets of this writer has a mark.
 result<cbor_map> make_reserved(const object_descriptor& from) {
   WEIR_TRY(cbor_map tensor, tensor_entry(from));
   cbor_map out{{"tensor", std::move(tensor)}};
@@ -253,6 +271,7 @@ std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   if (mark == nullptr || mark->text() == nullptr || mark->text()->size() != 16) {
     return 0;
   }
+  // Sixteen hexadecimal digits and nothing behind them.
   const char* end = mark->text()->data() + 16;
   const auto parsed = std::from_chars(mark->text()->data(), end, out, 16);
   return parsed.ec == std::errc() && parsed.ptr == end ? out : 0;
@@ -270,6 +289,7 @@ result<cbor_map> make_descriptor(const object_descriptor& from) {
     out.set("masks", from.masks);
   }
   for (const cbor_entry& entry : from.parameters) {
+    // `set` returns true if it replaced a value, that is, a key of the descriptor.
     if (out.set(entry.key, entry.value)) {
       return error(
           errc::invalid_argument,

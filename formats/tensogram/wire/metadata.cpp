@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Conversion of metadata, index and digest lists from and to CBOR.
+///
+///   metadata      {base: [{...}, ...], _extra_: {...}, _reserved_: {...}, any other key}
+///   index         {lengths: [...], offsets: [...]}
+///   digest list   {hashes: ["16 hex digits", ...], algorithm: "xxh3"}
+///
+/// Absent keys mean empty parts. The base entries have one map for each object;
+/// `_reserved_` is for the writer, `_extra_` for the message as a whole.
 #include "tensogram/wire/metadata.hpp"
 
 #include <fmt/chrono.h>
@@ -42,6 +49,7 @@ result<std::vector<cbor_map>> parse_base(cbor_value from) {
 }
 
 /// Reads a map under a key of the metadata.
+/// The map is moved out of the value.
 result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   if (value.map() == nullptr) {
     return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
@@ -82,6 +90,7 @@ std::string utc_now() {
 /// Returns a random UUID of version 4 (RFC 9562, 5.4).
 std::string random_uuid() {
   std::random_device device;
+  // A device may give 32 bits at a time.
   const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
   // The version is in bits 12 to 15 of the first half, and the variant in the two highest
   // bits of the second.
@@ -93,6 +102,7 @@ std::string random_uuid() {
 }
 
 /// Finds a value by a path of keys with dots between them.
+/// A part of the path that is no map ends the search without a result.
 const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
   const cbor_map* level = &map;
   while (true) {
@@ -118,6 +128,7 @@ const cbor_value* find_path(const cbor_map& map, std::string_view path) {
 
 /// Searches the base entries in order and then the keys of the message; "extra." limits
 /// the search to the latter.
+/// Keys of `_reserved_` are not found: they describe the writing, not the data.
 const cbor_value* find_path(const message_metadata& metadata, std::string_view path) {
   for (const std::string_view prefix : {"extra.", "_extra_."}) {
     if (path.substr(0, prefix.size()) == prefix) {
@@ -143,6 +154,7 @@ result<message_metadata> parse_metadata(cbor_value from) {
   }
   message_metadata out;
   std::vector<std::string> free_keys;
+  // Values are moved, keys are kept until the loop is over.
   for (const cbor_entry& entry : *from.map()) {
     if (entry.key.text() == nullptr) {
       return bad_metadata("metadata", "text keys", to_json(entry.key));
@@ -170,6 +182,7 @@ result<message_metadata> parse_metadata(cbor_value from) {
   return out;
 }
 
+/// `_extra_` and the map of the message are two containers around a value.
 bool too_deep_for_extra(const cbor_value& value) noexcept {
   return depth_of(value) + 2 > cbor_depth_limit;
 }
@@ -184,6 +197,7 @@ cbor_map make_metadata(const message_metadata& from) {
   if (!from.base.empty()) {
     out.set("base", cbor_array(from.base.begin(), from.base.end()));
   }
+  // Empty parts are left out.
   if (!extra.empty()) {
     out.set("_extra_", std::move(extra));
   }
@@ -196,6 +210,7 @@ cbor_map make_metadata(const message_metadata& from) {
 /// Describes how a message was made. Time and UUID would make two equal messages differ,
 /// so a reproducible message has them only if they were given.
 cbor_map make_provenance(const provenance& from) {
+  // The encoder is named in any case.
   cbor_map out{
       {"encoder", cbor_map{{"name", from.name},
                            {"version", from.version.empty() ? std::string(WEIR_VERSION)
@@ -236,6 +251,7 @@ result<object_index> parse_index(const cbor_value& from) {
   return out;
 }
 
+/// The order of the keys is that of the canonical form.
 cbor_map make_index(const object_index& from) {
   return cbor_map{{"lengths", cbor_array(from.lengths.begin(), from.lengths.end())},
                   {"offsets", cbor_array(from.offsets.begin(), from.offsets.end())}};
@@ -245,6 +261,8 @@ cbor_map make_index(const object_index& from) {
 std::uint64_t index_size(const object_index& index) noexcept {
   constexpr std::uint64_t map_and_keys = 1 + 2 * 8;  // A2 67"lengths" 67"offsets"
   std::uint64_t size = map_and_keys + 2 * cbor_head_size(index.offsets.size());
+  // The size of an offset depends on its value, which is why the encoder of a message
+  // repeats its layout until nothing changes.
   for (std::size_t i = 0; i < index.offsets.size(); ++i) {
     size += cbor_head_size(index.offsets[i]) + cbor_head_size(index.lengths[i]);
   }
@@ -260,6 +278,7 @@ result<digest_list> parse_digests(const cbor_value& from) {
   digest_list out;
   if (const cbor_value* algorithm = from.map()->find("algorithm")) {
     out.algorithm =
+        // A value that is no text is kept as JSON, so that the comparison shows it.
         algorithm->text() != nullptr ? *algorithm->text() : to_json(*algorithm);
   }
   const cbor_value* digests = from.map()->find("hashes");
@@ -276,6 +295,7 @@ result<digest_list> parse_digests(const cbor_value& from) {
   return out;
 }
 
+/// The digests are texts in the format, not numbers.
 cbor_map make_digests(std::span<const std::uint64_t> digests) {
   cbor_array texts;
   texts.reserve(digests.size());

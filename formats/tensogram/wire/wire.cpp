@@ -2,6 +2,10 @@
 /// @file
 /// Preamble, frame header, frame tail and postamble, byte by byte
 /// (tensogram_internals.md, "Frame-Based Wire Format").
+///
+/// The functions that make these parts and those that parse them stand side by side, so
+/// that each field is at the same offset in both. docs/formats/tensogram.md has the
+/// drawing.
 #include "tensogram/wire/wire.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +18,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Writes a mark.
 void put_magic(std::byte* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
 }
@@ -45,11 +50,13 @@ std::uint16_t flag_of_frame(std::uint16_t type) noexcept {
   }
 }
 
+/// Types 0 and 4 do not exist in version 3.
 int phase_of(std::uint16_t type) noexcept {
   constexpr std::array<int, 10> phases{-1, 0, 0, 0, -1, 2, 2, 2, 1, 1};
   return type < phases.size() ? phases[type] : -1;
 }
 
+/// The names appear in messages and in listings.
 std::string_view frame_type_name(std::uint16_t type) noexcept {
   constexpr std::array<std::string_view, 10> names{
       "unknown",           "header metadata", "header index", "header hashes",
@@ -62,6 +69,7 @@ std::string_view frame_type_name(std::uint16_t type) noexcept {
 /// file of another kind is not reported as an unknown version. A total length of 0 means
 /// that the message was streamed.
 result<preamble> parse_preamble(bytes_view from) {
+  // The caller has read the whole preamble.
   WEIR_EXPECT(from.size() >= preamble_size);
   if (!starts_with(from, start_magic)) {
     return error(errc::corrupt,
@@ -74,6 +82,7 @@ result<preamble> parse_preamble(bytes_view from) {
                  fmt::format("cannot read message: expected version {}, found {}",
                              wire_version, version));
   }
+  // The four reserved bytes at 12 are not looked at.
   return preamble{load_be<std::uint16_t>(from.data() + 10),
                   load_be<std::uint64_t>(from.data() + 16)};
 }
@@ -88,10 +97,12 @@ result<postamble> parse_postamble(bytes_view from) {
                              "\"{}\"",
                              end_magic, shown(from.subspan(16, 8))));
   }
+  // Whether the numbers make sense is checked where the frames are known.
   return postamble{load_be<std::uint64_t>(from.data()),
                    load_be<std::uint64_t>(from.data() + 8)};
 }
 
+/// Bytes 12 to 15 are reserved and zero.
 std::array<std::byte, preamble_size> make_preamble(const preamble& p) noexcept {
   std::array<std::byte, preamble_size> out{};
   put_magic(out.data(), start_magic);

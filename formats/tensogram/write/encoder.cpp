@@ -48,6 +48,8 @@ class message_encoder {
 
  private:
   /// Whether and where digest lists are written.
+  /// The header can have a digest list although the digests are known last; see
+  /// write_header().
   bool listed() const {
     return options_.hashes && !objects_.empty() && options_.list != hash_list::none;
   }
@@ -59,6 +61,7 @@ class message_encoder {
 
   /// Checks and encodes all objects and makes the metadata.
   result<void> prepare_objects() {
+    // Results come in the order of the objects, whichever thread was first.
     std::vector<std::optional<result<prepared_object>>> parts(objects_.size());
     // Either the objects are distributed to the threads, or the single object uses them.
     const unsigned outer = objects_.size() > 1 ? options_.threads : 1;
@@ -71,6 +74,7 @@ class message_encoder {
     for (std::size_t i = 0; i < objects_.size(); ++i) {
       WEIR_TRY(prepared_object object, std::move(*parts[i]));
       metadata.base.push_back(objects_[i].metadata);
+      // The base entry gets what the writer knows about the object.
       add_reserved(metadata.base.back(), object.reserved);
       prepared_.push_back(std::move(object));
     }
@@ -83,6 +87,7 @@ class message_encoder {
 
   /// Checks the alignment. A mapped file begins at the start of a page, so 4096 is the
   /// largest alignment that its bytes in memory are sure to have.
+  /// The smallest alignment is that of the widest element.
   result<void> check_alignment() const {
     const std::uint32_t a = options_.payload_alignment;
     if (a != 0 && (a < 16 || a > 4096 || (a & (a - 1)) != 0)) {
@@ -94,6 +99,7 @@ class message_encoder {
     }
     return {};
   }
+  // Messages without objects have no payload to align.
   bool aligned() const { return options_.payload_alignment != 0 && !objects_.empty(); }
   /// Returns the number of bytes by which a frame at offset `frame` must move for its
   /// payload to be aligned.
@@ -110,8 +116,12 @@ class message_encoder {
   void align_descriptors() {
     for (std::size_t i = 0; aligned() && i + 1 < prepared_.size(); ++i) {
       prepared_object& object = prepared_[i];
+      // The padding makes the descriptor, and so the frame, longer. Its own size must not
+      // change with its value, hence the fixed smallest size.
       object.map.set("padding", filler(0));
       object.descriptor = encode_cbor(object.map);
+      // The frame of an aligned payload begins 16 bytes before a multiple of the
+      // alignment.
       const std::uint64_t start = options_.payload_alignment - frame_header_size;
       const std::uint64_t next = align_up(start + object.frame_length(), frame_alignment);
       object.map.set("padding", filler(gap(next)));
@@ -124,6 +134,7 @@ class message_encoder {
   void align_first() {
     plan();
     for (std::uint64_t more = 0; aligned() && gap(index_.offsets.front()) != 0;) {
+      // The first round adds the key itself, later rounds only move.
       more += padded_ ? gap(index_.offsets.front()) : 0;
       padded_ = true;
       described_.find("_reserved_")->map()->set("padding", filler(more));
@@ -139,6 +150,7 @@ class message_encoder {
     std::uint64_t before = preamble_size + padded_frame_size(metadata_.size());
     digests_.assign(objects_.size(), 0);
     index_ = {};
+    // The size of a digest list depends on the number of digests alone.
     const std::uint64_t list =
         padded_frame_size(encode_cbor(make_digests(digests_)).size());
     index_.offsets.assign(objects_.size(), 0);
@@ -146,6 +158,7 @@ class message_encoder {
       index_.lengths.push_back(object.frame_length());
     }
     if (!objects_.empty()) {
+      // An index with larger offsets can be longer and then moves the objects further.
       std::uint64_t size = 0;
       while (size != padded_frame_size(index_size(index_))) {
         size = padded_frame_size(index_size(index_));
@@ -154,6 +167,7 @@ class message_encoder {
       before += size;
     }
     before += header_list() ? list : 0;
+    // The objects end where the footer begins.
     footer_ = place_objects(before);
     total_ = footer_ + (footer_list() ? list : 0) + postamble_size;
   }
@@ -192,6 +206,7 @@ class message_encoder {
     }
   }
 
+  // Makes a digest list with the digests that are known so far.
   byte_vector digest_frame(std::uint16_t type) const {
     return make_frame(type, encode_cbor(make_digests(digests_)), options_.hashes);
   }
@@ -215,6 +230,7 @@ class message_encoder {
   /// Writes the final digest lists and the postamble.
   void write_end(message_buffer& to) {
     if (header_list()) {
+      // The frame has the size of the one with zeros.
       const byte_vector frame = digest_frame(frame_type::header_hashes);
       to.replace(list_at_, frame);
     }
@@ -226,20 +242,21 @@ class message_encoder {
 
   std::span<const object_to_write> objects_;
   const message_options& options_;
-  std::vector<prepared_object> prepared_;
-  cbor_map described_;
+  std::vector<prepared_object> prepared_;  ///< the objects as they will be stored
+  cbor_map described_;    ///< metadata of the message, which padding may extend
   byte_vector metadata_;  ///< `described_` as CBOR
-  bool padded_ = false;
-  object_index index_;
-  std::vector<std::uint64_t> digests_;
-  std::uint64_t footer_ = 0;  ///< offset at which the objects end
-  std::uint64_t total_ = 0;
-  std::size_t list_at_ = 0;
+  bool padded_ = false;   ///< `described_` has the key "padding"
+  object_index index_;    ///< places of the objects
+  std::vector<std::uint64_t> digests_;  ///< zeros until an object is written
+  std::uint64_t footer_ = 0;            ///< offset at which the objects end
+  std::uint64_t total_ = 0;             ///< length of the message
+  std::size_t list_at_ = 0;             ///< place of the digest list in the header
 };
 
 }  // namespace
 
 /// Memory is the only failure that is thrown; all others are results.
+/// A buffer of the caller keeps its memory for the next message.
 result<void> encode_message_into(byte_vector& to,
                                  std::span<const object_to_write> objects,
                                  const message_options& options) {

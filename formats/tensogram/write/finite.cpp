@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Search for NaN and infinities among floats, a block at a time in vector registers.
+///
+/// A value is NaN or infinite if all bits of its exponent are one. The search is on the
+/// path of every message that is written, so it reads blocks of 4 KiB without branches
+/// and looks at single values only where a block has a hit.
 #include "tensogram/write/finite.hpp"
 
 #include <algorithm>
@@ -18,6 +22,8 @@ template <class T, bool Swap>
 [[nodiscard, gnu::always_inline]] inline bool any_set_of(const std::byte* from,
                                                          std::size_t count,
                                                          T exponent) noexcept {
+  // The lowest bit of the exponent: adding it to an exponent of ones carries into the
+  // sign.
   const T one = static_cast<T>(exponent & (~exponent + 1));
   T seen = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -28,6 +34,7 @@ template <class T, bool Swap>
     }
     seen = static_cast<T>(seen | ((value & exponent) + one));
   }
+  // Bit by bit, `seen` says whether any value had a carry.
   return (seen >> (8 * sizeof(T) - 1)) != 0;
 }
 
@@ -56,6 +63,7 @@ template <class T, bool Swap>
 
 /// Returns the first component that is not finite. Blocks without one are passed over by
 /// any_set(); only in the block that has one are the components examined one by one.
+/// A block is small enough to be in the cache when it is read again.
 template <class T, bool Swap>
 [[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes,
                                                        T exponent) noexcept {
@@ -70,6 +78,8 @@ template <class T, bool Swap>
       const T raw = load<T, std::endian::native>(bytes.data() + i * sizeof(T));
       const T value = Swap ? byteswap(raw) : raw;
       if ((value & exponent) == exponent) {
+        // The bits between the exponent and the lowest bit; none of them is set in an
+        // infinity.
         const T fraction =
             static_cast<T>(value & (exponent ^ (static_cast<T>(~T{0}) >> 1)) &
                            static_cast<T>(static_cast<T>(~T{0}) >> 1));
@@ -81,6 +91,7 @@ template <class T, bool Swap>
 }
 
 /// Chooses the byte order, and counts elements instead of components.
+/// A complex element has two components, but counts as one.
 template <class T>
 [[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes, byte_order order,
                                                        T exponent,

@@ -21,12 +21,14 @@ namespace {
 
 /// Returns how many containers may nest in a map at this place, including the map. A base
 /// entry is inside two others. Keys of `_extra_` may move to the top of the message.
+/// In `_extra_` a value has two containers around it as well, but see has_no_place().
 constexpr std::size_t deepest(metadata_place place) noexcept {
   return place == metadata_place::base_entry ? cbor_depth_limit - 2 : cbor_depth_limit;
 }
 
 /// Returns whether a key is nested too deep for `_extra_` and cannot move to the top of
 /// the message's map, where keys must be text and some names are taken.
+/// Such a key could be written nowhere, so the message is refused.
 bool has_no_place(const cbor_map& extra) {
   return std::any_of(extra.begin(), extra.end(), [](const cbor_entry& entry) {
     const std::string* key = entry.key.text();
@@ -49,6 +51,7 @@ result<void> check_text(const object_to_write& object) {
 }
 
 /// Checks that shape and dtype demand as many bytes as there are.
+/// The size is that of the decoded elements, whatever the stages do.
 result<void> check_size(const object_to_write& object) {
   WEIR_TRY(const std::uint64_t expected, decoded_size(object.descriptor));
   if (object.data.size() != expected) {
@@ -85,6 +88,8 @@ result<void> check_finite(bytes_view elements, const object_descriptor& descript
 /// Takes an object through the checks and the stages of its pipeline. The elements may be
 /// replaced by copies on the way, without non-finite values or in another byte order, and
 /// the descriptor changes accordingly.
+/// The order is: describe, look at the values, encode, make the descriptor. The
+/// descriptor comes last, because stages add parameters to it.
 class preparation {
  public:
   preparation(const object_to_write& object, const message_options& options,
@@ -94,6 +99,7 @@ class preparation {
         threads_(threads),
         descriptor_(object.descriptor),
         elements_(object.data) {
+    // Masks of a descriptor that was read belong to its old payload.
     if (!object.stored) {
       descriptor_.masks = {};
     }
@@ -103,6 +109,7 @@ class preparation {
   result<prepared_object> run() {
     WEIR_CHECK(check_described(object_));
     if (object_.stored) {
+      // A stored payload is not decoded, so its values are not looked at.
       WEIR_CHECK(check_stored(descriptor_, stored_size()));
       out_.payload.bytes = object_.data;
     } else {
@@ -111,6 +118,7 @@ class preparation {
     }
     WEIR_TRY(out_.reserved, make_reserved(descriptor_));
     WEIR_TRY(cbor_map descriptor, make_descriptor(descriptor_));
+    // The writer of a message may have to add padding to the map.
     if (options_.payload_alignment != 0) {
       out_.map = descriptor;
     }
@@ -125,10 +133,12 @@ class preparation {
     for (const cbor_entry& mask : descriptor_.masks) {
       const cbor_value* offset =
           mask.value.map() == nullptr ? nullptr : mask.value.map()->find("offset");
+      // A mask without an offset counts as one at 0.
       out = std::min(out, offset == nullptr ? 0 : offset->uint64().value_or(0));
     }
     return out;
   }
+  // Packing computes with the values, so it must know about those that are not finite.
   bool packed() const { return descriptor_.encoding == "simple_packing"; }
 
   /// Takes non-finite values out if masks are allowed. Otherwise checks for them, unless
@@ -139,6 +149,7 @@ class preparation {
     if (packed() && masks_allowed && descriptor_.type == dtype::fp64) {
       WEIR_CHECK(settle_constant(descriptor_.parameters, elements_, descriptor_.order));
     }
+    // Computing the parameters needs finite values and refuses others by itself.
     const bool computed =
         packed() && descriptor_.parameters.find("sp_reference_value") == nullptr;
     if (masks_allowed && !computed) {
@@ -150,6 +161,7 @@ class preparation {
     const bool raw =
         !packed() && descriptor_.filter == "none" && descriptor_.compression == "none";
     if (options_.floats == non_finite::refuse && raw) {
+      // A pass that follows reads all bytes anyway.
       out_.unchecked = &object_.descriptor;  // checked in the pass that copies and hashes
     } else if (options_.floats == non_finite::refuse && !packed()) {
       return check_finite(elements_, descriptor_, 0);
@@ -160,6 +172,7 @@ class preparation {
   /// Runs the pipeline and stores the masks behind the payload.
   result<void> encode() {
     byte_vector swapped;
+    // Packing works on doubles of the machine.
     if (packed() && descriptor_.order != native_byte_order) {
       swapped.assign(elements_.begin(), elements_.end());
       swap_units(swapped, info_of(descriptor_.type).swap_unit);
@@ -173,6 +186,7 @@ class preparation {
                            options_.masks));
       out_.masks = std::move(masks.bytes);
       descriptor_.masks = std::move(masks.map);
+      // A raw payload is a view of the elements, which end with this object.
       if (plan.raw()) {
         WEIR_TRY(out_.payload, make_buffer(taken_->elements.size()));
         std::copy(taken_->elements.begin(), taken_->elements.end(),
@@ -193,10 +207,12 @@ class preparation {
 
 }  // namespace
 
+/// Objects count from 0.
 std::string object_name(std::size_t index) {
   return fmt::format("object {}", index);
 }
 
+/// `tensor_entry` checks the type, the extents and the strides.
 result<void> check_described(const object_to_write& object) {
   WEIR_CHECK(check_text(object));
   WEIR_CHECK(tensor_entry(object.descriptor));
@@ -223,6 +239,7 @@ result<void> check_metadata(const cbor_map& metadata, metadata_place place,
         fmt::format("cannot write {}: expected keys other than _reserved_, found it",
                     part));
   }
+  // A misplaced key has one level less than the limit says.
   const bool misplaced = place == metadata_place::extra && has_no_place(metadata);
   if (depth_of(metadata) > deepest(place) || misplaced) {
     return error(
@@ -233,6 +250,7 @@ result<void> check_metadata(const cbor_map& metadata, metadata_place place,
   return {};
 }
 
+/// The writer's map replaces what a caller may have left.
 void add_reserved(cbor_map& base, const cbor_map& reserved) {
   base.set("_reserved_", reserved);
 }
@@ -259,6 +277,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
   const bytes_view payload = object.payload.bytes;
   const bool small = to != nullptr && payload.size() <= look_piece;
   mutable_bytes streamed;
+  // `take` gives memory only if the vector has been as long before.
   if (to != nullptr && payload.size() >= streamed_payload) {
     streamed = to->take(payload.size());
   }
@@ -275,6 +294,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
       digest->update(piece);  // first: it computes while the memory delivers
     }
     if (object.unchecked != nullptr) {
+      // Pieces begin at whole elements, since their size is a multiple of every element.
       const std::size_t width =
           std::max<std::size_t>(1, info_of(object.unchecked->type).size);
       WEIR_CHECK(check_finite(piece, *object.unchecked, i / width));
@@ -284,6 +304,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
     }
   }
   finish_copies();
+  // Masks and descriptor belong to the body and to its digest.
   for (const bytes_view part :
        {bytes_view(object.masks), bytes_view(object.descriptor)}) {
     if (to != nullptr) {
@@ -296,6 +317,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
   if (digest) {
     return digest->digest();
   }
+  // A small body is in one place now and is hashed with one call.
   const std::size_t body =
       payload.size() + object.masks.size() + object.descriptor.size();
   return hashed ? xxh3_64(to->last(body)) : std::uint64_t{0};
@@ -306,6 +328,7 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
 byte_vector make_object_end(const prepared_object& object, std::uint64_t digest) {
   byte_vector out;
   out.reserve(object_tail_size + frame_alignment);
+  // The offset comes first, then the tail that all frames have.
   out.resize(8);
   store_be<std::uint64_t>(
       out.data(), frame_header_size + object.payload.bytes.size() + object.masks.size());

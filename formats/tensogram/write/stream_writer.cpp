@@ -16,15 +16,16 @@ namespace weir::formats {
 /// State of a writer. After a failure of the sink it is unknown which bytes the sink has,
 /// so every later call returns the same failure.
 struct stream_writer::state {
-  byte_sink sink;
+  byte_sink sink;  ///< receives all bytes in order
   message_options options;
-  std::vector<cbor_map> base;  ///< given in advance, then one per object
-  object_index index;
-  std::vector<std::uint64_t> digests;
-  std::uint64_t written = 0;
-  bool finished = false;
-  std::optional<error> failure;
+  std::vector<cbor_map> base;          ///< given in advance, then one per object
+  object_index index;                  ///< for the index in the footer
+  std::vector<std::uint64_t> digests;  ///< of the frames of the objects
+  std::uint64_t written = 0;           ///< bytes that the sink has taken
+  bool finished = false;               ///< the postamble has been written
+  std::optional<error> failure;        ///< first failure of the sink
 
+  // Streams have a digest list in their footer or none.
   bool listed() const { return options.hashes && options.list != hash_list::none; }
 
   /// Passes bytes to the sink and keeps its failure.
@@ -39,6 +40,7 @@ struct stream_writer::state {
     written += bytes.size();
     return {};
   }
+  // Writes a frame with a map.
   result<void> put_frame(std::uint16_t type, const cbor_map& body) {
     return put(make_frame(type, encode_cbor(body), options.hashes));
   }
@@ -67,6 +69,7 @@ result<void> stream_writer::state::start() {
   flags |= listed() ? preamble_flag::footer_hashes : 0u;
   flags |= options.hashes ? preamble_flag::hashes_present : 0u;
   WEIR_CHECK(put(make_preamble({static_cast<std::uint16_t>(flags), 0})));
+  // The header has no `_reserved_`: the writer describes itself in the footer.
   return put_frame(frame_type::header_metadata, make_metadata({base, options.extra, {}}));
 }
 
@@ -85,9 +88,11 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
     WEIR_CHECK(
         put_frame(frame_type::preceder, make_metadata({{object.metadata}, {}, {}})));
   }
+  // The index has the place of the frame, behind its preceder.
   index.offsets.push_back(written);
   index.lengths.push_back(prepared.frame_length());
   digests.push_back(digest);
+  // Entries given in advance are kept; others are made as objects come.
   if (base.size() <= i) {
     base.resize(i + 1);
   }
@@ -105,6 +110,7 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
 /// postamble, which has the length of the message if `with_length`.
 result<void> stream_writer::state::finish(bool with_length) {
   WEIR_CHECK(usable());
+  // A header that describes more objects than follow would make the message unreadable.
   if (base.size() > digests.size()) {
     return error(
         errc::invalid_argument,
@@ -120,6 +126,7 @@ result<void> stream_writer::state::finish(bool with_length) {
     WEIR_CHECK(put_frame(frame_type::footer_hashes, make_digests(digests)));
   }
   WEIR_CHECK(put_frame(frame_type::footer_index, make_index(index)));
+  // The length includes the postamble itself.
   WEIR_CHECK(put(make_postamble({footer, with_length ? written + postamble_size : 0})));
   finished = true;
   return {};
@@ -152,6 +159,8 @@ result<stream_writer> stream_writer::open(byte_sink sink, message_options option
   return stream_writer(std::move(s));
 }
 
+/// The object is prepared before anything is written, so a bad one leaves the stream as
+/// it was.
 result<void> stream_writer::write(const object_to_write& object) {
   WEIR_CHECK(state_->usable());
   WEIR_TRY(prepared_object prepared, prepare(object, state_->digests.size(),
@@ -159,10 +168,13 @@ result<void> stream_writer::write(const object_to_write& object) {
   return state_->put_object(object, std::move(prepared));
 }
 
+/// A pipe cannot be written at its start, so the length stays 0.
 result<void> stream_writer::finish() {
   return state_->finish(false);
 }
 
+/// The length in the preamble is patched last: a message that is cut off before looks
+/// like a stream that was cut off.
 result<void> stream_writer::finish(const byte_patch& patch) {
   WEIR_CHECK(state_->finish(true));
   std::array<std::byte, 8> length{};
