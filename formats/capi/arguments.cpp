@@ -20,6 +20,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
+/// Limit of C++ callers, from which the process starts.
 constexpr std::uint64_t initial_limit = read_options().max_object_bytes;
 /// Largest object that is decoded, for the whole process, in bytes. Relaxed order
 /// suffices: the value guards no other memory, and a call that runs beside a change may
@@ -37,6 +38,7 @@ outcome<Options> sized(const Options* from) {
     return out;
   }
   const std::size_t size = from->struct_size;
+  // The size itself is the least that a structure has.
   if (size < sizeof size) {
     return invalid_argument(
         "cannot read options: expected struct_size to be the size of "
@@ -44,12 +46,14 @@ outcome<Options> sized(const Options* from) {
         std::to_string(size));
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  // The bytes of the caller are looked at only up to the size that it states.
   if (size > sizeof out && std::any_of(bytes + sizeof out, bytes + size,
                                        [](unsigned char byte) { return byte != 0; })) {
     return invalid_argument(
         "cannot read options: expected zeros behind the members that this version knows, "
         "found other bytes");
   }
+  // Members that the caller lacks stay zero.
   std::memcpy(&out, from, std::min(size, sizeof out));
   return out;
 }
@@ -60,6 +64,7 @@ template <class Enumeration>
 outcome<int> checked_choice(const Enumeration& choice, int largest, const char* subject) {
   int number = 0;
   static_assert(sizeof number == sizeof choice);
+  // Both have 4 bytes, so the bytes of the one are those of the other.
   std::memcpy(&number, &choice, sizeof number);
   if (number < 0 || number > largest) {
     return invalid_argument(std::string("cannot read options: expected ") + subject +
@@ -88,6 +93,8 @@ outcome<void> take_masks(const TgmEncodeMaskOptions* from, mask_options& to) {
   if (from == nullptr) {
     return {};
   }
+  // `allow_nan` and `allow_inf` decide; methods of kinds that are not allowed are checked
+  // too.
   to.nan = from->allow_nan;
   to.infinity = from->allow_inf;
   WEIR_CHECK(take_mask_method(from->nan_mask_method, to.nan_method));
@@ -129,6 +136,7 @@ outcome<std::string> text_argument(const char* text, const char* subject) {
 outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* pointers,
                                                 const std::size_t* lengths,
                                                 std::size_t count) {
+  // Arrays of no objects may be missing.
   if (count > 0 && !given(pointers, lengths)) {
     return missing_pointer();
   }
@@ -149,6 +157,7 @@ outcome<bool> hash_argument(const char* algorithm) {
   if (algorithm == nullptr) {
     return false;
   }
+  // The names are compared as they are.
   WEIR_TRY(const std::string name, text_argument(algorithm, "the hash algorithm"));
   if (name != "xxh3" && name != "none") {
     return invalid_argument(
@@ -164,6 +173,7 @@ outcome<message_options> encode_arguments(const char* hash_algorithm,
                                           const TgmEncodeMaskOptions* masks) {
   message_options out = with_provenance();
   WEIR_TRY(out.hashes, hash_argument(hash_algorithm));
+  // 0 means the calling thread alone, as everywhere in the library.
   out.threads = threads;
   WEIR_CHECK(take_masks(masks, out.masks));
   return out;
@@ -177,6 +187,7 @@ outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options)
   WEIR_TRY(const int list,
            checked_choice(o.hash_list, TGM_X_HASH_LIST_BOTH, "a place of the digests"));
   out.list = static_cast<hash_list>(list);
+  // The limits are those of the encoder (encoder.cpp).
   const std::uint32_t alignment = o.payload_alignment;
   if (alignment != 0 &&
       (alignment < 16 || alignment > 4096 || (alignment & (alignment - 1)) != 0)) {
@@ -185,6 +196,7 @@ outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options)
         std::to_string(alignment));
   }
   out.payload_alignment = alignment;
+  // Time and identifier are left out only on request.
   out.writer.reproducible = o.reproducible;
   return out;
 }
@@ -209,12 +221,14 @@ outcome<read_options> decode_arguments(const tgm_x_decode_options_t* options) {
   WEIR_TRY(const tgm_x_decode_options_t o, sized(options));
   WEIR_TRY(const int check,
            checked_choice(o.hash_check, TGM_X_HASH_CHECK_NONE, "a check of digests"));
+  // The structure states the exceptions, the functions the rule; hence the negations.
   read_options out = decode_arguments(!o.file_byte_order, o.threads,
                                       check == TGM_X_HASH_CHECK_REQUIRED, !o.keep_masked);
   if (check == TGM_X_HASH_CHECK_NONE) {
     out.hashes = hash_check::none;
   }
   out.legacy_hashes = out.legacy_packing = o.legacy;
+  // 0 keeps the limit of the process.
   if (o.max_object_bytes != 0) {
     out.max_object_bytes = o.max_object_bytes;
   }
@@ -229,6 +243,7 @@ outcome<validation_options> validate_arguments(const char* level, bool canonical
   if (level != nullptr) {
     WEIR_TRY(name, text_argument(level, "the level of a validation"));
   }
+  // The default level is that of the options: integrity with trial decoding.
   validation_options out;
   out.canonical = canonical;
   out.max_object_bytes = max_object_bytes();
@@ -248,6 +263,7 @@ outcome<validation_options> validate_arguments(const char* level, bool canonical
   return out;
 }
 
+/// All levels may be named here.
 outcome<validation_options> validate_arguments(const char* level,
                                                const tgm_x_validate_options_t* options) {
   WEIR_TRY(const tgm_x_validate_options_t o, sized(options));
@@ -286,10 +302,12 @@ outcome<owned_bytes> owned_bytes::copy_of(bytes_view bytes) {
 
 extern "C" {
 
+/// The counterpart of owned_bytes::release(); a null pointer is allowed.
 void tgm_bytes_free(tgm_bytes_t buf) {
   std::free(buf.data);
 }
 
+/// 0 restores the first limit.
 void tgm_x_set_max_object_bytes(uint64_t bytes) {
   weir::capi::limit_of_process = bytes != 0 ? bytes : weir::capi::initial_limit;
 }

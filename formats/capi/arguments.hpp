@@ -20,6 +20,7 @@ namespace weir::capi {
 /// Copies a text argument, which must be UTF-8; `subject` names it in the error.
 [[nodiscard]] outcome<std::string> text_argument(const char* text, const char* subject);
 
+/// Returns a view of bytes of a caller; empty for a null pointer.
 [[nodiscard]] inline bytes_view view_of(const std::uint8_t* data,
                                         std::size_t length) noexcept {
   return {reinterpret_cast<const std::byte*>(data), data == nullptr ? 0 : length};
@@ -67,8 +68,10 @@ class owned_bytes {
  public:
   /// @error{out_of_memory}
   [[nodiscard]] static outcome<owned_bytes> make(std::size_t size);
+  /// Copies bytes. @error{out_of_memory}
   [[nodiscard]] static outcome<owned_bytes> copy_of(bytes_view bytes);
 
+  /// Returns the memory, to be written.
   [[nodiscard]] mutable_bytes view() noexcept {
     return {reinterpret_cast<std::byte*>(data_.get()), size_};
   }
@@ -79,6 +82,7 @@ class owned_bytes {
   struct deleter {
     void operator()(std::uint8_t* data) const noexcept { std::free(data); }
   };
+  // Null after release().
   std::unique_ptr<std::uint8_t, deleter> data_;
   std::size_t size_ = 0;
 };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that find the messages in a buffer and the objects in a message.
+///
+/// Every function that returns a code runs inside `guarded`, which reports NULL pointers
+/// and catches exceptions. The handles are plain structures that the caller owns and
+/// frees. The conventions of all functions are at the top of tensogram.h.
 #include <fmt/core.h>
 
 #include <tensogram/tensogram_x.h>
@@ -29,6 +33,7 @@ struct tgm_object_iter_t {
   std::size_t next = 0;
 };
 
+/// Bytes may be put until the end; see `message_splitter`.
 struct tgm_x_splitter_t {
   weir::formats::message_splitter splitter;
   bool ended = false;
@@ -47,6 +52,7 @@ outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
         fmt::format("cannot scan: expected an order from 0 to {}, found {}",
                     static_cast<int>(TGM_X_SCAN_BOTH_ENDS), number));
   }
+  // The places refer to the buffer; nothing is copied.
   return weir::formats::scan(weir::formats::memory_source(view_of(buf, length)),
                              static_cast<weir::formats::scan_order>(number));
 }
@@ -63,6 +69,7 @@ tgm_error tgm_x_scan(const uint8_t* buf, size_t buf_len, tgm_x_scan_order order,
                      tgm_scan_result_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
     WEIR_TRY(auto spans, scan_buffer(buf, buf_len, order));
+    // The caller owns the result from here on.
     *out = new tgm_scan_result_t{std::move(spans)};
     return {};
   });
@@ -79,6 +86,7 @@ tgm_scan_entry_t tgm_scan_entry(const tgm_scan_result_t* result, size_t index) {
     return {span.offset, span.length};
   }
   // The function returns no code, so the error is kept for tgm_last_error() only.
+  // An entry that does not exist has an offset that no message can have.
   (void)guarded(result != nullptr, [&]() -> outcome<void> {
     return invalid_argument(fmt::format(
         "cannot name the place of message {}: expected an index below {}, found it out "
@@ -96,6 +104,7 @@ tgm_error tgm_buffer_iter_create(const uint8_t* buf, size_t buf_len,
                                  tgm_buffer_iter_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
     WEIR_TRY(auto spans, scan_buffer(buf, buf_len, TGM_X_SCAN_FORWARD));
+    // The iterator keeps the address of the buffer.
     *out = new tgm_buffer_iter_t{buf, std::move(spans)};
     return {};
   });
@@ -110,6 +119,7 @@ size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter) {
 tgm_error tgm_buffer_iter_next(tgm_buffer_iter_t* iter, const uint8_t** out_buf,
                                size_t* out_len) {
   if (!given(iter, out_buf, out_len)) {
+    // The place is given before it is moved on.
     return report(missing_pointer());
   }
   if (iter->next == iter->spans.size()) {
@@ -129,6 +139,7 @@ tgm_error tgm_object_iter_create(const uint8_t* buf, size_t buf_len,
                                  int32_t native_byte_order, int32_t verify_hash,
                                  tgm_object_iter_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
+    // The iterator reads from its copy, so that the caller may free the buffer.
     const weir::bytes_view bytes = view_of(buf, buf_len);
     auto copy = std::make_shared<const weir::formats::memory_source>(
         weir::byte_vector(bytes.begin(), bytes.end()));
@@ -147,6 +158,7 @@ tgm_error tgm_object_iter_next(tgm_object_iter_t* iter, tgm_message_t** out) {
     return TGM_ERROR_END_OF_ITER;
   }
   return guarded(given(iter, out), [&]() -> outcome<void> {
+    // An object that does not decode is passed over by the next call.
     WEIR_TRY(message_handle object, iter->message.decode(iter->next++));
     *out = object.release();
     return {};
@@ -160,6 +172,7 @@ void tgm_object_iter_free(tgm_object_iter_t* iter) {
 tgm_error tgm_x_splitter_create(uint64_t max_message_bytes, tgm_x_splitter_t** out) {
   return guarded(given(out), [&]() -> outcome<void> {
     using weir::formats::message_splitter;
+    // 0 means the limit of the library.
     *out =
         new tgm_x_splitter_t{max_message_bytes != 0 ? message_splitter(max_message_bytes)
                                                     : message_splitter()};
@@ -170,6 +183,7 @@ tgm_error tgm_x_splitter_create(uint64_t max_message_bytes, tgm_x_splitter_t** o
 tgm_error tgm_x_splitter_put(tgm_x_splitter_t* splitter, const uint8_t* buf,
                              size_t buf_len) {
   return guarded(given(splitter, buf), [&]() -> outcome<void> {
+    // Bytes behind the end would belong to another stream.
     if (splitter->ended) {
       return invalid_argument(
           "cannot split messages: expected no bytes behind the end, found more");
@@ -195,6 +209,7 @@ tgm_error tgm_x_splitter_take(tgm_x_splitter_t* splitter, tgm_bytes_t* out,
     const auto piece = splitter->splitter.take();
     found = piece.has_value();
     if (found) {
+      // The memory is made first: if that fails, no output is set.
       WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(piece->bytes));
       *out = copy.release();
       if (out_offset != nullptr) {

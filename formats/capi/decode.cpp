@@ -2,6 +2,12 @@
 /// @file
 /// Decoding of a message in a buffer, and the functions on which decoding from files
 /// rests.
+/// rests.
+///
+/// Every decoding ends in a handle that owns all its data (`tgm_message_t`). A failure is
+/// translated by `cannot_read`, which examines the message again to find the code that
+/// callers of the reference expect. A place says where the message is and whether reading
+/// is costly; only remote places are read by their outline.
 #include "capi/decode.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +23,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
+/// Type of the frame of a data object (docs/formats/tensogram.md).
 constexpr std::uint16_t object_frame = 9;
 
 /// The digests of the object frames. A zero means that a frame has none, as in the
@@ -36,12 +43,14 @@ decoded_object described(const message_reader& reader, std::size_t i,
                          std::uint64_t digest) {
   const object_descriptor& d = reader.descriptor(i);
   decoded_object out;
+  // The names of types are in a table of literals.
   out.dtype = info_of(d.type).tensogram.data();  // a literal, which ends in a zero
   out.order = d.order == byte_order::big ? "big" : "little";
   out.type = d.object_type;
   out.encoding = d.encoding;
   out.filter = d.filter;
   out.compression = d.compression;
+  // The texts are made here, because accessors return their addresses.
   out.digest = digest != 0 ? hex64(digest) : "";
   out.shape.assign(d.shape.begin(), d.shape.end());
   out.strides = d.strides;
@@ -54,11 +63,13 @@ decoded_object described(const message_reader& reader, std::size_t i,
 result<message_handle> decode_objects(const message_reader& reader, unsigned threads,
                                       const std::stop_token& stop) {
   auto out = std::make_unique<tgm_message_t>();
+  // The metadata are copied: the handle outlives the reader.
   out->metadata = std::make_shared<const message_metadata>(reader.metadata());
   const auto digests = digests_of(reader);
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     out->objects.push_back(described(reader, i, digests[i]));
   }
+  // A task can be stopped, other calls cannot.
   if (!stop.stop_possible() || threads > 0) {
     WEIR_TRY(std::vector<byte_vector> all, reader.decode_all());
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -78,6 +89,7 @@ result<message_handle> decode_objects(const message_reader& reader, unsigned thr
 }
 
 /// Returns the failure of reading a message from its place.
+/// Translates an error with the place of the message.
 failure cannot_read(const error& e, const message_place& message) {
   return capi::cannot_read(e, message.source, message.span);
 }
@@ -92,6 +104,7 @@ struct object_reader {
   /// Returns the metadata of the whole message. An outline does not read the preceder
   /// frames of objects; the keys of this object's preceder come from its own reader.
   message_metadata metadata(std::size_t object) const {
+    // The base entries of an outline lack the keys of preceders.
     message_metadata out = outline ? outline->metadata() : reader.metadata();
     if (outline) {
       out.base[object] = reader.metadata(number);
@@ -105,6 +118,8 @@ struct object_reader {
 result<object_reader> open_object(const message_place& message, std::size_t object,
                                   const read_options& options) {
   if (message.by_outline) {
+    // Two requests to a server, or three: the ends of the message and those of the
+    // object.
     WEIR_TRY(message_outline outline,
              message_outline::open(message.source, message.span, options));
     WEIR_TRY(message_reader reader, outline.object(object));
@@ -112,6 +127,7 @@ result<object_reader> open_object(const message_place& message, std::size_t obje
   }
   WEIR_TRY(message_reader reader,
            message_reader::open(message.source, message.span, options));
+  // The outline checks the number itself.
   if (object >= reader.object_count()) {
     return error(errc::not_found,
                  fmt::format("cannot decode object {}: expected an index below {}, "
@@ -136,6 +152,7 @@ message_handle handle_of(const message_reader& reader, std::size_t number,
 /// of its blocks. The reference refuses ranges of such objects with
 /// TGM_ERROR_COMPRESSION.
 bool lacks_offsets(const object_descriptor& d) {
+  // Ranges of filtered objects are refused for another reason.
   return d.compression == "szip" && d.filter == "none" &&
          d.parameters.find("szip_block_offsets") == nullptr;
 }
@@ -156,6 +173,7 @@ outcome<void> check_range(const object_descriptor& d, std::uint64_t first,
 
 }  // namespace
 
+/// The view must outlive the place.
 message_place place_of(bytes_view bytes) {
   return {std::make_shared<memory_source>(bytes), {0, bytes.size()}};
 }
@@ -164,6 +182,7 @@ message_place place_of(bytes_view bytes) {
 /// message.
 outcome<message_handle> decode_message(bytes_view bytes, const read_options& options,
                                        const std::stop_token& stop) {
+  // One lambda, so that both steps have one error to translate.
   auto decoded = [&]() -> result<message_handle> {
     WEIR_TRY(const message_reader reader, message_reader::open(bytes, options));
     return decode_objects(reader, options.threads, stop);
@@ -193,6 +212,7 @@ outcome<open_message> open_message::open(message_place place,
 
 /// Decodes one object into a handle, which shares the metadata of the message with the
 /// handles of the other objects.
+/// The caller has compared `object` with the count.
 outcome<message_handle> open_message::decode(std::size_t object) const {
   auto elements = reader_.decode(object);
   if (!elements) {
@@ -208,6 +228,7 @@ outcome<message_handle> decode_object(const message_place& message, std::size_t 
   if (!opened) {
     return cannot_read(opened.error(), message);
   }
+  // Only the payload of this object is read.
   auto elements = opened->reader.decode(opened->number);
   if (!elements) {
     return cannot_read(elements.error(), message);
@@ -229,10 +250,12 @@ outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
   const object_descriptor& descriptor = reader.descriptor(opened->number);
   std::vector<byte_vector> out;
   for (std::size_t r = 0; r < ranges.offsets.size(); ++r) {
+    // The range is checked for every object kind in the same way.
     WEIR_CHECK(check_range(descriptor, ranges.offsets[r], ranges.counts[r]));
     auto part = reader.decode_range(opened->number, ranges.offsets[r], ranges.counts[r]);
     if (!part) {
       failure why = cannot_read(part.error(), message);
+      // The reference has another code for this case.
       if (why.code == TGM_ERROR_ENCODING && lacks_offsets(descriptor)) {
         why.code = TGM_ERROR_COMPRESSION;
       }
@@ -262,6 +285,7 @@ namespace {
 /// The metadata of an outline come from the header or the footer, whichever has them.
 outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
     const message_place& message) {
+  // Default options: digests are verified where they are present.
   const auto outline = message_outline::open(message.source, message.span);
   if (!outline) {
     return cannot_read(outline.error(), message);
@@ -285,6 +309,7 @@ outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& me
   const std::uint64_t all = message.span.length;
   const auto view = message.source->view();
   byte_vector piece;
+  // A view needs no pieces; a file begins with the first 64 KiB.
   for (std::uint64_t size = view ? all : std::min(first_piece, all);;
        size = std::min(size * 4, all)) {
     if (!view) {
@@ -297,6 +322,7 @@ outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& me
     if (found) {
       return std::make_unique<tgm_metadata_t>(std::move(*found));
     }
+    // Only a frame that is cut off can be helped by more bytes.
     if (found.error().code() != errc::torn || size == all) {
       return capi::cannot_read(found.error(), bytes);
     }
@@ -305,6 +331,8 @@ outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& me
 
 }  // namespace weir::capi
 
+/// The functions below translate arguments, call one of the functions above and hand the
+/// result out. Outputs are set only on success.
 using namespace weir::capi;  // NOLINT: the functions below are C
 
 extern "C" {
@@ -321,6 +349,7 @@ tgm_error tgm_decode_with_options(const uint8_t* buf, size_t buf_len,
                                   const TgmDecodeMaskOptions* mask_options,
                                   tgm_message_t** out) {
   return guarded(given(buf, out), [&]() -> outcome<void> {
+    // The options are optional, and have one member.
     const bool restore = mask_options == nullptr || mask_options->restore_non_finite;
     WEIR_TRY(message_handle message,
              decode_message(view_of(buf, buf_len),

@@ -21,21 +21,25 @@ using message_handle = std::unique_ptr<tgm_message_t>;
 
 /// A place from which messages are read: a whole buffer, or a part of a file.
 struct message_place {
-  std::shared_ptr<const formats::byte_source> source;
-  formats::message_span span;
+  std::shared_ptr<const formats::byte_source>
+      source;                  ///< shared with other places of the same file
+  formats::message_span span;  ///< of the message in the source
   /// Reading is costly, so metadata and single objects are read by the outline of the
   /// message, without a look at the other objects.
   bool by_outline = false;
 };
+/// Returns the place of a message in memory, at the start of `bytes`.
 [[nodiscard]] message_place place_of(bytes_view bytes);
 
 /// A message whose objects are decoded one by one. All its frames are read when it is
 /// opened.
 class open_message {
  public:
+  /// Reads all frames of a message. @error{those of cannot_read}
   [[nodiscard]] static outcome<open_message> open(message_place place,
                                                   const formats::read_options& options);
 
+  /// Returns the number of objects.
   [[nodiscard]] std::size_t object_count() const noexcept { return digests_.size(); }
   /// Decodes one object. The handle has the metadata of the whole message; the payloads
   /// of other objects are not read.
@@ -44,9 +48,10 @@ class open_message {
  private:
   open_message(message_place place, formats::message_reader reader);
 
-  message_place place_;
-  formats::message_reader reader_;
-  std::shared_ptr<const formats::message_metadata> metadata_;
+  message_place place_;             ///< where payloads are read
+  formats::message_reader reader_;  ///< of the whole message
+  std::shared_ptr<const formats::message_metadata>
+      metadata_;                        ///< of the whole message, shared by handles
   std::vector<std::uint64_t> digests_;  ///< one per object, 0 where there is none
 };
 
@@ -58,10 +63,12 @@ class open_message {
 
 /// Ranges of elements of one object: range r has counts[r] elements from offsets[r] on.
 struct element_ranges {
-  std::size_t object;
-  std::span<const std::uint64_t> offsets;
-  std::span<const std::uint64_t> counts;
+  std::size_t object;                      ///< number of the object in the message
+  std::span<const std::uint64_t> offsets;  ///< number of the first element of each range
+  std::span<const std::uint64_t> counts;   ///< number of elements of each range
 };
+/// Decodes the ranges, each into a buffer of its own. @error{TGM_ERROR_ENCODING, a range
+/// beyond the object; those of cannot_read}
 [[nodiscard]] outcome<std::vector<byte_vector>> decode_ranges(
     const message_place& message, const element_ranges& ranges,
     const formats::read_options& options);

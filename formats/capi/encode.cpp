@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that encode whole messages, and their common core.
+///
+/// The JSON describes the objects, the arrays hold their data. Pointers stay the
+/// caller's: `encode` reads the data in place and returns new bytes, of which the caller
+/// gets a copy made by `malloc`.
 #include "capi/encode.hpp"
 
 #include <fmt/core.h>
@@ -18,20 +22,24 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 outcome<byte_vector> encode(const object_arguments& from,
                             outcome<message_options> options) {
   WEIR_TRY(json_message message, parse_message(from.json));
+  // Each descriptor needs its data and the other way round.
   if (message.descriptors.size() != from.count) {
     return invalid_argument(fmt::format(
         "cannot encode: expected a descriptor for each of {} objects, found {}",
         from.count, message.descriptors.size()));
   }
+  // Entries may be missing at the end; such objects have no metadata.
   if (message.base.size() > from.count) {
     return invalid_metadata(fmt::format(
         "cannot encode: expected no more entries in \"base\" than {} objects, found {}",
         from.count, message.base.size()));
   }
   WEIR_TRY(const auto data, data_arguments(from.data, from.lengths, from.count));
+  // The options come last: their error is reported only if the rest is sound.
   WEIR_TRY(message_options how, std::move(options));
   how.extra = std::move(message.extra);
   std::vector<object_to_write> objects;
+  // The missing entries are empty maps.
   message.base.resize(from.count);
   for (std::size_t i = 0; i < from.count; ++i) {
     objects.push_back({std::move(message.descriptors[i]), std::move(message.base[i]),
@@ -39,6 +47,7 @@ outcome<byte_vector> encode(const object_arguments& from,
   }
   auto bytes = encode_message(objects, how);
   if (!bytes) {
+    // The description of the objects decides the code.
     return cannot_write(bytes.error(), objects, how.extra);
   }
   return std::move(*bytes);
@@ -105,6 +114,7 @@ tgm_error tgm_x_encode(const char* metadata_json, const uint8_t* const* data_ptr
 tgm_error tgm_compute_hash(const uint8_t* data, size_t data_len, const char* algo,
                            tgm_bytes_t* out) {
   return guarded(given(data, out), [&]() -> outcome<void> {
+    // The algorithm is checked, but there is only one.
     WEIR_CHECK(hash_argument(algo));
     const std::string digits = weir::hex64(weir::xxh3_64(view_of(data, data_len)));
     WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(weir::as_view(digits)));
@@ -121,6 +131,7 @@ tgm_error tgm_simple_packing_compute_params(const double* values, size_t num_val
   return guarded(given(values, out_reference_value, out_binary_scale_factor),
                  [&]() -> outcome<void> {
                    WEIR_TRY(
+                       // Bits above 64 are refused by the library.
                        const weir::formats::packing p,
                        weir::formats::compute_packing(
                            {values, num_values}, bits_per_value, decimal_scale_factor));

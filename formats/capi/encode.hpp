@@ -10,11 +10,11 @@ namespace weir::capi {
 
 /// The objects of a message as a C caller describes them.
 struct object_arguments {
-  const char* json;
-  const std::uint8_t* const* data;
-  const std::size_t* lengths;
-  std::size_t count;
-  bool stored = false;  ///< the data went through their pipeline before
+  const char* json;                 ///< text that describes the objects
+  const std::uint8_t* const* data;  ///< addresses of their data
+  const std::size_t* lengths;       ///< sizes of their data in bytes
+  std::size_t count;                ///< number of objects
+  bool stored = false;              ///< the data went through their pipeline before
 };
 
 /// Encodes a message. `options` are those that the caller's arguments gave.

@@ -12,6 +12,7 @@ namespace {
 
 /// Opens the message at the start of a buffer and applies `read` to its reader. Errors of
 /// both become failures of reading.
+/// The type of the result is that of `read`, as an outcome.
 auto read_object(weir::bytes_view bytes, const weir::formats::read_options& options,
                  const auto& read)
     -> outcome<typename decltype(read(
@@ -37,6 +38,7 @@ tgm_error tgm_x_decode_masks(const uint8_t* buf, size_t buf_len, size_t object_i
     WEIR_TRY(const weir::formats::value_masks masks,
              read_object(view_of(buf, buf_len), decode_arguments(true, 0, false),
                          [&](const auto& reader) { return reader.masks(object_index); }));
+    // Three copies are made before any is handed out, so that a failure leaks none.
     WEIR_TRY(owned_bytes nan, owned_bytes::copy_of(masks.nan));
     WEIR_TRY(owned_bytes positive, owned_bytes::copy_of(masks.positive_infinity));
     WEIR_TRY(owned_bytes negative, owned_bytes::copy_of(masks.negative_infinity));
@@ -54,6 +56,7 @@ void tgm_x_masks_free(tgm_x_masks_t masks) {
 tgm_error tgm_x_object_view(const uint8_t* buf, size_t buf_len, size_t object_index,
                             const uint8_t** out_data, size_t* out_len) {
   return guarded(given(buf, out_data, out_len), [&]() -> outcome<void> {
+    // The view is only possible for raw elements in memory; otherwise the call fails.
     WEIR_TRY(const weir::bytes_view elements,
              read_object(view_of(buf, buf_len), decode_arguments(true, 0, false),
                          [&](const auto& reader) { return reader.view(object_index); }));

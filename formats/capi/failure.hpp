@@ -17,8 +17,8 @@ namespace weir::capi {
 
 /// A failure with the code that the C interface has for it.
 struct failure {
-  tgm_error code = TGM_ERROR_IO;
-  std::string text;
+  tgm_error code = TGM_ERROR_IO;  ///< as tensogram.h has it
+  std::string text;               ///< UTF-8, for tgm_last_error()
 
   failure(tgm_error c, std::string t) : code(c), text(std::move(t)) {}
   /// Takes the code that follows from the kind of the error alone. Where one kind stands

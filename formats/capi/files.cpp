@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that read files of messages and append to them.
+///
+/// The first access to a message scans the whole file. The scan and the source that it
+/// belongs to are one object, `contents`, which iterators share, so that what they see is
+/// consistent whatever is appended meanwhile.
 #include "capi/files.hpp"
 
 #include <fmt/core.h>
@@ -19,6 +23,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 /// clearly.
 outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
   std::error_code none;
+  // A failure to ask is left to open(), which reports it better.
   if (std::filesystem::is_directory(path,
                                     none)) {  // a folder can be opened, but not read
     return failure(TGM_ERROR_IO,
@@ -35,6 +40,7 @@ outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path)
   return std::shared_ptr<const byte_source>(std::move(*source));
 }
 
+/// The file is not scanned yet.
 outcome<std::shared_ptr<message_file>> message_file::open(const std::string& path) {
   WEIR_TRY(auto source, open_source(path));
   return std::make_shared<message_file>(path, std::move(source));
@@ -49,12 +55,14 @@ outcome<std::shared_ptr<message_file>> message_file::create(const std::string& p
   if (!file) {
     return cannot_open(file.error());
   }
+  // An existing file is emptied, not replaced: other links to it stay.
   WEIR_CHECK((*file)->resize(0));
   return open(path);
 }
 
 /// The result is shared with iterators, so a later append does not change what they see.
 outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
+  // The lock is held during the scan, so that threads scan once.
   const std::lock_guard lock(mutex_);
   if (!found_) {
     WEIR_TRY(auto spans, formats::scan(*source_));
@@ -80,6 +88,7 @@ outcome<std::size_t> message_file::message_count() {
 /// A local scan cannot be stopped, so the stop token is unused.
 outcome<message_place> message_file::place(std::size_t index,
                                            const std::stop_token& /*stop*/) {
+  // The scan is kept until the next append.
   WEIR_TRY(const auto found, scan());
   if (index >= found->spans.size()) {
     return no_such_message(index, name_, found->spans.size());
@@ -94,12 +103,14 @@ outcome<void> message_file::append(bytes_view bytes) {
   {
     auto to = posix_file_system().open(name_, open_mode::create_or_open);
     if (!to) {
+      // The length is asked for each append.
       return cannot_open(to.error());
     }
     // A failed write is undone, so that no part of a message stays at the end of the
     // file.
     WEIR_TRY(const std::uint64_t end, (*to)->size());
     if (const auto done = write_all(**to, end, bytes); !done) {
+      // If cutting fails too, both reasons are reported.
       const auto undone = (*to)->resize(end);
       return failure(TGM_ERROR_IO, undone ? done.error().message()
                                           : done.error().message() + "\n  and " +
@@ -108,6 +119,7 @@ outcome<void> message_file::append(bytes_view bytes) {
   }
   // Iterators keep the old source and the old places; both stay valid, because bytes that
   // are in the file are never changed.
+  // The next access scans again, now with the new message.
   found_ = nullptr;
   WEIR_TRY(source_, open_source(name_));
   return {};
@@ -117,6 +129,8 @@ outcome<void> message_file::append(bytes_view bytes) {
 outcome<owned_bytes> read_message(const message_place& message) {
   // The kernel provides memory when it is first written to. So no more of it is used than
   // bytes have arrived, even if a remote message has a false length.
+  // The length comes from a scan, so it is within the file; that of a remote file may be
+  // false.
   WEIR_TRY(owned_bytes out, owned_bytes::make(message.span.length));
   constexpr std::size_t largest_piece = std::size_t{32} << 20;
   const mutable_bytes all = out.view();
@@ -133,6 +147,7 @@ outcome<owned_bytes> read_message(const message_place& message) {
 outcome<message_handle> decode_message(const message_place& message,
                                        const read_options& options,
                                        const std::stop_token& stop) {
+  // Decoding needs the whole message.
   WEIR_TRY(owned_bytes bytes, read_message(message));
   return decode_message(bytes.view(), options, stop);
 }
@@ -157,6 +172,7 @@ namespace {
 /// Opens or creates a file with one of the two functions of message_file.
 tgm_error open_with(const char* path, tgm_file_t** out,
                     outcome<std::shared_ptr<message_file>> (*open)(const std::string&)) {
+  // `open` is called with the path as text.
   return guarded(given(path, out), [&]() -> outcome<void> {
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
     WEIR_TRY(auto file, open(name));
@@ -178,6 +194,7 @@ tgm_error tgm_file_create(const char* path, tgm_file_t** out) {
 }
 
 const char* tgm_file_path(const tgm_file_t* file) {
+  // The text lives as long as the handle.
   return file != nullptr ? file->file->name().c_str() : nullptr;
 }
 
@@ -196,6 +213,7 @@ tgm_error tgm_file_decode_message(tgm_file_t* file, size_t index, int32_t native
                                   uint32_t threads, int32_t verify_hash,
                                   tgm_message_t** out) {
   return guarded(given(file, out), [&]() -> outcome<void> {
+    // The handle may be used by several threads; the file locks itself.
     WEIR_TRY(const message_place place, file->file->place(index));
     WEIR_TRY(message_handle message,
              decode_message(
@@ -248,10 +266,12 @@ tgm_error tgm_file_iter_create(tgm_file_t* file, tgm_file_iter_t** out) {
 }
 
 tgm_error tgm_file_iter_next(tgm_file_iter_t* iter, tgm_bytes_t* out) {
+  // The end of an iteration is not an error: tgm_last_error() keeps its text.
   if (given(iter, out) && iter->next == iter->contents->spans.size()) {
     return TGM_ERROR_END_OF_ITER;
   }
   return guarded(given(iter, out), [&]() -> outcome<void> {
+    // A message that cannot be read is passed over by the next call.
     const auto span = iter->contents->spans[iter->next++];
     WEIR_TRY(owned_bytes bytes, read_message({iter->contents->source, span}));
     *out = bytes.release();

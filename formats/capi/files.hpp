@@ -24,6 +24,7 @@ class message_store {
   virtual ~message_store() = default;
   /// Returns the path or address as the caller gave it.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  /// Returns the number of messages, for which the file may be scanned.
   [[nodiscard]] virtual outcome<std::size_t> message_count() = 0;
   /// Returns the place of a message. If the file is remote, reading from the place ends
   /// early when a stop is requested. @error{TGM_ERROR_OBJECT, the file has no such
@@ -53,9 +54,10 @@ class message_file final : public message_store {
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   /// The places of all messages, with the source that contains them.
   struct contents {
-    std::shared_ptr<const formats::byte_source> source;
-    std::vector<formats::message_span> spans;
+    std::shared_ptr<const formats::byte_source> source;  ///< where the bytes are
+    std::vector<formats::message_span> spans;            ///< in the order of the file
   };
+  /// Returns the places of all messages; scans the file if that is needed.
   [[nodiscard]] outcome<std::shared_ptr<const contents>> scan();
   [[nodiscard]] outcome<std::size_t> message_count() override;
   [[nodiscard]] outcome<message_place> place(std::size_t index,
@@ -65,8 +67,8 @@ class message_file final : public message_store {
   [[nodiscard]] outcome<void> append(bytes_view bytes);
 
  private:
-  std::string name_;
-  std::mutex mutex_;
+  std::string name_;                                    ///< path as the caller gave it
+  std::mutex mutex_;                                    ///< for the members below
   std::shared_ptr<const formats::byte_source> source_;  ///< under `mutex_`
   std::shared_ptr<const contents> found_;               ///< under `mutex_`
 };

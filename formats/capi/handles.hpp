@@ -19,21 +19,21 @@ namespace weir::capi {
 struct decoded_object {
   const char* dtype = nullptr;  ///< points to a literal
   const char* order = nullptr;  ///< points to a literal
-  std::string type;
-  std::string encoding;
-  std::string filter;
-  std::string compression;
-  std::string digest;  ///< 16 hexadecimal digits, empty if the frame has none
-  std::vector<std::uint64_t> shape;
-  std::vector<std::uint64_t> strides;
-  byte_vector elements;
+  std::string type;             ///< type of the object
+  std::string encoding;         ///< name of the encoding
+  std::string filter;           ///< name of the filter
+  std::string compression;      ///< name of the compression
+  std::string digest;           ///< 16 hexadecimal digits, empty if the frame has none
+  std::vector<std::uint64_t> shape;    ///< in elements
+  std::vector<std::uint64_t> strides;  ///< in elements
+  byte_vector elements;                ///< decoded, in the byte order that was asked for
 };
 
 }  // namespace weir::capi
 
 /// A decoded message. It does not refer to the bytes from which it was decoded.
 struct tgm_message_t {
-  std::vector<weir::capi::decoded_object> objects;
+  std::vector<weir::capi::decoded_object> objects;  ///< in the order of the message
   std::shared_ptr<const weir::formats::message_metadata> metadata;  ///< never null
 };
 
@@ -53,6 +53,6 @@ struct tgm_metadata_t {
   weir::formats::cbor_value reserved;           ///< a map
 
  private:
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;                         ///< for `kept_`
   mutable std::map<std::string, std::string> kept_;  ///< under `mutex_`
 };

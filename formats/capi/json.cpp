@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the JSON that describes messages, descriptors and preceders.
+///
+/// The JSON of a message is one object: "descriptors" has one entry for each object,
+/// "base" their metadata, and all other keys belong to the message. JSON is converted to
+/// CBOR values and read by the parsers of the format, so that a descriptor in JSON obeys
+/// the same rules as one in a file.
 #include "capi/json.hpp"
 
 #include <fmt/core.h>
@@ -32,6 +37,7 @@ cbor_value to_cbor(const json& from) {
     case json::value_t::boolean: return from.get<bool>();
     case json::value_t::number_integer: return from.get<std::int64_t>();
     case json::value_t::number_unsigned: return from.get<std::uint64_t>();
+    // Numbers keep their kind: 1 stays an integer, 1.0 a float.
     case json::value_t::number_float: return from.get<double>();
     case json::value_t::string: return from.get<std::string>();
     case json::value_t::array: {
@@ -48,6 +54,7 @@ cbor_value to_cbor(const json& from) {
       }
       return out;
     }
+    // null, and nothing else, comes here.
     default: return nullptr;
   }
 }
@@ -58,11 +65,13 @@ cbor_value to_cbor(const json& from) {
 outcome<json> parse_object(const char* text, const char* subject) {
   WEIR_TRY(const std::string checked, text_argument(text, subject));
   bool too_deep = false;
+  // The callback returns false to make the parser discard what it has read.
   const auto watch = [&](int depth, json::parse_event_t, json&) {
     too_deep = too_deep || depth > static_cast<int>(cbor_depth_limit);
     return !too_deep;
   };
   try {
+    // The text has been checked to be UTF-8.
     json out = json::parse(checked, watch);
     if (too_deep) {
       return bad_json(
@@ -82,6 +91,7 @@ outcome<cbor_map> map_of(const json& from, const std::string& subject) {
   if (!from.is_object()) {
     return bad_json(subject, "a JSON object", from.type_name());
   }
+  // An object becomes a map, so the value has one.
   cbor_value value = to_cbor(from);
   return std::move(*value.map());
 }
@@ -99,6 +109,7 @@ outcome<cbor_map> map_without_reserved(const json& from, const std::string& subj
 /// Reads a descriptor. Absent stages are "none". An absent "ndim" follows from the shape,
 /// and absent strides stay empty, so that the writer derives them.
 outcome<object_descriptor> descriptor_of(const json& from, const std::string& subject) {
+  // A caller may leave out what a file must have.
   WEIR_TRY(cbor_map map, map_of(from, subject));
   const auto set_default = [&](const char* key, cbor_value with) {
     if (map.find(key) == nullptr) {
@@ -114,6 +125,7 @@ outcome<object_descriptor> descriptor_of(const json& from, const std::string& su
       shape != nullptr && shape->array() != nullptr ? shape->array()->size() : 0;
   const bool derive_strides = map.find("strides") == nullptr;
   set_default("ndim", dimensions);
+  // The zeros only have the right number; they are removed again below.
   set_default("strides", cbor_array(dimensions, cbor_value(0)));
   auto out = formats::parse_descriptor(cbor_value(std::move(map)));
   if (!out) {
@@ -135,6 +147,7 @@ outcome<std::vector<cbor_map>> base_of(const json& message) {
   if (!found->is_array()) {
     return bad_json("\"base\"", "an array", found->type_name());
   }
+  // Base entries are numbered in errors.
   for (const json& entry : *found) {
     WEIR_TRY(cbor_map map,
              map_without_reserved(entry, fmt::format("\"base\"[{}]", out.size())));
@@ -145,6 +158,7 @@ outcome<std::vector<cbor_map>> base_of(const json& message) {
 
 /// Returns "_extra_", or "extra", together with the keys at the top of the message that
 /// it does not contain. `taken` are the keys that have a meaning of their own.
+/// Keys at the top do not replace those under "_extra_".
 outcome<cbor_map> extra_of(const json& message, std::span<const char* const> taken) {
   const auto underlined = message.find("_extra_");
   const auto plain = message.find("extra");
@@ -180,6 +194,7 @@ outcome<json_message> parse_message(const char* text) {
     if (!found->is_array()) {
       return bad_json("\"descriptors\"", "an array", found->type_name());
     }
+    // Descriptors are numbered in errors, in the order of the objects.
     for (const json& one : *found) {
       WEIR_TRY(
           object_descriptor descriptor,

@@ -14,9 +14,10 @@ namespace weir::capi {
 
 /// The contents of the JSON that describes a message.
 struct json_message {
-  std::vector<formats::cbor_map> base;
-  formats::cbor_map extra;
-  std::vector<formats::object_descriptor> descriptors;
+  std::vector<formats::cbor_map> base;  ///< metadata of the objects
+  formats::cbor_map extra;              ///< metadata of the message
+  std::vector<formats::object_descriptor>
+      descriptors;  ///< one for each object; empty for a stream
 };
 
 /// Reads the JSON of a message that is encoded as a whole.

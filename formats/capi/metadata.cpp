@@ -6,6 +6,10 @@
 /// in order, and then among the keys of the message. "_reserved_" is hidden from
 /// searches, because it belongs to the library; tgm_metadata_reserved() gives access to
 /// it.
+///
+/// Texts that a function returns must live as long as the metadata, so they are kept in
+/// the handle, one for each path and kind of text. Values are returned as addresses
+/// inside the handle and need no memory.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -21,6 +25,7 @@ using weir::formats::cbor_map;
 using weir::formats::cbor_value;
 using weir::formats::find_path;
 
+/// The parts are moved; a reader that made them is not needed any more.
 tgm_metadata_t::tgm_metadata_t(weir::formats::message_metadata from)
     : extra(std::move(from.extra)), reserved(std::move(from.reserved)) {
   base.reserve(from.base.size());
@@ -29,6 +34,7 @@ tgm_metadata_t::tgm_metadata_t(weir::formats::message_metadata from)
   }
 }
 
+/// The map never moves its texts, so their addresses stay valid.
 const char* tgm_metadata_t::keep(const std::string& name, std::string text) const {
   const std::lock_guard lock(mutex_);
   return kept_.try_emplace(name, std::move(text)).first->second.c_str();
@@ -49,18 +55,21 @@ std::string first_key(std::string_view path) {
 
 /// Looks a path up in one map. Paths that begin with "_reserved_" or with an empty key
 /// are not found.
+/// `map` holds a map.
 const cbor_value* look_up(const cbor_value& map, std::string_view path) {
   const std::string first = first_key(path);
   return first.empty() || first == "_reserved_" ? nullptr : find_path(*map.map(), path);
 }
 
 /// Looks a path up in the whole message.
+/// "extra." leads to the keys of the message alone.
 const cbor_value* look_up(const tgm_metadata_t& meta, std::string_view path) {
   const std::string first = first_key(path);
   if (first == "extra" || first == "_extra_") {
     return path.size() > first.size() ? look_up(meta.extra, path.substr(first.size() + 1))
                                       : nullptr;
   }
+  // The first object that has the key answers.
   for (const cbor_value& entry : meta.base) {
     if (const cbor_value* found = look_up(entry, path)) {
       return found;
@@ -78,6 +87,7 @@ const cbor_value* look_up(const tgm_metadata_t& meta, std::size_t index,
 /// Returns the shortest decimal text without an exponent that reads back as the same
 /// number.
 std::string decimal_of(double value) {
+  // to_chars() writes infinities by itself, but a sign before NaN depends on its bits.
   if (std::isnan(value)) {
     return "NaN";
   }
@@ -92,6 +102,7 @@ std::optional<std::string> text_of(const cbor_value* found) {
   if (found == nullptr) {
     return std::nullopt;
   }
+  // Tags say how to interpret a value; the C interface returns the value.
   const cbor_value& value = without_tags(*found);
   if (value.text() != nullptr) {
     return *value.text();
@@ -120,6 +131,7 @@ double number_of(const cbor_value* found, double otherwise) {
 
 /// Returns whether a key is "version", which the functions for single keys answer with
 /// the version of the format, although no such key is stored.
+/// The word has no dots.
 bool asks_version(std::string_view key) {
   return key == "version";
 }
@@ -140,6 +152,7 @@ void tgm_metadata_free(tgm_metadata_t* meta) {
   delete meta;
 }
 
+/// NULL for "not found" and for a NULL argument alike.
 const tgm_value_t* tgm_metadata_get(const tgm_metadata_t* meta, const char* path) {
   return accessed<const tgm_value_t*>(nullptr, [&] {
     return given(meta, path) ? handle_of(look_up(*meta, path)) : nullptr;
@@ -180,6 +193,7 @@ const char* tgm_metadata_get_string(const tgm_metadata_t* meta, const char* key)
     if (!given(meta, key)) {
       return nullptr;
     }
+    // The version comes first, so a key of this name is never looked up.
     const auto text = asks_version(key) ? std::optional(std::to_string(TGM_WIRE_VERSION))
                                         : text_of(look_up(*meta, key));
     return text ? meta->keep(std::string("path ") + key, as_c_text(*text)) : nullptr;
@@ -200,6 +214,7 @@ int64_t tgm_metadata_get_int(const tgm_metadata_t* meta, const char* key,
 double tgm_metadata_get_float(const tgm_metadata_t* meta, const char* key,
                               double default_val) {
   return accessed(default_val, [&] {
+    // The version is not given as a float.
     return given(meta, key) && !asks_version(key)
                ? number_of(look_up(*meta, key), default_val)
                : default_val;
@@ -247,6 +262,7 @@ const char* tgm_metadata_to_json(const tgm_metadata_t* meta) {
     if (meta == nullptr) {
       return nullptr;
     }
+    // Empty parts are left out.
     cbor_map all;
     if (!meta->base.empty()) {
       all.set("base", meta->base);

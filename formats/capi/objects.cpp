@@ -17,6 +17,7 @@ const decoded_object* object_at(const tgm_message_t* msg, std::size_t index) noe
 }
 
 /// Returns a text of an object, or NULL.
+/// `member` is one of the texts of an object.
 const char* text_at(const tgm_message_t* msg, std::size_t index,
                     std::string decoded_object::*member) noexcept {
   const decoded_object* object = object_at(msg, index);
@@ -27,6 +28,7 @@ const char* text_at(const tgm_message_t* msg, std::size_t index,
 /// can distinguish that from an absent object.
 template <class T>
 const T* address_of(const std::vector<T>& values) noexcept {
+  // The address is valid forever and must not be read.
   static const T nothing{};
   return values.empty() ? &nothing : values.data();
 }
@@ -43,12 +45,14 @@ size_t tgm_message_num_objects(const tgm_message_t* msg) {
   return msg != nullptr ? msg->objects.size() : 0;
 }
 
+/// All objects of a handle are decoded.
 size_t tgm_message_num_decoded(const tgm_message_t* msg) {
   return tgm_message_num_objects(msg);
 }
 
 tgm_error tgm_message_metadata(const tgm_message_t* msg, tgm_metadata_t** out) {
   return guarded(weir::capi::given(msg, out), [&]() -> outcome<void> {
+    // The metadata are copied, since both handles may be freed in any order.
     *out = new tgm_metadata_t(*msg->metadata);
     return {};
   });
@@ -116,6 +120,7 @@ const char* tgm_object_hash_value(const tgm_message_t* msg, size_t index) {
 
 const uint8_t* tgm_object_data(const tgm_message_t* msg, size_t decoded_index,
                                size_t* out_len) {
+  // The length is optional.
   const decoded_object* object = object_at(msg, decoded_index);
   if (out_len != nullptr) {
     *out_len = object != nullptr ? object->elements.size() : 0;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that write a message object by object.
+///
+///   tgm_streaming_encoder_t -> message_stream -> stream_writer -> stream_target
+///                              preceder, state    the format       a file, or functions
+///
+/// `message_stream` adds to the writer of the format what the C interface needs: a
+/// preceder that waits for its object, and the end after which calls are refused.
+/// async/streams.cpp uses it for tasks.
 #include "capi/streams.hpp"
 
 #include <fmt/core.h>
@@ -44,6 +51,7 @@ class stream_file final : public stream_target {
     return write_all(*file_, offset, bytes);
   }
   bool can_patch() const noexcept override { return true; }
+  // Afterwards the destructor finds nothing to write.
   result<void> close() override {
     WEIR_CHECK(flush());
     file_.reset();
@@ -57,6 +65,7 @@ class stream_file final : public stream_target {
   /// tries again.
   result<void> flush() {
     if (file_ != nullptr && !gathered_.empty()) {
+      // The offset is kept here: the file has no position.
       WEIR_CHECK(write_all(*file_, written_, gathered_));
       written_ += gathered_.size();
       gathered_.clear();
@@ -64,12 +73,13 @@ class stream_file final : public stream_target {
     return {};
   }
 
-  std::unique_ptr<file> file_;
-  std::uint64_t written_ = 0;
-  byte_vector gathered_;
+  std::unique_ptr<file> file_;  ///< null after close()
+  std::uint64_t written_ = 0;   ///< bytes that are in the file
+  byte_vector gathered_;        ///< bytes that follow them
 };
 
 /// Passes bytes to functions of the caller.
+/// The functions are called on the thread that calls the encoder.
 class stream_functions final : public stream_target {
  public:
   stream_functions(tgm_x_sink sink, tgm_x_patch patcher, void* context)
@@ -99,9 +109,9 @@ class stream_functions final : public stream_target {
     return {};
   }
 
-  tgm_x_sink sink_;
-  tgm_x_patch patch_;
-  void* context_;
+  tgm_x_sink sink_;    ///< takes bytes
+  tgm_x_patch patch_;  ///< overwrites bytes; may be null
+  void* context_;      ///< passed to both
 };
 
 }  // namespace
@@ -112,6 +122,7 @@ outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path
   if (!file) {
     return cannot_open(file.error());
   }
+  // The content of an earlier file does not stay behind a shorter stream.
   WEIR_CHECK((*file)->resize(0));
   return std::make_shared<stream_file>(std::move(*file));
 }
@@ -125,6 +136,7 @@ outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> targ
   const cbor_map extra = options.extra;
   const std::size_t announced = message.base.size();
   auto writer =
+      // The function owns the target together with this object.
       stream_writer::open([target](bytes_view bytes) { return target->put(bytes); },
                           std::move(options), std::move(message.base));
   if (!writer) {
@@ -146,6 +158,7 @@ outcome<void> message_stream::write_preceder(cbor_map metadata) {
 
 /// The preceder is dropped only after success, so a failed write can be repeated.
 outcome<void> message_stream::write(const stream_object& object) {
+  // An object without a preceder has no metadata.
   const object_to_write one{object.descriptor, preceder_.value_or(cbor_map()),
                             object.data, object.stored};
   if (const auto done = writer_.write(one); !done) {
@@ -162,6 +175,7 @@ outcome<void> message_stream::finish(bool backfill) {
                    "cannot finish stream: expected the object of the preceder, found "
                    "none");
   }
+  // The header has announced entries for objects that are not there.
   if (announced_ > object_count()) {
     return invalid_metadata(
         fmt::format("cannot finish stream: expected {} objects as \"base\" announced, "
@@ -172,6 +186,7 @@ outcome<void> message_stream::finish(bool backfill) {
     return target_->patch(offset, bytes);
   })
                       : writer_.finish());
+  // The message is complete even if closing fails.
   finished_ = true;
   WEIR_CHECK(target_->close());
   return {};
@@ -181,12 +196,14 @@ outcome<void> message_stream::finish(bool backfill) {
 
 using namespace weir::capi;  // NOLINT: the functions below are C
 
+/// The handle of a stream.
 struct tgm_streaming_encoder_t {
   message_stream stream;
 };
 
 namespace {
 
+/// The failure of every call after the end.
 failure already_finished() {
   return invalid_argument(
       "cannot write stream: expected one that is open, found it finished");
@@ -241,6 +258,7 @@ tgm_error tgm_streaming_encoder_create_with_options(
     const TgmEncodeMaskOptions* mask_options, tgm_streaming_encoder_t** out) {
   return guarded(given(path, metadata_json, out), [&]() -> outcome<void> {
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
+    // All arguments are checked before the file is emptied.
     WEIR_TRY(json_message message, parse_stream(metadata_json));
     WEIR_TRY(auto options, encode_arguments(hash_algo, threads, mask_options));
     WEIR_TRY(auto target, open_stream_file(name));
@@ -291,6 +309,7 @@ tgm_error tgm_streaming_encoder_write_pre_encoded(tgm_streaming_encoder_t* enc,
 }
 
 size_t tgm_streaming_encoder_count(const tgm_streaming_encoder_t* enc) {
+  // A finished stream answers 0.
   return enc != nullptr && !enc->stream.finished() ? enc->stream.object_count() : 0;
 }
 

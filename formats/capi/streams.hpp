@@ -20,6 +20,7 @@ class stream_target {
   [[nodiscard]] virtual result<void> put(bytes_view bytes) = 0;
   /// Overwrites bytes that were written before. `offset` counts from the first byte.
   [[nodiscard]] virtual result<void> patch(std::uint64_t offset, bytes_view bytes) = 0;
+  /// Returns whether `patch` may be called.
   [[nodiscard]] virtual bool can_patch() const noexcept = 0;
   /// Completes all writes and closes the target.
   [[nodiscard]] virtual result<void> close() = 0;
@@ -31,9 +32,9 @@ class stream_target {
 
 /// One object as a caller describes it. `data` must stay valid until it is written.
 struct stream_object {
-  formats::object_descriptor descriptor;
-  bytes_view data;
-  bool stored = false;  ///< the data are the output of their pipeline
+  formats::object_descriptor descriptor;  ///< how the object is stored
+  bytes_view data;                        ///< elements, or a stored payload
+  bool stored = false;                    ///< the data are the output of their pipeline
 };
 
 /// A writer together with the preceder that still lacks its object.
@@ -55,11 +56,15 @@ class message_stream {
   /// preceder lacks its object; TGM_ERROR_METADATA, the beginning announced more objects}
   [[nodiscard]] outcome<void> finish(bool backfill);
 
+  /// Returns whether the end was written; further calls are refused then.
   [[nodiscard]] bool finished() const noexcept { return finished_; }
+  /// Returns whether the length can be written into the preamble.
   [[nodiscard]] bool can_patch() const noexcept { return target_->can_patch(); }
+  /// Returns the number of written objects.
   [[nodiscard]] std::size_t object_count() const noexcept {
     return writer_.object_count();
   }
+  /// Returns the number of written bytes, from the start of the message.
   [[nodiscard]] std::uint64_t bytes_written() const noexcept {
     return writer_.bytes_written();
   }
@@ -69,11 +74,11 @@ class message_stream {
                  std::size_t announced)
       : target_(std::move(target)), writer_(std::move(writer)), announced_(announced) {}
 
-  std::shared_ptr<stream_target> target_;
-  formats::stream_writer writer_;
-  std::size_t announced_;  ///< entries of "base" in the beginning
-  std::optional<formats::cbor_map> preceder_;
-  bool finished_ = false;
+  std::shared_ptr<stream_target> target_;      ///< receives the bytes
+  formats::stream_writer writer_;              ///< writes the frames
+  std::size_t announced_;                      ///< entries of "base" in the beginning
+  std::optional<formats::cbor_map> preceder_;  ///< metadata of the next object
+  bool finished_ = false;                      ///< the end was written
 };
 
 }  // namespace weir::capi

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that validate messages and files, and test this build.
+///
+/// A report is JSON in memory of the caller. A message with faults is no failure of the
+/// call: its report lists them, and the code is TGM_ERROR_OK.
 #include "capi/arguments.hpp"
 #include "capi/failure.hpp"
 #include "capi/files.hpp"
@@ -24,6 +27,7 @@ extern "C" {
 
 tgm_error tgm_validate(const uint8_t* buf, size_t buf_len, const char* level,
                        int32_t check_canonical, tgm_bytes_t* out) {
+  // An empty buffer is allowed; the report then has an issue.
   const bool complete = out != nullptr && (buf != nullptr || buf_len == 0);
   return guarded(complete, [&]() -> outcome<void> {
     WEIR_TRY(const auto options, validate_arguments(level, check_canonical != 0, false));
@@ -37,6 +41,7 @@ tgm_error tgm_validate_file(const char* path, const char* level, int32_t check_c
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
     WEIR_TRY(const auto options, validate_arguments(level, check_canonical != 0, false));
     WEIR_TRY(const auto source, open_source(name));
+    // Reading the file can fail, which is a failure of the call.
     WEIR_TRY(const auto report, validate(*source, options));
     return hand_out(to_json(report), out);
   });
@@ -47,6 +52,8 @@ tgm_error tgm_x_validate(const uint8_t* buf, size_t buf_len, const char* level,
   const bool complete = out != nullptr && (buf != nullptr || buf_len == 0);
   return guarded(complete, [&]() -> outcome<void> {
     WEIR_TRY(const auto how, validate_arguments(level, options));
+    // Unlike tgm_validate(), this reports all messages of the buffer and the bytes
+    // between them.
     return hand_out(to_json(validate(view_of(buf, buf_len), how)), out);
   });
 }

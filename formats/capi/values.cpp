@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// C functions that read single values of metadata.
+///
+/// A function for another type than that of the value answers false or NULL and leaves
+/// the output as it is. Values are never converted, except integers to floats.
 #include "capi/values.hpp"
 
 #include <tensogram/tensogram_x.h>
@@ -10,6 +13,7 @@ namespace weir::capi {
 
 using namespace weir::formats;  // NOLINT: this file translates between the two
 
+/// Tags may be nested; each has exactly one value.
 const cbor_value& without_tags(const cbor_value& value) noexcept {
   const cbor_value* out = &value;
   while (out->tag() != nullptr) {
@@ -26,6 +30,7 @@ std::optional<double> widened(const cbor_value& value) noexcept {
   if (value.int64()) {
     return static_cast<double>(*value.int64());
   }
+  // Beyond 2^53 the nearest float is returned.
   const auto bits = static_cast<double>(value.integer()->bits);
   return value.integer()->negative ? -1.0 - bits : bits;
 }
@@ -50,6 +55,7 @@ using weir::capi::handle_of;
 namespace {
 
 /// Returns the value behind a handle, without tags; a null value for NULL.
+/// The handle is the address of the value (values.hpp).
 const cbor_value& value_of(const tgm_value_t* v) noexcept {
   static const cbor_value null;
   return v != nullptr ? weir::capi::without_tags(*reinterpret_cast<const cbor_value*>(v))
@@ -77,6 +83,7 @@ auto give_content(const Content* found, std::size_t* out_length) noexcept {
 }
 
 /// Returns an entry of a map, or NULL.
+/// Maps are ordered by their keys, so the index of an entry does not change.
 const cbor_entry* entry_at(const tgm_value_t* v, std::size_t index) noexcept {
   const cbor_map* map = value_of(v).map();
   return map != nullptr && index < map->size() ? map->begin() + index : nullptr;
@@ -95,6 +102,7 @@ tgm_value_type tgm_value_get_type(const tgm_value_t* v) {
     case cbor_kind::bytes: return TGM_VALUE_TYPE_BYTES;
     case cbor_kind::array: return TGM_VALUE_TYPE_ARRAY;
     case cbor_kind::map: return TGM_VALUE_TYPE_MAP;
+    // null, and a NULL handle.
     default: return TGM_VALUE_TYPE_NULL;
   }
 }
@@ -133,6 +141,7 @@ size_t tgm_value_array_len(const tgm_value_t* v) {
 }
 
 const tgm_value_t* tgm_value_array_get(const tgm_value_t* v, size_t index) {
+  // The comparison covers values of other types, whose length is 0.
   return index < tgm_value_array_len(v) ? handle_of(&(*value_of(v).array())[index])
                                         : nullptr;
 }
@@ -144,6 +153,7 @@ size_t tgm_value_map_len(const tgm_value_t* v) {
 
 const char* tgm_value_map_key_at(const tgm_value_t* v, size_t index, size_t* len_out) {
   const cbor_entry* entry = entry_at(v, index);
+  // Keys need not be texts; the others have no key in C.
   return give_content(entry != nullptr ? entry->key.text() : nullptr, len_out);
 }
 
@@ -157,6 +167,7 @@ const tgm_value_t* tgm_value_map_get(const tgm_value_t* v, const char* key) {
   return map != nullptr && key != nullptr ? handle_of(map->find(key)) : nullptr;
 }
 
+/// The only function that looks at a tag itself.
 bool tgm_x_value_tag(const tgm_value_t* v, uint64_t* out) {
   const auto* value = reinterpret_cast<const cbor_value*>(v);
   if (value == nullptr || value->tag() == nullptr || out == nullptr) {

@@ -14,6 +14,7 @@ namespace {
 
 /// Launches work on the file of a handle. The task shares the file with the handle.
 template <class Work>
+/// `work` gets the file and the stop token of the task.
 tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
                     tgm_async_task_t** out_task, Work work) {
   return guarded(given(file, out_task), [&] {
@@ -26,6 +27,7 @@ tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
 }
 
 /// Wraps a file in a handle that becomes the result of a task.
+/// The handle is made in the task, and belongs to the caller after a join.
 task_value handle_of_file(std::shared_ptr<message_store> file) {
   return std::make_unique<tgm_async_file_t>(tgm_async_file_t{std::move(file)});
 }
@@ -47,6 +49,7 @@ tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel
   return guarded(given(path, out_task), [&]() -> outcome<void> {
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
     return launch_work({cancel, timeout_ms}, out_task,
+                       // Opening does not scan; the first task that needs a message does.
                        [name](const std::stop_token&) -> outcome<task_value> {
                          WEIR_TRY(auto file, message_file::open(name));
                          return handle_of_file(std::move(file));
@@ -66,6 +69,7 @@ tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage
     remote_request request;
     WEIR_TRY(request.url, text_argument(url, "the address"));
     request.both_ends = bidirectional;
+    // A NULL among the strings is refused before any is used.
     for (std::size_t i = 0; i < nopts; ++i) {
       if (!given(storage_keys[i], storage_values[i])) {
         return missing_pointer();
@@ -89,6 +93,7 @@ tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
   return launch_on(
       file, {cancel, timeout_ms}, out_task,
       [](message_store& from, const std::stop_token&) -> outcome<task_value> {
+        // Scanning a local file may take long and cannot be stopped.
         WEIR_TRY(const std::size_t count, from.message_count());
         return task_value(std::uint64_t{count});
       });
@@ -114,6 +119,7 @@ tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
                                         tgm_cancellation_token_t* cancel,
                                         uint64_t timeout_ms,
                                         tgm_async_task_t** out_task) {
+  // Options are plain values, so the task has its own copy.
   const auto options =
       decode_arguments(native_order, threads, verify_hash, restore_non_finite);
   return launch_on(file, {cancel, timeout_ms}, out_task,
@@ -164,6 +170,7 @@ tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
                                       bool native_order, uint32_t threads,
                                       tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task) {
+  // Unlike tgm_decode_range(), the arrays are needed even for no ranges.
   return guarded(given(file, offsets, counts, out_task), [&]() -> outcome<void> {
     const std::vector<std::uint64_t> first(offsets, offsets + n_ranges);
     const std::vector<std::uint64_t> count(counts, counts + n_ranges);

@@ -14,11 +14,11 @@ class ordered_stream;
 
 /// A file. Tasks share it, so the handle may be closed before they end.
 struct tgm_async_file_t {
-  std::shared_ptr<weir::capi::message_store> file;
+  std::shared_ptr<weir::capi::message_store> file;  ///< never null
 };
 
 /// A stream. Tasks share it, so the handle may be freed before they end.
 struct tgm_async_streaming_encoder_t {
-  std::string path;
-  std::shared_ptr<weir::capi::ordered_stream> stream;
+  std::string path;                                    ///< as the caller gave it
+  std::shared_ptr<weir::capi::ordered_stream> stream;  ///< never null
 };

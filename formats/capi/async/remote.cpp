@@ -32,13 +32,15 @@ class remote_messages final : public message_store {
     if (index >= file_->message_count()) {
       return no_such_message(index, file_->name(), file_->message_count());
     }
+    // Each place has a source with the stop token of its task; client and cache are
+    // shared.
     return message_place{file_->source()->limited({stop, {}}), file_->spans()[index],
                          true};
   }
 
  private:
-  std::string url_;
-  std::shared_ptr<const remote_file> file_;
+  std::string url_;                          ///< as the caller gave it
+  std::shared_ptr<const remote_file> file_;  ///< with the places of its messages
 };
 
 /// Replaces %XX by the byte that it stands for. Returns nothing if two hexadecimal digits
@@ -50,6 +52,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
       out += text[i];
       continue;
     }
+    // from_chars() stops at the first character that is no digit.
     unsigned byte = 0;
     const std::string_view digits = text.substr(i + 1, 2);
     const auto read =
@@ -69,6 +72,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
     return std::tolower(a) == std::tolower(b);
   };
   const bool there = text.size() >= prefix.size() &&
+                     // The comparison is that of schemes and hosts, which know no case.
                      std::equal(prefix.begin(), prefix.end(), text.begin(), equal);
   text.remove_prefix(there ? prefix.size() : 0);
   return there;
@@ -77,6 +81,7 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
 /// Returns the absolute path behind "file://", with or without the host "localhost". A
 /// path with a zero byte is refused, because the system would see only its beginning.
 std::optional<std::string> local_path(std::string_view rest) {
+  // "file:///path" and "file://localhost/path" name the same file.
   take_prefix(rest, "localhost");
   auto path = rest.substr(0, 1) == "/" ? percent_decoded(rest) : std::nullopt;
   return path && path->find('\0') == std::string::npos ? path : std::nullopt;
@@ -93,10 +98,12 @@ outcome<std::shared_ptr<message_store>> open_local(const std::string& url,
                                "path, found another form",
                                url));
   }
+  // The file is opened now and scanned later, as other local files.
   auto source = open_source(*path);
   if (!source) {
     return failure(TGM_ERROR_REMOTE, source.error().text);
   }
+  // The name is the address, which messages then show.
   return std::make_shared<message_file>(url, std::move(*source));
 }
 
@@ -123,12 +130,15 @@ outcome<std::shared_ptr<message_store>> open_remote(const remote_request& reques
   remote_options options;
   std::vector<std::string> unknown_options;
   for (const auto& [key, value] : request.options) {
+    // Unknown names are strings of the caller, such as a misspelt key.
     if (is_storage_option(key)) {
       options.storage.emplace_back(key, value);
     } else {
       unknown_options.push_back(key);
     }
   }
+  // The deadline of the task is watched by the runtime, so the call has no time limit of
+  // its own.
   auto file = remote_file::open(
       request.url, options,
       request.both_ends ? scan_order::both_ends : scan_order::forward, {stop, {}});

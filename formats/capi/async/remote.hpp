@@ -15,7 +15,7 @@ namespace weir::capi {
 
 /// The arguments of tgm_async_file_open_remote.
 struct remote_request {
-  std::string url;
+  std::string url;                                           ///< as the caller gave it
   std::vector<std::pair<std::string, std::string>> options;  ///< key and value
   bool both_ends = false;  ///< messages are searched from both ends of the file
 };

@@ -6,6 +6,10 @@
 /// task runs, and tasks call the runtime without their own lock, so no lock order can be
 /// violated. The threads are detached: the process may end while they run, and a library
 /// cannot join threads at that time safely.
+///
+///   worker       runs the work of tasks; started by the first task
+///   deadlines    ends tasks in time; started by the first deadline
+///   dispatcher   calls callbacks; started by the first callback
 #include "capi/async/runtime.hpp"
 
 #include <pthread.h>
@@ -20,6 +24,7 @@ namespace weir::capi {
 namespace {
 
 /// Returns the number of processors, limited to `at_most`, and at least 1.
+/// A system that does not tell the number is taken for one with one processor.
 std::uint32_t processors(std::uint32_t at_most) noexcept {
   return std::clamp(std::thread::hardware_concurrency(), 1u, at_most);
 }
@@ -31,6 +36,7 @@ void start_thread(const std::string& name, std::function<void()> run) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
+  // `before` is put back even if no thread can be started.
   pthread_sigmask(SIG_BLOCK, &all, &before);
   std::thread thread;
   try {
@@ -52,6 +58,7 @@ failure shut_down_failure(const char* action) {
 
 }  // namespace
 
+/// The object is never destroyed, so it may be used at any time of the process.
 runtime& runtime::instance() {
   static auto* const one = new runtime();
   return *one;
@@ -73,6 +80,7 @@ bool runtime::configure(std::uint32_t workers, std::uint32_t dispatchers) {
 /// it refuses the first one, the error is passed on.
 void runtime::start(queue& q, const char* name, std::uint32_t threads) {
   for (std::uint32_t i = 0; i < threads; ++i) {
+    // A thread that was started finds the queue, which lives as long as the runtime.
     try {
       start_thread(name + std::to_string(i), [this, &q] { serve(q); });
     } catch (const std::exception&) {
@@ -91,6 +99,7 @@ outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
                               std::optional<deadline_clock::time_point> deadline,
                               std::function<void()> work) {
   const std::lock_guard lock(mutex_);
+  // After the shutdown has begun, no task could be waited for.
   if (phase_ == phase::closing || phase_ == phase::shut_down) {
     return shut_down_failure("launch a task");
   }
@@ -102,10 +111,12 @@ outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
     start_thread("tgm-deadlines", [this] { watch_deadlines(); });
     watching_ = true;
   }
+  // Numbers are unique and increase; 0 is a task that was never launched.
   task->number_ = ++launched_;
   task->deadline_ = deadline;
   unfinished_.emplace(task->number_, task);
   if (deadline) {
+    // The number makes keys of equal deadlines different.
     deadlines_.emplace(std::pair(*deadline, task->number_), task);
     deadlines_changed_.notify_all();
   }
@@ -118,6 +129,7 @@ outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
 /// Also wakes shut_down(), which waits until no task is left.
 void runtime::leave(const runtime_task& task) {
   const std::lock_guard lock(mutex_);
+  // A task that has reached its deadline is gone from the list already.
   if (task.deadline_) {
     deadlines_.erase({*task.deadline_, task.number_});
   }
@@ -131,6 +143,7 @@ void runtime::leave(const runtime_task& task) {
 void runtime::serve(queue& q) {
   const auto over = [&] { return &q == &work_ && phase_ == phase::shut_down; };
   for (;;) {
+    // The lock is taken for each job, and released while the job runs.
     std::unique_lock lock(mutex_);
     q.changed.wait(lock, [&] { return over() || !q.jobs.empty(); });
     if (over()) {
@@ -148,16 +161,19 @@ void runtime::serve(queue& q) {
 void runtime::watch_deadlines() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    // Without a deadline the thread waits for the next launch.
     if (deadlines_.empty()) {
       deadlines_changed_.wait(lock);
       continue;
     }
     const auto first = deadlines_.begin();
     const auto when = first->first.first;
+    // An earlier deadline may arrive meanwhile, so the first one is looked up again.
     if (deadline_clock::now() < when) {
       deadlines_changed_.wait_until(lock, when);
       continue;
     }
+    // The pointer keeps the task alive without the lock.
     const std::shared_ptr<runtime_task> task = std::move(first->second);
     deadlines_.erase(first);
     // Ending a task calls leave(), which takes the mutex.
@@ -177,6 +193,7 @@ void runtime::dispatch(std::function<void()> callback) {
     start(callbacks_, "tgm-callback-",
           dispatcher_count_ != 0 ? dispatcher_count_ : processors(4));
   }
+  // Callbacks wait in one queue, in the order in which their tasks ended.
   callbacks_.jobs.push_back(std::move(callback));
   callbacks_.changed.notify_one();
 }
@@ -192,13 +209,16 @@ std::uint64_t runtime::shut_down(std::chrono::milliseconds patience) {
     if (phase_ == phase::closing || phase_ == phase::shut_down) {
       return 0;
     }
+    // Tasks that were launched before still run; new ones are refused.
     phase_ = phase::closing;
     task_left_.wait_for(lock, patience, [&] { return unfinished_.empty(); });
     phase_ = phase::shut_down;
+    // Both are taken out under the lock, so that every task is counted once.
     unfinished.swap(unfinished_);
     dropped.swap(work_.jobs);
     work_.changed.notify_all();
   }
+  // Their work may go on, but its result is not wanted any more.
   for (const auto& [number, task] : unfinished) {
     failure why = shut_down_failure("finish the task");
     why.code = TGM_ERROR_CANCELLED;
@@ -216,6 +236,7 @@ extern "C" {
 tgm_error tgm_runtime_configure(uint32_t workers, uint32_t dispatcher_workers,
                                 uint64_t /*multipart_part_size_bytes*/) {
   return weir::capi::guarded(true, [&]() -> weir::capi::outcome<void> {
+    // The part size of uploads has no meaning here.
     if (!runtime::instance().configure(workers, dispatcher_workers)) {
       return weir::capi::invalid_argument(
           "cannot configure the runtime: expected no call and no task before, found one");

@@ -30,13 +30,15 @@ class runtime_task {
  private:
   friend class runtime;
   std::uint64_t number_ = 0;  ///< in the order of the launches
-  std::optional<deadline_clock::time_point> deadline_;
+  std::optional<deadline_clock::time_point>
+      deadline_;  ///< at which the task ends; absent for none
 };
 
 /// The runtime of the process. It is made at its first use and never destroyed, because
 /// its threads may still run when the process ends. @threads{safe to call concurrently}
 class runtime {
  public:
+  /// Returns the runtime, which the first call makes.
   [[nodiscard]] static runtime& instance();
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
@@ -62,32 +64,33 @@ class runtime {
   enum class phase : std::uint8_t { idle, configured, running, closing, shut_down };
   /// Jobs in order, and the condition on which their threads wait.
   struct queue {
-    std::deque<std::function<void()>> jobs;
-    std::condition_variable changed;
-    bool started = false;
+    std::deque<std::function<void()>> jobs;  ///< work or callbacks, the oldest first
+    std::condition_variable changed;         ///< for new jobs and for the shutdown
+    bool started = false;                    ///< a thread serves the queue
   };
 
   runtime() = default;
+  // Steps of the functions above; see runtime.cpp.
   void start(queue& q, const char* name, std::uint32_t threads);
   void serve(queue& q);
   void watch_deadlines();
 
-  std::mutex mutex_;  ///< protects everything below
-  phase phase_ = phase::idle;
-  std::uint32_t worker_count_ = 0;
-  std::uint32_t dispatcher_count_ = 0;
-  queue work_;
-  queue callbacks_;
-  std::uint64_t launched_ = 0;
+  std::mutex mutex_;                    ///< protects everything below
+  phase phase_ = phase::idle;           ///< how far its life has come
+  std::uint32_t worker_count_ = 0;      ///< 0 for the default
+  std::uint32_t dispatcher_count_ = 0;  ///< 0 for the default
+  queue work_;                          ///< of the workers
+  queue callbacks_;                     ///< of the dispatchers
+  std::uint64_t launched_ = 0;          ///< number of the newest task
   /// Tasks that have not ended, by number.
   std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished_;
-  std::condition_variable task_left_;
+  std::condition_variable task_left_;  ///< notified when a task ends
   /// Unfinished tasks that have a deadline; the number distinguishes equal deadlines.
   std::map<std::pair<deadline_clock::time_point, std::uint64_t>,
            std::shared_ptr<runtime_task>>
       deadlines_;
-  std::condition_variable deadlines_changed_;
-  bool watching_ = false;
+  std::condition_variable deadlines_changed_;  ///< notified when a deadline is added
+  bool watching_ = false;                      ///< the thread of deadlines runs
 };
 
 }  // namespace weir::capi

@@ -5,6 +5,10 @@
 /// Writes of one stream must happen in the order of their launches, but any worker may
 /// execute a task. So each write is placed in the line of its stream first, and a worker
 /// that runs a task of the stream carries out whatever is in the line, in order.
+///
+/// The writes of a stream never run at the same time, so `message_stream` needs no lock
+/// of its own. A task that ended early while it was in the line is skipped when its turn
+/// comes; one whose write has begun is finished.
 #include "capi/async/streams.hpp"
 
 #include <algorithm>
@@ -23,6 +27,7 @@ void ordered_stream::line_up(std::shared_ptr<task_state> task, write operation) 
 /// waited for the task then finds the stream at rest.
 void ordered_stream::carry_out() {
   std::unique_lock lock(mutex_);
+  // The other thread will find the new entry: it looks at the line after each write.
   if (busy_) {
     return;
   }
@@ -34,6 +39,7 @@ void ordered_stream::carry_out() {
       continue;
     }
     lock.unlock();
+    // Exceptions become failures of this write and do not stop the line.
     outcome<void> done = without_exceptions([&] { return next.operation(stream_); });
     lock.lock();
     const bool more = !line_.empty();
@@ -46,6 +52,7 @@ void ordered_stream::carry_out() {
     }
     lock.lock();
   }
+  // The last entries of the line had all ended early.
   busy_ = false;
 }
 
@@ -58,6 +65,7 @@ ordered_stream::object_count ordered_stream::count() const {
     return {TGM_OBJECT_COUNT_STATUS_BUSY, 0};
   }
   return stream_.finished()
+             // A finished stream has no number any more.
              ? object_count{TGM_OBJECT_COUNT_STATUS_FINISHED, 0}
              : object_count{TGM_OBJECT_COUNT_STATUS_OK, stream_.object_count()};
 }
@@ -75,6 +83,7 @@ outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
                            ordered_stream::write operation) {
   auto task = std::make_shared<task_state>();
   enc.stream->line_up(task, [operation = std::move(operation)](message_stream& stream) {
+    // The check is made when the turn comes, since an earlier entry may be the end.
     return stream.finished()
                ? outcome<void>(failure(
                      TGM_ERROR_FRAMING,
@@ -96,6 +105,7 @@ tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descript
   return guarded(given(enc, descriptor_json, data, out_task), [&]() -> outcome<void> {
     WEIR_TRY(auto descriptor, parse_descriptor(descriptor_json));
     const weir::bytes_view view = view_of(data, length);
+    // The bytes are copied, because the caller may free them when the call returns.
     const auto copy = std::make_shared<const weir::byte_vector>(view.begin(), view.end());
     return launch_write(*enc, limits, out_task,
                         [descriptor, copy, stored](message_stream& stream) {
@@ -133,6 +143,7 @@ tgm_error tgm_async_streaming_encoder_create(const char* path, const char* metad
           WEIR_TRY(auto target, open_stream_file(name));
           WEIR_TRY(message_stream stream,
                    message_stream::open(std::move(target), message, options));
+          // The result is a handle, which a join hands to the caller.
           return task_value(std::make_unique<tgm_async_streaming_encoder_t>(
               tgm_async_streaming_encoder_t{
                   name, std::make_shared<ordered_stream>(std::move(stream))}));
@@ -167,6 +178,7 @@ tgm_error tgm_async_streaming_encoder_write_preceder(tgm_async_streaming_encoder
     WEIR_TRY(auto metadata, parse_preceder(metadata_json));
     return launch_write(
         *enc, {cancel, timeout_ms}, out_task,
+        // A preceder has its place in the line like an object.
         [metadata](message_stream& stream) { return stream.write_preceder(metadata); });
   });
 }

@@ -19,6 +19,7 @@ namespace weir::capi {
 /// launches. @threads{safe to call concurrently}
 class ordered_stream {
  public:
+  // A write gets the stream and returns its outcome.
   using write = std::function<outcome<void>(message_stream&)>;
 
   explicit ordered_stream(message_stream stream) : stream_(std::move(stream)) {}
@@ -32,19 +33,20 @@ class ordered_stream {
 
   /// Number of written objects, if it is known now.
   struct object_count {
-    TgmObjectCountStatus status;
-    std::size_t count;
+    TgmObjectCountStatus status;  ///< whether the number is known
+    std::size_t count;            ///< valid if the status is OK
   };
   /// Returns the number of objects, or that writes are in progress.
   [[nodiscard]] object_count count() const;
 
  private:
+  // A place in the line.
   struct entry {
-    std::shared_ptr<task_state> task;
-    write operation;
+    std::shared_ptr<task_state> task;  ///< ends when the write has ended
+    write operation;                   ///< the write itself
   };
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< for the members below
   message_stream
       stream_;  ///< used by the thread that sets busy_; otherwise under `mutex_`
   std::deque<entry> line_;  ///< under `mutex_`

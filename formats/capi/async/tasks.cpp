@@ -13,6 +13,7 @@
 namespace weir::capi {
 
 /// Returns the failure of a cancelled task.
+/// The text is the same wherever a cancellation comes from.
 failure cancelled() {
   return {TGM_ERROR_CANCELLED,
           "cannot finish the task: expected it to be let finish, found it cancelled"};
@@ -28,9 +29,11 @@ void task_state::end(outcome<task_value> with) {
       return;
     }
     result_.emplace(std::move(with));
+    // Taken out, so that it is called once and what it refers to is released.
     callback = std::exchange(callback_, nullptr);
   }
   // The lock is released first: leave() takes the mutex of the runtime.
+  // A task that was never registered may leave; nothing happens then.
   runtime::instance().leave(*this);
   ended_.notify_all();
   if (callback) {
@@ -42,6 +45,7 @@ void task_state::end(outcome<task_value> with) {
 /// error of its own.
 void task_state::fail(failure why) {
   end(std::move(why));
+  // The stop token reaches requests to servers and decoding between two objects.
   stop_.request_stop();
 }
 
@@ -55,6 +59,7 @@ outcome<void> task_state::set_completion(std::function<void()> callback) {
   {
     const std::lock_guard lock(mutex_);
     if (has_callback_ || joined_) {
+      // One callback for each task, and none after its result was taken.
       return invalid_argument(
           has_callback_
               ? "cannot set the callback: expected a task without one, found another"
@@ -80,6 +85,7 @@ outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
     return invalid_argument(
         "cannot join the task: expected one that is not joined, found it joined");
   }
+  // A failure is handed out once, like a value.
   if (!*result_) {
     joined_ = true;
     return result_->error();
@@ -99,9 +105,11 @@ void cancellation::cancel() {
   {
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
+    // Tasks that are attached from now on find `cancelled_`.
     tasks.swap(tasks_);
   }
   for (const auto& each : tasks) {
+    // A task that is gone has ended.
     if (const auto task = each.lock()) {
       task->fail(capi::cancelled());
     }
@@ -141,12 +149,15 @@ outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits&
   std::optional<deadline_clock::time_point> deadline;
   if (limits.timeout_ms != 0) {
     // The limit prevents overflow when the time is added to a point in time.
+    // A year.
     constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
     deadline = deadline_clock::now() +
                std::chrono::milliseconds(std::min(limits.timeout_ms, longest));
   }
   // The task is attached before its work can begin, so that a cancelled token prevents
   // that.
+  // The task ends here if the token was cancelled before. Its work is launched all the
+  // same and finds it ended.
   if (limits.token != nullptr && !limits.token->shared->attach(task)) {
     task->fail(cancelled());
   }
@@ -154,6 +165,7 @@ outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits&
   if (task->ended()) {  // possibly before the runtime knew of the task
     runtime::instance().leave(*task);
   }
+  // The handle is given away last, so a failure above frees it.
   *out = handle.release();
   return {};
 }
@@ -165,6 +177,7 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 namespace {
 
 /// Joins a task whose value is a `Value`, which `give` hands to the caller.
+/// A join for another type than that of the value leaves the value for the right one.
 template <class Value, class Give>
 tgm_error join_as(tgm_async_task_t* task, bool complete, const Give& give) {
   return guarded(task != nullptr && complete, [&] {
@@ -195,6 +208,7 @@ tgm_cancellation_token_t* tgm_cancellation_token_create(void) {
       nullptr, [] { return new tgm_cancellation_token_t(); });
 }
 
+/// The only possible exception is lack of memory, for which there is no answer.
 void tgm_cancellation_token_cancel(tgm_cancellation_token_t* tok) {
   (void)accessed(false, [&] {
     if (tok != nullptr) {
@@ -215,6 +229,7 @@ void tgm_cancellation_token_free(tgm_cancellation_token_t* tok) {
 tgm_error tgm_async_task_set_completion(tgm_async_task_t* task, void (*cb)(void*),
                                         void* userdata) {
   return guarded(given(task, cb), [&] {
+    // The function is called on a thread of the runtime.
     return task->state->set_completion([cb, userdata] { cb(userdata); });
   });
 }
@@ -232,6 +247,7 @@ void tgm_async_task_cancel(tgm_async_task_t* task) {
   });
 }
 
+/// The task goes on without its handle.
 void tgm_async_task_free(tgm_async_task_t* task) {
   delete task;
 }
@@ -271,6 +287,7 @@ tgm_error tgm_async_task_join_multi_bytes(tgm_async_task_t* task, tgm_bytes_t** 
                                           size_t* out_count) {
   return join_as<std::vector<owned_bytes>>(
       task, given(out_array, out_count), [&](std::vector<owned_bytes>& value) {
+        // An array of C++ memory, which tgm_multi_bytes_free() frees.
         auto* array = new tgm_bytes_t[value.size()];
         std::transform(value.begin(), value.end(), array,
                        [](owned_bytes& bytes) { return bytes.release(); });

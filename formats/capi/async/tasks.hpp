@@ -37,6 +37,7 @@ class task_state final : public runtime_task,
   void fail(failure why) override;
   /// Returns the token by which the work learns that the task has ended early.
   [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
+  /// Returns whether the task has ended, for whatever reason.
   [[nodiscard]] bool ended() const;
   /// Sets the function to be called when the task has ended.
   /// @error{TGM_ERROR_INVALID_ARG, a function was set before, or the task was joined}
@@ -46,13 +47,14 @@ class task_state final : public runtime_task,
   [[nodiscard]] outcome<void> join(const std::function<bool(task_value&)>& take);
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  std::optional<outcome<task_value>> result_;
-  bool joined_ = false;
-  bool has_callback_ = false;
-  std::function<void()> callback_;
-  std::stop_source stop_;
+  mutable std::mutex mutex_;       ///< for the members below, except `stop_`
+  std::condition_variable ended_;  ///< notified at the end
+  std::optional<outcome<task_value>>
+      result_;                      ///< absent until the end; moved from after a join
+  bool joined_ = false;             ///< the result was handed out
+  bool has_callback_ = false;       ///< a callback was set, perhaps called
+  std::function<void()> callback_;  ///< called at the end; null afterwards
+  std::stop_source stop_;           ///< asks the work to stop
 };
 
 /// The state that a token shares with the tasks that were launched with it. @threads{safe
@@ -61,22 +63,24 @@ class cancellation {
  public:
   /// Ends the tasks of the token, including those that are attached later.
   void cancel();
+  /// Returns whether cancel() was called.
   [[nodiscard]] bool cancelled() const;
   /// Adds a task. Returns false if the token is cancelled.
   [[nodiscard]] bool attach(const std::shared_ptr<task_state>& task);
 
  private:
-  mutable std::mutex mutex_;
-  bool cancelled_ = false;
-  std::vector<std::weak_ptr<task_state>> tasks_;
+  mutable std::mutex mutex_;                      ///< for the members below
+  bool cancelled_ = false;                        ///< set once
+  std::vector<std::weak_ptr<task_state>> tasks_;  ///< of which some may have ended
   std::size_t next_sweep_ = 16;  ///< length of the list at which ended tasks are removed
 };
+/// Returns the failure of a task that was cancelled.
 [[nodiscard]] failure cancelled();
 
 /// The conditions under which a task ends early.
 struct task_limits {
-  const tgm_cancellation_token_t* token;
-  std::uint64_t timeout_ms;
+  const tgm_cancellation_token_t* token;  ///< may be null
+  std::uint64_t timeout_ms;               ///< 0 for none
 };
 
 /// Queues `run`, which ends the task unless something else has ended it, and hands the
@@ -99,10 +103,12 @@ outcome<void> launch_work(const task_limits& limits, tgm_async_task_t** out, Wor
 
 }  // namespace weir::capi
 
+/// The handle of a task. It may be freed before the task ends.
 struct tgm_async_task_t {
   std::shared_ptr<weir::capi::task_state> state;
 };
 
+/// The handle of a token. Tasks keep the shared state.
 struct tgm_cancellation_token_t {
   std::shared_ptr<weir::capi::cancellation> shared =
       std::make_shared<weir::capi::cancellation>();
