@@ -25,18 +25,21 @@ namespace weir {
 
 namespace {
 
+/// 16 tables of 256 entries, 16 KiB in all.
 using slice_tables = std::array<std::array<std::uint32_t, 256>, 16>;
 
 /// Table k gives the contribution of a byte that k more bytes follow.
 consteval slice_tables make_tables() {
   slice_tables t{};
   for (std::uint32_t i = 0; i < 256; ++i) {
+    // One bit at a time: a step of the division by the polynomial, reflected.
     std::uint32_t c = i;
     for (int bit = 0; bit < 8; ++bit) {
       c = (c & 1) != 0 ? (c >> 1) ^ 0xEDB88320U : c >> 1;
     }
     t[0][i] = c;
   }
+  // One more byte behind a byte shifts its contribution by 8 bits.
   for (std::size_t k = 1; k < 16; ++k) {
     for (std::size_t i = 0; i < 256; ++i) {
       t[k][i] = (t[k - 1][i] >> 8) ^ t[0][t[k - 1][i] & 0xFF];
@@ -45,6 +48,7 @@ consteval slice_tables make_tables() {
   return t;
 }
 
+/// The tables are made by the compiler.
 constexpr slice_tables tables = make_tables();
 
 // Returns the CRC register after n bytes; the caller inverts it before and after. Works
@@ -56,6 +60,7 @@ std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p,
     const std::uint32_t b = load_le<std::uint32_t>(p + 4);
     const std::uint32_t c = load_le<std::uint32_t>(p + 8);
     const std::uint32_t d = load_le<std::uint32_t>(p + 12);
+    // The look-ups of four bytes of a word, of which the lowest is the first in memory.
     const auto four = [](std::uint32_t x, std::size_t k) {
       return tables[k + 3][x & 0xFF] ^ tables[k + 2][x >> 8 & 0xFF] ^
              tables[k + 1][x >> 16 & 0xFF] ^ tables[k][x >> 24];
@@ -78,6 +83,7 @@ std::uint32_t update_sliced(std::uint32_t reg, const std::byte* p,
 // Returns x^k modulo the polynomial, bit-reflected. Folding a 128-bit lane over d bits
 // needs x^(d+32) for its low half and x^(d-32) for its high half.
 consteval std::uint64_t reflected_power(unsigned k) {
+  // Multiplying by x shifts to the right here, because the bits are reflected.
   std::uint32_t r = 0x80000000U;  // x^0, reflected
   for (unsigned i = 0; i < k; ++i) {
     r = (r & 1) != 0 ? (r >> 1) ^ 0xEDB88320U : r >> 1;
@@ -113,6 +119,7 @@ consteval std::uint64_t reflected_quotient() {
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t reduce(__m128i lane,
                                                               __m128i by128) noexcept {
   constexpr auto polynomial = static_cast<long long>(0x1DB710641ULL);  // reflected
+  // Bits beyond 64 are folded first, then the upper 32 of the 96 that are left.
   const __m128i by64 = _mm_cvtsi64_si128(static_cast<long long>(reflected_power(64)));
   const __m128i division =
       _mm_set_epi64x(static_cast<long long>(reflected_quotient()), polynomial);
@@ -122,6 +129,7 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t reduce(__m128i lane,
   const __m128i to64 =
       _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(to96, low), by64, 0x00),
                     _mm_srli_si128(to96, 4));
+  // The quotient times the polynomial equals the 64 bits except for the remainder.
   const __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(to64, low), division, 0x10);
   const __m128i product =
       _mm_clmulepi64_si128(_mm_and_si128(quotient, low), division, 0x00);
@@ -139,6 +147,7 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t finish(__m128i lane, __m1
   return update_sliced(reduce(lane, by128), p, n);
 }
 
+/// Returns the keys that move a lane over 128 bits.
 __attribute__((target("pclmul,sse4.1"))) __m128i keys_by128() noexcept {
   return _mm_set_epi64x(static_cast<long long>(reflected_power(128 - 32)),
                         static_cast<long long>(reflected_power(128 + 32)));
@@ -189,9 +198,11 @@ template <bool copies>
 __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
     std::uint32_t reg, const std::byte* p, std::size_t n,
     std::byte* destination) noexcept {
+  // Keys that move a lane over the 512 bits of four lanes.
   const __m128i by512 = _mm_set_epi64x(static_cast<long long>(reflected_power(512 - 32)),
                                        static_cast<long long>(reflected_power(512 + 32)));
   const __m128i by128 = keys_by128();
+  // The register is added to the first bytes, as if it stood before them.
   __m128i a = _mm_xor_si128(pass<copies>(p, destination, 0),
                             _mm_cvtsi32_si128(static_cast<int>(reg)));
   __m128i b = pass<copies>(p, destination, 16);
@@ -207,6 +218,7 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
     c = fold(c, by512, pass<copies>(p, destination, i + 32));
     d = fold(d, by512, pass<copies>(p, destination, i + 48));
   }
+  // The four lanes stand one behind the other; the last one stays where it is.
   a = fold(a, by128, b);
   a = fold(a, by128, c);
   a = fold(a, by128, d);
@@ -214,9 +226,12 @@ __attribute__((target("pclmul,sse4.1"))) std::uint32_t update_folded(
   return finish(a, by128, p + i, n - i);
 }
 
+/// Instructions of the wide form. The attribute limits them to the functions that need
+/// them, so the program runs on other processors.
 #define WEIR_WIDE \
   __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.1")))
 
+/// Folds four lanes at once; see `fold`.
 WEIR_WIDE __m512i fold_wide(__m512i lanes, __m512i keys, __m512i next) noexcept {
   constexpr int exclusive_or = 0x96;  // the truth table of a ^ b ^ c
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(lanes, keys, 0x00),
@@ -224,11 +239,13 @@ WEIR_WIDE __m512i fold_wide(__m512i lanes, __m512i keys, __m512i next) noexcept 
                                    exclusive_or);
 }
 
+/// Returns a register with the keys for each of its four lanes.
 WEIR_WIDE __m512i wide_keys(std::uint64_t high, std::uint64_t low) noexcept {
   const auto h = static_cast<long long>(high), l = static_cast<long long>(low);
   return _mm512_set_epi64(h, l, h, l, h, l, h, l);
 }
 
+/// Loads 64 bytes, and stores them if the function copies; see `pass`.
 template <bool copies>
 WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* destination,
                             std::size_t i) noexcept {
@@ -245,6 +262,7 @@ WEIR_WIDE __m512i pass_wide(const std::byte* p, std::byte* destination,
 template <bool copies>
 WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::size_t n,
                                     std::byte* destination) noexcept {
+  // 2048 bits are four registers.
   const __m512i by2048 =
       wide_keys(reflected_power(2048 - 32), reflected_power(2048 + 32));
   const __m512i by512 = wide_keys(reflected_power(512 - 32), reflected_power(512 + 32));
@@ -261,6 +279,7 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
     c = fold_wide(c, by2048, pass_wide<copies>(p, destination, i + 128));
     d = fold_wide(d, by2048, pass_wide<copies>(p, destination, i + 192));
   }
+  // The registers become one, then whole registers, then lanes.
   a = fold_wide(a, by512, b);
   a = fold_wide(a, by512, c);
   a = fold_wide(a, by512, d);
@@ -268,6 +287,7 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
     a = fold_wide(a, by512, pass_wide<copies>(p, destination, i));
   }
   const __m128i by128 = keys_by128();
+  // Lanes are taken out through memory, which is rare and so may be slow.
   std::array<std::byte, 64> lanes{};
   _mm512_storeu_si512(lanes.data(), a);
   const auto lane_at = [&](std::size_t k) {
@@ -293,6 +313,7 @@ WEIR_WIDE std::uint32_t update_wide(std::uint32_t reg, const std::byte* p, std::
 template <bool copies>
 std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
                                          std::byte* destination) noexcept {
+  // The processor is asked once. Every form gives the same value.
   static const bool folds =
       __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   static const bool wide =
@@ -304,6 +325,7 @@ std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
   if (folds && from.size() >= 128) {
     return update_folded<copies>(reg, from.data(), from.size(), destination);
   }
+  // A copy of so few bytes is faster with memcpy() and a separate CRC.
   if (!copies && folds && from.size() >= 64) {
     return update_lane(reg, from.data(), from.size());
   }
@@ -312,6 +334,7 @@ std::optional<std::uint32_t> update_fast(std::uint32_t reg, bytes_view from,
 
 #else
 
+/// Other processors have no fast form.
 template <bool copies>
 std::optional<std::uint32_t> update_fast(std::uint32_t, bytes_view, std::byte*) noexcept {
   return std::nullopt;
@@ -321,6 +344,7 @@ std::optional<std::uint32_t> update_fast(std::uint32_t, bytes_view, std::byte*) 
 
 }  // namespace
 
+/// The register is inverted before and after by the definition of CRC-32.
 std::uint32_t crc32_portable(std::uint32_t crc, bytes_view bytes) noexcept {
   return ~update_sliced(~crc, bytes.data(), bytes.size());
 }
@@ -335,6 +359,7 @@ std::uint32_t copy_crc32(std::uint32_t crc, bytes_view from,
   if (const auto fast = update_fast<true>(~crc, from, destination)) {
     return ~*fast;
   }
+  // memcpy() must not get a null pointer, even for no bytes.
   if (!from.empty()) {
     std::memcpy(destination, from.data(), from.size());
   }

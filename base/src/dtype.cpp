@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The table of element types, and searches in it.
+///
+/// One row for each type: id, name of Tessera, name of Tensogram, bytes of an element,
+/// and bytes that change places when the byte order does. An empty name means that the
+/// format does not have the type. A bitmask has no bytes of an element: eight elements
+/// share one.
 #include "weir/base/dtype.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +20,7 @@ namespace weir {
 
 namespace {
 
+/// In the order of the ids, which `info_of` relies on.
 constexpr std::array<dtype_info, 18> table{{
     {dtype::fp8_e4m3, "fp8_e4m3", "", 1, 1},
     {dtype::fp8_e5m2, "fp8_e5m2", "", 1, 1},
@@ -53,12 +59,14 @@ result<dtype_info> info_of(int id) {
       fmt::format("cannot resolve dtype id: expected 1..13 or 32..36, found {}", id));
 }
 
+/// The ids are those of existing enumerators, so nothing is checked.
 const dtype_info& info_of(dtype type) noexcept {
   // The table has the ids 1 to 13 and 32 to 36 without gaps.
   const auto id = static_cast<std::size_t>(type);
   return table[id < 32 ? id - 1 : id - 32 + 13];
 }
 
+/// The names of both formats are accepted, because no name means two types.
 result<dtype> dtype_named(std::string_view name) {
   std::vector<std::string> names;
   for (const auto& row : table) {
@@ -73,6 +81,7 @@ result<dtype> dtype_named(std::string_view name) {
                            did_you_mean(name, names)));
 }
 
+/// Bits are counted in whole bytes.
 result<std::int64_t> byte_size(dtype type, std::int64_t count) {
   std::int64_t bytes = 0;
   if (type == dtype::bitmask) {

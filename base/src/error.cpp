@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Names, exit codes and messages of errors.
+///
+/// Names and exit codes are part of the interface for programs that call Weir, so they
+/// never change. The texts of errors are for people.
 #include "weir/base/error.hpp"
 
 #include <fmt/core.h>
@@ -11,6 +14,7 @@
 
 namespace weir {
 
+/// The name of an enumerator, as it is spelled.
 std::string_view name_of(errc code) noexcept {
   switch (code) {
     case errc::invalid_argument: return "invalid_argument";
@@ -57,6 +61,7 @@ std::string_view name_of(errc code) noexcept {
     case errc::overloaded: return "overloaded";
     case errc::cancelled: return "cancelled";
   }
+  // A number of a newer version.
   return "unknown";
 }
 
@@ -79,6 +84,7 @@ int exit_code_of(errc code) noexcept {
   return number / 10 == 7 ? 70 : 6;
 }
 
+/// Only codes that callers treat differently are told apart.
 errc errc_of_errno(int number) noexcept {
   switch (number) {
     case ENOENT:
@@ -90,11 +96,13 @@ errc errc_of_errno(int number) noexcept {
   }
 }
 
+/// `action` and `thing` make a sentence: cannot open "a/b".
 error system_error(std::string_view action, std::string_view thing, int number) {
   return {errc_of_errno(number),
           fmt::format("cannot {} \"{}\": {}", action, thing, std::strerror(number))};
 }
 
+/// The chain is never a circle: a cause is set when its error is made.
 const error& error::root() const noexcept {
   const error* e = this;
   while (e->cause_) {
@@ -103,6 +111,7 @@ const error& error::root() const noexcept {
   return *e;
 }
 
+/// One line for the error and its hint, and one each for its place and every cause.
 std::string error::message() const {
   std::string out = text_;
   if (!hint_.empty()) {
@@ -128,11 +137,13 @@ class failure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A broken contract is a defect of the program, not an error of its input.
 void throw_contract_violation(const char* condition, const char* file, int line) {
   throw contract_violation(
       fmt::format("contract violated: {} at {}:{}", condition, file, line));
 }
 
+/// For callers that use exceptions; the text is that of `message`.
 void throw_failure(const error& e) {
   throw failure(e.message());
 }

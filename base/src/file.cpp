@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The file system of POSIX. A call that a signal interrupts is repeated.
+///
+/// Reads and writes may move fewer bytes than asked for, as POSIX allows; `read_exactly`
+/// and `write_all` at the end of this file repeat them. Paths appear in every error.
 #include "weir/base/file.hpp"
 
 #include <dirent.h>
@@ -23,6 +26,8 @@ namespace weir {
 
 namespace {
 
+/// An open file of the system. The descriptor is closed at the end; an error of closing
+/// is not reported, because `sync` has reported what matters.
 class posix_file final : public file {
  public:
   posix_file(int descriptor, std::string path)
@@ -56,6 +61,7 @@ class posix_file final : public file {
     }
     return {};
   }
+  // fsync() and not fdatasync(): the size of the file must be durable too.
   result<void> sync() override {
     if (::fsync(descriptor_) != 0) {
       return system_error("sync", path_, errno);
@@ -65,6 +71,7 @@ class posix_file final : public file {
   const std::string& path() const noexcept override { return path_; }
 
  private:
+  // Repeats a call while signals interrupt it.
   template <class Call>
   result<std::size_t> repeat(const char* action, Call call) {
     for (;;) {
@@ -78,13 +85,15 @@ class posix_file final : public file {
     }
   }
 
-  int descriptor_;
+  int descriptor_;  ///< never -1
   std::string path_;
 };
 
+/// Operations on paths. The object has no state.
 class posix_files final : public file_system {
  public:
   result<std::unique_ptr<file>> open(const std::string& path, open_mode mode) override {
+    // Programs that are started later must not inherit the file.
     int flags = O_CLOEXEC;
     switch (mode) {
       case open_mode::read: flags |= O_RDONLY; break;
@@ -129,17 +138,20 @@ class posix_files final : public file_system {
         names.push_back(name);
       }
     }
+    // closedir() may change it.
     const int number = errno;
     ::closedir(stream);
     if (number != 0) {
       return system_error("list", folder, number);
     }
+    // The order of the system is arbitrary and would differ between machines.
     std::sort(names.begin(), names.end());
     return names;
   }
 
   result<void> make_folder(const std::string& path) override {
     struct stat info {};
+    // The folder may exist, also through a symbolic link.
     if (::mkdir(path.c_str(), 0755) != 0) {
       const int number = errno;
       const bool is_folder = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -151,6 +163,7 @@ class posix_files final : public file_system {
   }
 
   result<void> sync_folder(const std::string& path) override {
+    // A folder is opened only to be synced.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) {
       return system_error("open folder", path, errno);
@@ -178,6 +191,8 @@ file_system& posix_file_system() {
   return *files;
 }
 
+/// flock() belongs to the open file, so the kernel releases it when the process ends,
+/// however it ends.
 result<file_lock> file_lock::acquire(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
@@ -202,6 +217,7 @@ result<file_lock> file_lock::acquire(const std::string& path) {
   return file_lock(descriptor);
 }
 
+/// The descriptor -1 stands for no lock.
 file_lock::file_lock(file_lock&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
@@ -216,6 +232,7 @@ file_lock::~file_lock() {
   }
 }
 
+/// The loop ends at the end of the file or when all bytes are there.
 result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes buffer) {
   std::size_t done = 0;
   while (done < buffer.size()) {
@@ -235,6 +252,7 @@ result<void> write_all(file& f, std::uint64_t offset, bytes_view bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {
     WEIR_TRY(const std::size_t n, f.write_some(offset + done, bytes.subspan(done)));
+    // A write of nothing would repeat forever.
     if (n == 0) {
       return error(errc::io,
                    fmt::format("cannot write {} bytes: the file took {} of them",
@@ -248,6 +266,7 @@ result<void> write_all(file& f, std::uint64_t offset, bytes_view bytes) {
 
 result<byte_vector> read_file(file_system& fs, const std::string& path) {
   WEIR_TRY(const auto f, fs.open(path, open_mode::read));
+  // The size is asked first; a file that grows meanwhile is read up to it.
   WEIR_TRY(const std::uint64_t size, f->size());
   byte_vector content(size);
   WEIR_CHECK(read_exactly(*f, 0, content));

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the metadata of GGUF files and makes headers of such files.
+///
+///   "GGUF", version, number of tensors, number of entries
+///   entries   key, type of the value, value
+///   tensors   name, dimensions, type, offset
+///   zeros up to the alignment, then the data of the tensors
+///
+/// Reading keeps views of the header and interprets a value when it is asked for. Writing
+/// collects entries and tensors separately, because their numbers stand in front.
 #include "weir/base/container/gguf_metadata.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +24,7 @@ namespace weir {
 namespace {
 
 /// Returns the error of a header at a byte of the file.
+/// The offset is where the walker has stopped.
 error bad_metadata(const gguf_walker& at, const std::string& name,
                    std::string_view expected) {
   return error(errc::corrupt,
@@ -25,6 +34,8 @@ error bad_metadata(const gguf_walker& at, const std::string& name,
 }
 
 /// Reads one entry; returns false if it is wrong or cut.
+/// The view of the value begins behind the lengths in front of it: a text without its
+/// length, a list without type and count.
 bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
   std::uint32_t number = 0;
   if (!at.text(to.key) || !at.number(number)) {
@@ -34,6 +45,7 @@ bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
   std::uint64_t begin = at.offset();
   if (to.type == gguf_value::list) {
     gguf_walker ahead = at;
+    // The walker itself finds out again what is wrong, and whether bytes are missing.
     if (!ahead.list(to.item, to.count)) {
       return at.value(to.type);
     }
@@ -49,12 +61,14 @@ bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
   return true;
 }
 
+/// Appends a little-endian number.
 template <std::unsigned_integral T>
 void put_number(byte_vector& out, T value) {
   out.resize(out.size() + sizeof(T));
   store_le(out.data() + out.size() - sizeof(T), value);
 }
 
+/// Appends a text with its length.
 void put_text(byte_vector& out, std::string_view text) {
   put_number(out, std::uint64_t{text.size()});
   append(out, as_view(text));
@@ -106,6 +120,7 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
                            start.version))
         .located(fmt::format("{}:4", out.name_));
   }
+  // The count is checked before memory is taken for entries.
   if (start.entries > gguf_walker::max_entries) {
     return bad_metadata(at, out.name_,
                         fmt::format("at most {} entries", gguf_walker::max_entries));
@@ -117,6 +132,7 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
     }
     out.entries_.push_back(entry);
   }
+  // Sorting finds equal keys in time that a hostile header cannot make quadratic.
   std::vector<std::string_view> keys;
   keys.reserve(out.entries_.size());
   for (const gguf_entry& e : out.entries_) {
@@ -130,6 +146,7 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
   return out;
 }
 
+/// Headers have a few dozen keys, so a search through all is fast enough.
 const gguf_entry* gguf_metadata::find(std::string_view key) const noexcept {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const gguf_entry& e) { return e.key == key; });
@@ -139,6 +156,7 @@ const gguf_entry* gguf_metadata::find(std::string_view key) const noexcept {
 error gguf_metadata::wrong(errc code, std::string_view key, std::string_view expected,
                            std::string_view found) const {
   const gguf_entry* e = find(key);
+  // An entry that is not there has no place.
   const std::string place =
       e == nullptr ? name_ : fmt::format("{}:{}", name_, e->value.data() - head_.data());
   return error(code, fmt::format("cannot use the GGUF key {}: expected {}, found {}",
@@ -146,6 +164,8 @@ error gguf_metadata::wrong(errc code, std::string_view key, std::string_view exp
       .located(place);
 }
 
+/// The four functions below have the same form: no value if the key is absent, an error
+/// if it has another type.
 result<std::optional<std::string_view>> gguf_metadata::text(std::string_view key) const {
   const gguf_entry* e = find(key);
   if (e == nullptr) {
@@ -170,6 +190,7 @@ result<std::optional<std::uint64_t>> gguf_metadata::whole(std::string_view key) 
   return number;
 }
 
+/// GGUF has both widths; models are configured in fp32.
 result<std::optional<float>> gguf_metadata::real(std::string_view key) const {
   const gguf_entry* e = find(key);
   if (e == nullptr) {
@@ -197,6 +218,7 @@ result<std::optional<bool>> gguf_metadata::boolean(std::string_view key) const {
   return std::optional(e->value[0] == std::byte{1});
 }
 
+/// Every entry begins with its key and the type of its value.
 void gguf_maker::begin_entry(std::string_view key, gguf_value type) {
   ++entry_count_;
   put_text(entries_, key);
@@ -251,7 +273,9 @@ void gguf_maker::tensor(std::string_view name, std::span<const std::int64_t> sha
     put_number(tensors_, static_cast<std::uint64_t>(shape[i]));
   }
   put_number(tensors_, type);
+  // Offsets count from the start of the data.
   put_number(tensors_, data_);
+  // The next tensor begins at a multiple of the alignment.
   data_ = align_up(data_ + bytes, alignment);
 }
 
@@ -263,6 +287,7 @@ byte_vector gguf_maker::header() const {
   put_number(out, entry_count_);
   append(out, entries_);
   append(out, tensors_);
+  // The data follows at the alignment.
   out.resize(static_cast<std::size_t>(align_up<std::uint64_t>(out.size(), alignment)));
   return out;
 }

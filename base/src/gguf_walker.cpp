@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Walks over the header of GGUF files.
+///
+/// The walker has an offset and two limits: the bytes at hand (`head_`) and the size of
+/// the file (`size_`). A step that needs bytes beyond the file is wrong; one that needs
+/// bytes beyond those at hand sets `ran_out_`, and the caller reads more and begins
+/// again.
 #include <array>
 
 #include "weir/base/container/gguf_walker.hpp"
@@ -9,6 +14,7 @@ namespace weir {
 
 namespace {
 
+/// The bytes "GGUF" as a little-endian number.
 constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
 
 /// A type of values. Values of the types without a fixed size have 0 bytes here.
@@ -16,6 +22,7 @@ struct value_type {
   std::string_view name;
   std::uint64_t bytes;
 };
+/// In the order of `gguf_value`.
 constexpr std::array<value_type, 13> value_types{{{"uint8", 1},
                                                   {"int8", 1},
                                                   {"uint16", 2},
@@ -43,6 +50,8 @@ std::string_view name_of(gguf_value type) noexcept {
   return row == nullptr ? "unknown" : row->name;
 }
 
+/// The first comparison must come first: a length beyond the file is wrong however many
+/// bytes are at hand.
 bool gguf_walker::skip(std::uint64_t n) noexcept {
   if (n > size_ - offset_) {
     return false;
@@ -55,6 +64,8 @@ bool gguf_walker::skip(std::uint64_t n) noexcept {
   return true;
 }
 
+/// The limit of a text is far below 2^64, so the sum of offset and length cannot
+/// overflow.
 bool gguf_walker::text(std::string_view& to) noexcept {
   std::uint64_t n = 0;
   if (!number(n) || n > max_text_bytes || !skip(n)) {
@@ -71,6 +82,7 @@ bool gguf_walker::start(gguf_start& to) noexcept {
          number(to.tensors) && number(to.entries);
 }
 
+/// Lists of lists are not used by any writer and would make depth unbounded.
 bool gguf_walker::list(gguf_value& item, std::uint64_t& count) noexcept {
   std::uint32_t type = 0;
   if (!number(type) || !number(count) || count > max_items) {
@@ -94,6 +106,7 @@ bool gguf_walker::value(gguf_value type) noexcept {
   if (!list(item, count)) {
     return false;
   }
+  // The product is at most 2^32 times 8.
   if (item != gguf_value::text) {
     return skip(count * find(item)->bytes);
   }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Philox4x32-10, and integers and floats made from its bits.
+///
+/// The generator is a function of a key (the seed) and a counter (index and stream),
+/// without state. Any number can be computed alone, in any order and on any thread.
+/// @source{Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011}
 #include "weir/base/philox.hpp"
 
 namespace weir {
@@ -26,6 +30,8 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c,
   return c;
 }
 
+/// The counter is index and stream, 64 bits each; two of the four words of the result are
+/// used.
 std::uint64_t philox::bits(std::uint64_t index) const noexcept {
   const auto out = philox4x32(
       {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
@@ -50,10 +56,13 @@ std::uint64_t philox::below(std::uint64_t index, std::uint64_t bound) const noex
   }
 }
 
+/// 24 bits are what an fp32 in [0, 1) can hold in equal steps.
 float philox::uniform(std::uint64_t index) const noexcept {
   return static_cast<float>(bits(index) >> 40) * 0x1p-24F;
 }
 
+/// The sum of uniform numbers is computed in integers, so its bits do not depend on the
+/// order or the precision of additions. Each value uses four indices.
 float philox::normal(std::uint64_t index) const noexcept {
   // The sum of twelve 21-bit integers has a variance of 2^42 - 1 and a mean of 6 times
   // the largest of them. Doubling makes the mean an integer, and the scale 2^-22 makes

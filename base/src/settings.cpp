@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tests of values against ranges, and descriptions of values and ranges for messages.
+///
+/// Ranges are a variant, and so are values: `range_words` describes a range, `range_test`
+/// compares a value with it, `value_text` prints a value. A new kind of range needs one
+/// function in each.
 #include "weir/base/settings.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +20,7 @@ namespace {
 /// Longest text or array in a message, in bytes.
 constexpr std::size_t longest_text = 60;
 
+/// Shortens a text. A character may be cut; `json_quote` then writes it as U+FFFD.
 std::string cut(std::string text) {
   if (text.size() > longest_text) {
     text.resize(longest_text - 3);
@@ -24,6 +29,7 @@ std::string cut(std::string text) {
   return text;
 }
 
+/// The ends of 64 bits are written as powers.
 std::string in_words(std::int64_t bound) {
   return bound == std::numeric_limits<std::int64_t>::max()   ? "2^63-1"
          : bound == std::numeric_limits<std::int64_t>::min() ? "-2^63"
@@ -37,6 +43,7 @@ struct range_words {
 
   std::string operator()(const integer_range& range) const {
     std::string out = several ? "integers" : "an integer";
+    // A step replaces the noun.
     if (range.step != 1) {
       out = fmt::format("{} of {}", several ? "multiples" : "a multiple", range.step);
     }
@@ -48,6 +55,7 @@ struct range_words {
   }
   std::string operator()(const real_range& range) const {
     const std::string out = several ? "numbers" : "a number";
+    // A range of all numbers is not worth naming.
     const real_range all;
     return range.low == all.low && range.high == all.high
                ? out
@@ -65,6 +73,7 @@ struct range_words {
     return out;
   }
   std::string operator()(const list_range& range) const {
+    // The greatest length stands for no limit.
     constexpr std::size_t any = std::numeric_limits<std::size_t>::max();
     std::string out = range.single
                           ? std::visit(range_words{}, range.items) + " or an array"
@@ -84,6 +93,7 @@ struct range_test {
   const setting_value& value;
 
   bool operator()(const integer_range& range) const {
+    // A word stands for a number outside of the range.
     if (const auto* text = std::get_if<std::string>(&value.data)) {
       return std::any_of(
           range.words.begin(), range.words.end(),
@@ -99,6 +109,7 @@ struct range_test {
     if (whole == nullptr && real == nullptr) {
       return false;
     }
+    // An integer is accepted where a number is expected.
     const double number = whole != nullptr ? static_cast<double>(*whole) : *real;
     return std::isfinite(number) && number >= range.low && number <= range.high;
   }
@@ -121,6 +132,7 @@ struct range_test {
       return items->size() >= range.shortest && items->size() <= range.longest &&
              std::all_of(items->begin(), items->end(), holds);
     }
+    // One item may stand for a list of one.
     return range.single && holds(value);
   }
 };
@@ -135,6 +147,7 @@ struct value_text {
   std::string operator()(const setting_value::list& v) const {
     std::string out = "[";
     for (const setting_value& item : v) {
+      // A long list is cut in the middle of an item.
       if (out.size() > longest_text) {
         return cut(std::move(out)) + "]";
       }
@@ -159,6 +172,7 @@ std::string setting_value::describe() const {
   return std::visit(kind_word{}, data) + std::visit(value_text{}, data);
 }
 
+/// The rule sees only values that are in the range.
 bool setting_info::accepts(const setting_value& value) const {
   return std::visit(range_test{value}, range) && (!rule || rule(value));
 }
@@ -168,6 +182,7 @@ std::string setting_info::expected() const {
   return rule_text.empty() ? out : out + ", " + rule_text;
 }
 
+/// The message names the owner, since it checks a whole structure.
 error refused_setting(std::string_view owner, const setting_info& info,
                       const setting_value& found) {
   return {errc::invalid_argument,
@@ -175,6 +190,7 @@ error refused_setting(std::string_view owner, const setting_info& info,
                       owner, info.expected(), found.describe())};
 }
 
+/// The message for a single key that was given.
 error refused_value(const setting_info& info, const setting_value& found) {
   return {errc::invalid_argument,
           fmt::format("cannot set key \"{}\": expected {}, found {}", info.name,
@@ -200,10 +216,12 @@ error unknown_setting(std::string_view name, std::span<const std::string> known)
 
 namespace settings_detail {
 
+/// The value fits no integer of settings, and so no range.
 setting_value too_large(std::uint64_t number) {
   return {setting_value::foreign{fmt::format("integer {}", number)}};
 }
 
+/// Both are ranges of integers; steps and words stay as they are.
 void intersect(setting_info& narrowed, const setting_info& other) {
   auto& range = std::get<integer_range>(narrowed.range);
   const auto& more = std::get<integer_range>(other.range);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Elements of SVG.
+///
+/// Elements are appended to one text. Coordinates have two decimals, so that equal
+/// drawings are equal texts on every machine. Texts are escaped, attributes are not: they
+/// come from the program.
 #include "weir/base/svg.hpp"
 
 #include <fmt/core.h>
@@ -18,6 +22,7 @@ std::string coordinate(double value) {
   if (out.back() == '.') {
     out.pop_back();
   }
+  // -0.00 becomes -0 above.
   return out == "-0" ? "0" : out;
 }
 
@@ -31,6 +36,7 @@ std::string separated(std::string_view attributes) {
 svg::svg(std::string_view attributes)
     : out_(fmt::format("<svg{}>\n", separated(attributes))) {}
 
+/// A tip is the element "title", which browsers show under the pointer.
 void svg::end_element(std::string_view name, std::string_view attributes,
                       std::string_view tip) {
   out_ += separated(attributes);
@@ -68,6 +74,7 @@ void svg::polyline(const std::vector<std::pair<double, double>>& points,
   end_element("polyline", attributes, tip);
 }
 
+/// Appends finished XML.
 void svg::add(std::string_view xml) {
   out_ += xml;
 }

@@ -37,6 +37,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+/// Short names may differ in two places, longer ones in a third of their bytes. The first
+/// of several nearest names wins.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates) {
   std::optional<std::string> best;
@@ -59,6 +61,7 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
   return near ? fmt::format("; did you mean \"{}\"?", *near) : std::string();
 }
 
+/// Powers of 1024, one decimal. The largest unit is TiB.
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) {
@@ -73,6 +76,7 @@ std::string human_bytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, units[unit]);
 }
 
+/// The plural is formed by an "s".
 std::string counted(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -81,6 +85,7 @@ std::string human_seconds(double seconds) {
   if (seconds < 60) {
     return fmt::format("{:.1f} s", seconds);
   }
+  // Longer times are whole: minutes and seconds, then hours and minutes.
   const auto whole = static_cast<std::int64_t>(seconds);
   if (whole < 3600) {
     return fmt::format("{} min {} s", whole / 60, whole % 60);
@@ -88,6 +93,7 @@ std::string human_seconds(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
+/// Every text becomes valid JSON: bytes that are not UTF-8 become U+FFFD, one for each.
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
@@ -107,6 +113,7 @@ std::string json_quote(std::string_view text) {
   return out + '"';
 }
 
+/// The five characters that have a meaning in XML, inside attributes too.
 std::string xml_escape(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -32,6 +32,7 @@ bool is_second_byte(unsigned char first, unsigned char second) noexcept {
 
 }  // namespace
 
+/// A sequence that is cut off is no sequence: callers that read in pieces keep the bytes.
 std::size_t utf8_sequence_length(std::string_view text) noexcept {
   if (text.empty()) {
     return 0;
@@ -44,6 +45,7 @@ std::size_t utf8_sequence_length(std::string_view text) noexcept {
   if (text.size() < length || !is_second_byte(byte(0), byte(1))) {
     return 0;
   }
+  // The third and the fourth byte have the general range.
   for (std::size_t i = 2; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) {
       return 0;
@@ -54,6 +56,7 @@ std::size_t utf8_sequence_length(std::string_view text) noexcept {
 
 bool utf8_detail::is_utf8_of_any_length(std::string_view text) noexcept {
   while (!text.empty()) {
+    // The highest bit of every byte is 0 in ASCII.
     const bool eight_of_ascii = text.size() >= sizeof(std::uint64_t) &&
                                 (word_at<std::uint64_t>(text.data()) & high_bits) == 0;
     const std::size_t length =
