@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Makes the stages and edges of a file.
+///
+/// All stages are made first, because edges may lead to later stages. Edges that the file
+/// leaves out are added by two rules: a stage without `from` and `inlets` follows the
+/// stage above it, and an outlet for failed items that nothing takes gets a sink that
+/// writes them to a file. Errors of the catalog are given the place in the file to which
+/// they belong.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +26,7 @@ struct edge_end {
   std::string port;
 };
 
+/// Builds one pipeline. `from_` and `known_` outlive it.
 class builder {
  public:
   builder(const written_pipeline& from, const flow::catalog& known)
@@ -31,12 +38,14 @@ class builder {
     for (const written_stage& stage : from_.stages) {
       WEIR_CHECK(add(stage));
     }
+    // Stage by stage: the edges of the file, then the one that follows from its order.
     for (std::uint32_t i = 0; i < from_.stages.size(); ++i) {
       for (const written_edge& edge : from_.stages[i].edges) {
         WEIR_CHECK(connect(edge, i));
       }
       WEIR_CHECK(connect_to_stage_above(i));
     }
+    // Edges of the file may take outlets for failed items too, so all are made before.
     for (std::uint32_t i = 0; i < from_.stages.size(); ++i) {
       add_dead_letter_files(i);
     }
@@ -44,6 +53,8 @@ class builder {
   }
 
  private:
+  // Makes a stage and adds it with its window, host and policy. The function that is
+  // added with it makes the stage again when a run goes back to a checkpoint.
   result<void> add(const written_stage& stage) {
     given_settings given;
     for (const config_entry& entry : stage.settings) {
@@ -57,6 +68,7 @@ class builder {
         stage.name, std::move(made),
         [&known = known_, use = stage.use, given] { return known.make(use, given); });
     added.defined_at(stage.where);
+    // A window may name one kind of limit; the other is the default.
     if (stage.window.items || stage.window.bytes) {
       added.window(static_cast<std::uint32_t>(
                        stage.window.items.value_or(flow::default_window_items)),
@@ -70,6 +82,7 @@ class builder {
 
   /// Adds a sink for each outlet for failed items that no edge of the file names.
   void add_dead_letter_files(std::uint32_t stage) {
+    // A copy, since adding a stage moves the list of stages.
     const std::vector<flow::port_info> ports = made_->built().stages[stage].info.ports;
     for (std::uint32_t i = 0; i < ports.size(); ++i) {
       const std::vector<flow::graph_edge>& edges = made_->built().edges;
@@ -79,6 +92,8 @@ class builder {
       if (!ports[i].dead_letter || named) {
         continue;
       }
+      // Port and file are named after the stage, such as "parse.failed" and
+      // "parse.failed.tgm".
       const std::string name = from_.stages[stage].name + "." + ports[i].name;
       const auto added = static_cast<std::uint32_t>(made_->built().stages.size());
       const given_settings path{{"path", name + ".tgm"}};
@@ -96,9 +111,11 @@ class builder {
       return std::move(refused).located(
           fmt::format("{} (stage \"{}\")", where, stage.name));
     };
+    // An unknown stage is reported at the key `use`.
     if (std::ranges::count(known_.names(), stage.use) == 0) {
       return in_stage(pointing_to_stages(std::move(e)), stage.where_used);
     }
+    // Messages of the catalog quote the setting that they refuse.
     for (const config_entry& entry : stage.settings) {
       if (e.text().find(fmt::format("\"{}\"", entry.key)) != std::string::npos) {
         return in_stage(
@@ -143,12 +160,14 @@ class builder {
     return names;
   }
 
+  // Applies the first rule. A stage whose inlets are all taken needs no edge.
   result<void> connect_to_stage_above(std::uint32_t stage) {
     const written_stage& to = from_.stages[stage];
     if (stage == 0 || to.has_from || to.has_inlets || open_inlets(stage).empty()) {
       return {};
     }
     const std::string& above = from_.stages[stage - 1].name;
+    // The edge has no name of an outlet or inlet, so both must be clear.
     auto done = connect_ends({"", above, 0, to.where}, {stage - 1, ""}, stage);
     if (!done) {
       const std::string more = done.error().hint();
@@ -160,11 +179,13 @@ class builder {
     return {};
   }
 
+  // Makes an edge of the file.
   result<void> connect(const written_edge& edge, std::uint32_t to) {
     WEIR_TRY(const edge_end begin, find_stage(edge, to));
     return connect_ends(edge, begin, to);
   }
 
+  // Makes an edge whose stage at the beginning is known.
   result<void> connect_ends(const written_edge& edge, const edge_end& begin,
                             std::uint32_t to) {
     WEIR_TRY(const std::string outlet, choose_outlet(edge, begin, to));
@@ -182,6 +203,7 @@ class builder {
     const auto index = [&](auto found) {
       return static_cast<std::uint32_t>(found - from_.stages.begin());
     };
+    // A stage of the whole name comes first, even if it has a dot.
     if (const auto whole = find(edge.from); whole != from_.stages.end()) {
       return edge_end{index(whole), ""};
     }
@@ -195,6 +217,7 @@ class builder {
     for (const written_stage& stage : from_.stages) {
       names.push_back(stage.name);
     }
+    // The hint says where the nearest stage is defined.
     const auto nearest = nearest_name(name, names);
     return refused(errc::unknown_key, edge, to, "the name of a stage",
                    fmt::format("\"{}\"", name))
@@ -203,6 +226,8 @@ class builder {
                       : "");
   }
 
+  // Finds the outlet: the only one if the edge names none. Outlets for failed items must
+  // be named.
   result<std::string> choose_outlet(const written_edge& edge, const edge_end& begin,
                                     std::uint32_t to) const {
     const written_stage& stage = from_.stages[begin.stage];
@@ -216,6 +241,7 @@ class builder {
     return no_port(edge, to, begin.port, outlets, "outlet", stage);
   }
 
+  // Finds the inlet: the only open one if the edge names none.
   result<std::string> choose_inlet(const written_edge& edge, std::uint32_t to) const {
     const std::vector<std::string> all = ports_of(to, true);
     if (std::ranges::count(all, edge.inlet) == 1) {
@@ -228,6 +254,7 @@ class builder {
     return no_port(edge, to, edge.inlet, open, "inlet", from_.stages[to]);
   }
 
+  // Returns the error of a missing or unclear port. The hint shows how to name it.
   [[nodiscard]] error no_port(const written_edge& edge, std::uint32_t to,
                               const std::string& name,
                               const std::vector<std::string>& ports, const char* kind,
@@ -253,6 +280,7 @@ class builder {
         .hint(nearest ? fmt::format("did you mean \"{}\"? {}", *nearest, place) : place);
   }
 
+  // Returns the error of an edge, at its place in the file.
   [[nodiscard]] error refused(errc code, const written_edge& edge, std::uint32_t to,
                               std::string_view expected, std::string_view found) const {
     const std::string inlet = edge.inlet.empty() ? "" : "." + edge.inlet;
@@ -270,6 +298,7 @@ class builder {
 
 }  // namespace
 
+/// Errors that suggest a name, or have a hint, need no second one.
 error pointing_to_stages(error e) {
   return e.text().find("did you mean") == std::string::npos && e.hint().empty()
              ? std::move(e).hint("`weir stages` lists them")

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes facts about pipelines as JSON.
+///
+/// The facts of a plan, of a stage and of a run share the functions for their parts, so
+/// that one program can read all of them. Keys keep the order in which they are added.
+/// metrics.json has the facts of a run; `picture.cpp` and `report.cpp` read them again
+/// and expect that any key may be missing.
 #include "facts.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +19,7 @@ namespace weir::tools {
 
 namespace {
 
+/// Returns a policy as the key `on_error` spells it.
 std::string failure_word(flow::failure_policy policy) {
   switch (policy) {
     case flow::failure_policy::stop: return "stop";
@@ -23,10 +29,12 @@ std::string failure_word(flow::failure_policy policy) {
   return "unknown";
 }
 
+/// Returns a port as files name it: stage and port with a dot between them.
 std::string end_name(const flow::graph_stage& stage, std::uint32_t index) {
   return fmt::format("{}.{}", stage.name, stage.info.ports[index].name);
 }
 
+/// Returns what a plan says about a stage: its types are at the edges.
 facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   const flow::graph_stage& stage = p.source.stages[index];
   const flow::planned_stage& planned = p.stages[index];
@@ -37,8 +45,10 @@ facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   one["place"] = stage.place;
   one["numbering"] = planned.numbering;
   one["slots"] = planned.slots;
+  // The sum over the outlets, each of which has slots of its own.
   one["memory_bytes"] =
       std::accumulate(planned.bytes.begin(), planned.bytes.end(), std::int64_t{0});
+  // Hosts and limits that were not chosen are left out.
   if (stage.host != flow::host_kind::automatic) {
     one["host"] = flow::name_of(stage.host);
   }
@@ -49,6 +59,7 @@ facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   return one;
 }
 
+/// Returns what a plan says about an edge, with the type that the outlet has settled on.
 facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
   facts one;
   one["from"] = end_name(p.source.stages[edge.from], edge.outlet);
@@ -60,6 +71,8 @@ facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
   return one;
 }
 
+/// Returns a setting as `weir inspect --json` shows it. The default is text in TOML, as a
+/// file would write it.
 facts setting_facts(const flow::stage_info& info, std::size_t index) {
   const setting_info& setting = info.settings[index];
   const bool has_default = index < info.defaults.size() && !setting.required;
@@ -74,6 +87,7 @@ facts setting_facts(const flow::stage_info& info, std::size_t index) {
   return one;
 }
 
+/// Adds the counters of a stage. Times are in nanoseconds in the counters.
 void add_counters(facts& to, const flow::stage_counters& c) {
   to["items"] = c.items;
   to["emitted"] = c.emitted;
@@ -84,6 +98,7 @@ void add_counters(facts& to, const flow::stage_counters& c) {
   to["busy_seconds"] = static_cast<double>(c.busy_ns) * 1e-9;
 }
 
+/// Adds the counters of an edge; `deepest` is the largest number of items alive at once.
 void add_counters(facts& to, const flow::edge_counters& c) {
   to["items"] = c.items;
   to["gaps"] = c.gaps;
@@ -98,6 +113,7 @@ void add_figures(facts& to, const figures& told) {
   }
   facts values = facts::object();
   for (const auto& [name, value] : told.values()) {
+    // A figure is a number or a text; both become the JSON value of their kind.
     std::visit([&, &key = name](const auto& v) { values[key] = v; }, value);
   }
   to["figures"] = std::move(values);
@@ -110,6 +126,8 @@ void add_figures(facts& to, const figures& told) {
   to["curves"] = std::move(curves);
 }
 
+/// Returns the latencies of a sink: two quantiles, the largest, and the counts by powers
+/// of two from which the quantiles are taken.
 facts latency_facts(const flow::latency_counts& c) {
   return {{"p50_ns", c.quantile_ns(0.5)},
           {"p99_ns", c.quantile_ns(0.99)},
@@ -124,6 +142,7 @@ facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
   const std::pair<const std::string, std::uint64_t>* most = nullptr;
   for (const auto& one : limiting) {
     total += one.second;
+    // The first of several stages with equal counts, in the order of their names.
     most = most == nullptr || one.second > most->second ? &one : most;
   }
   if (most == nullptr) {
@@ -136,10 +155,12 @@ facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
 }  // namespace
 
 // Paths of files need not be UTF-8, but JSON is.
+// Bytes that are not UTF-8 are replaced.
 std::string facts_text(const facts& value) {
   return value.dump(2, ' ', false, facts::error_handler_t::replace) + "\n";
 }
 
+/// The words are those of docs/pipelines.md.
 std::string face_word(flow::face face) {
   switch (face) {
     case flow::face::task: return "task";
@@ -166,6 +187,7 @@ facts plan_facts(const flow::plan& p) {
   out["pipeline"] = p.source.name;
   out["memory_bound_bytes"] = p.memory_bound;
   out["guarantee"] = guarantee_words(p.promise);
+  // null if every stage has the strongest guarantee.
   out["weakest"] = p.weakest.empty() ? facts() : facts(p.weakest);
   out["notes"] = p.notes;
   out["stages"] = facts::array();
@@ -186,6 +208,8 @@ facts stage_facts(const flow::stage_info& info) {
   out["details"] = info.details;
   out["example"] = info.example;
   out["face"] =
+      // null if the description has neither ports nor an example, because the face is
+      // then only known when the stage is made.
       info.ports.empty() && info.example.empty() ? facts() : facts(face_word(info.face));
   out["ports"] = facts::array();
   for (const flow::port_info& p : info.ports) {
@@ -216,6 +240,7 @@ facts stage_facts(const flow::stage_info& info) {
 facts run_facts(const pipeline_report& report,
                 const std::map<std::string, std::uint64_t>& limiting) {
   facts out = plan_facts(report.planned);
+  // The head comes first in the file, so that people find it.
   facts head;
   head["kind"] = "pipeline";
   head["pipeline"] = report.planned.source.name;
@@ -231,6 +256,7 @@ facts run_facts(const pipeline_report& report,
   head["item_bytes"] = report.item_bytes;
   head["peak_item_bytes"] = report.peak_item_bytes;
   head["bottleneck"] = bottleneck_facts(limiting);
+  // Counters may be missing, if the run ended before the stages were opened.
   for (std::size_t i = 0; i < out["stages"].size(); ++i) {
     if (i < report.counters.stages.size()) {
       add_counters(out["stages"][i], report.counters.stages[i]);
@@ -239,6 +265,7 @@ facts run_facts(const pipeline_report& report,
   for (std::size_t i = 0; i < out["stages"].size() && i < report.stages.size(); ++i) {
     add_figures(out["stages"][i], report.stages[i]);
   }
+  // The latencies are those of the sinks, in the order of the stages.
   std::size_t sink = 0;
   for (facts& stage : out["stages"]) {
     if (stage["face"] == "sink" && sink < report.counters.latencies.size()) {

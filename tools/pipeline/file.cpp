@@ -2,6 +2,15 @@
 /// @file
 /// Reads the file of a pipeline: the keys outside of its stages, and the assignments that
 /// override the file.
+///
+///   text -> tree of TOML -> file_reader -> written_pipeline -> stages and run options
+///                          keys, stages,                      build.cpp
+///                          [set], --set
+///
+/// Values come in four layers, each of which overrides those before it: the defaults of
+/// the table, the file, its table [set], the command line. A copy of the file in the run
+/// folder has all of them: the text as it is, and a table [set] at its end with the
+/// assignments and the folder of relative paths. A resumed run reads this copy.
 #include "file.hpp"
 
 #include <fmt/core.h>
@@ -27,8 +36,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // A longer line could nest tables deeper than the stack of the parser allows.
+// The limit is far above that of lines that people write.
 constexpr std::size_t max_line_bytes = 4096;
 
+/// Returns whether a name can be that of a folder below runs/, also on other systems.
 bool is_folder_name(const std::string& name) {
   constexpr std::string_view letters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -36,23 +47,29 @@ bool is_folder_name(const std::string& name) {
          name.find_first_not_of(letters) == std::string::npos;
 }
 
+/// Returns whether a text is a time of 1 s to 24 h and nothing else.
 bool is_stall(const std::string& text) {
   const auto time = parse_limits(text);
   return time && !time->items && !time->bytes && *time->seconds >= 1 &&
          *time->seconds <= 86'400;
 }
 
+/// Returns whether a text is an interval of checkpoints: items, a time, both or none.
 bool is_interval(const std::string& text) {
   const auto interval = parse_limits(text);
   return text.empty() || (interval && !interval->bytes);
 }
 
+/// Makes the table of keys outside of stages. Settings that `may_change` can have another
+/// value at a resume, because no result depends on them.
 settings_table<pipeline_settings> make_table() {
   using s = pipeline_settings;
   settings_table<s> t("the pipeline");
+  // `name` is a name of a folder and part of messages.
   t.add("name", &s::name, "Name of the pipeline; without --out its folder is runs/NAME-N")
       .rule("1 to 100 letters, digits, \"-\", \"_\" and \".\", the first one no \".\"",
             is_folder_name);
+  // The path is absolute in copies of files, which are in another folder.
   t.add("files", &s::files, "Folder of the relative paths in the file")
       .rule("an absolute path",
             [](const std::string& path) { return fs::path(path).is_absolute(); });
@@ -73,6 +90,8 @@ settings_table<pipeline_settings> make_table() {
         "Time after which a child process that has not answered is ended")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
       .may_change();
+  // -1 leaves the memory as it is. Other values help to find stages that do not write all
+  // of an item.
   t.add("run.fill", &s::fill,
         "Byte in the memory of an item that a stage has not written; -1: any")
       .range(-1, 255)
@@ -92,6 +111,7 @@ settings_table<pipeline_settings> make_table() {
   return t;
 }
 
+/// Returns all keys of the first level, for suggestions.
 std::vector<std::string> known_keys() {
   std::vector<std::string> known{"stage"};
   for (const auto& one : pipeline_table().entries()) {
@@ -106,6 +126,8 @@ class file_reader {
   explicit file_reader(const std::string& name) : name_(name) {}
 
   result<void> read(const toml_item& root) {
+    // The tree is read in the order of the file. Assignments of [set] wait until all
+    // stages are known.
     for (const toml_item& item : root.items) {
       WEIR_CHECK(read_item(item));
     }
@@ -116,6 +138,8 @@ class file_reader {
                                name_))
           .located(name_);
     }
+    // The copy of a file ends with [set]; what stood behind it would be lost when the
+    // assignments are written again.
     if (set_line_ != 0 && last_line_ > set_line_) {
       return error(errc::invalid_argument,
                    "cannot use the table [set]: expected it behind all other tables, "
@@ -130,9 +154,11 @@ class file_reader {
 
   /// Sets a key outside of stages, or a key of a stage as STAGE.KEY.
   result<void> assign(const config_entry& entry) {
+    // Keys of the pipeline come first, so a stage named "run" cannot hide them.
     if (pipeline_table().find(entry.key) != nullptr) {
       return set(entry);
     }
+    // Names of stages may have dots: the longest that fits is meant.
     written_stage* best = nullptr;
     for (written_stage& stage : out_.stages) {
       const bool fits = entry.key.starts_with(stage.name + ".");
@@ -146,6 +172,7 @@ class file_reader {
         *best, {entry.key.substr(best->name.size() + 1), entry.value, entry.where});
   }
 
+  // Returns what was read, to be moved from.
   written_pipeline& written() { return out_; }
   /// Returns the assignments of the table [set], and the line of the table or 0.
   [[nodiscard]] const std::vector<config_entry>& assignments() const {
@@ -154,6 +181,7 @@ class file_reader {
   [[nodiscard]] std::size_t set_line() const { return set_line_; }
 
  private:
+  // Reads a table or a key of the first level.
   result<void> read_item(const toml_item& item) {
     if (item.key == "stage") {
       return read_stages(item);
@@ -168,6 +196,7 @@ class file_reader {
     if (item.table) {
       add_entries(item, item.key + ".", entries);
     }
+    // An empty table without a meaning is refused like an unknown key.
     const bool known_table = item.key == "run" || item.key == "checkpoint";
     if (!item.table || (entries.empty() && !known_table)) {
       entries.push_back({item.key, item.value, item.where});
@@ -178,6 +207,7 @@ class file_reader {
     return {};
   }
 
+  // Reads the stages in their order, which decides the edges that a file leaves out.
   result<void> read_stages(const toml_item& list) {
     if (!list.list_of_tables) {
       return error(errc::invalid_argument,
@@ -194,6 +224,7 @@ class file_reader {
     return {};
   }
 
+  // Sets a key outside of stages. An unknown key is answered with the nearest one.
   result<void> set(const config_entry& entry) {
     if (pipeline_table().find(entry.key) == nullptr) {
       return unknown_setting(entry.key, known_keys()).located(entry.where);
@@ -213,13 +244,14 @@ class file_reader {
     return unknown_setting(entry.key, known).located(entry.where);
   }
 
-  const std::string& name_;
-  written_pipeline out_;
+  const std::string& name_;                ///< of the file, for messages
+  written_pipeline out_;                   ///< the result
   std::vector<config_entry> assignments_;  ///< of the table [set]
-  std::size_t set_line_ = 0;
-  std::size_t last_line_ = 0;  ///< largest line of any other table
+  std::size_t set_line_ = 0;               ///< line of the table [set]; 0 without one
+  std::size_t last_line_ = 0;              ///< largest line of any other table
 };
 
+/// Checks the length of each line before the text is parsed.
 result<void> check_lines(std::string_view text, const std::string& name) {
   std::size_t line = 1;
   for (std::size_t begin = 0; begin < text.size(); ++line) {
@@ -239,6 +271,7 @@ result<void> check_lines(std::string_view text, const std::string& name) {
 /// Returns the first lines of a text.
 std::string_view lines_before(std::string_view text, std::size_t line) {
   std::size_t end = 0;
+  // Lines count from 1.
   for (std::size_t n = 1; n < line; ++n) {
     end = text.find('\n', end) + 1;
   }
@@ -253,6 +286,7 @@ std::string copy_of(std::string_view text, const std::vector<config_entry>& assi
   out += "[set]  # from the command line, and the folder of relative paths\n";
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     const config_entry& entry = assignments[i];
+    // Only the last assignment of a key is kept, so that copies of copies do not grow.
     const bool is_last = std::none_of(
         assignments.begin() + static_cast<std::ptrdiff_t>(i) + 1, assignments.end(),
         [&](const config_entry& later) { return later.key == entry.key; });
@@ -264,6 +298,7 @@ std::string copy_of(std::string_view text, const std::vector<config_entry>& assi
 }
 
 /// Adds plug-ins of the command line, whose paths begin in the current folder.
+/// Paths become absolute, because the copy of the file is read in another folder.
 void add_plugins(std::vector<std::string>& to, std::span<const std::string> more) {
   for (const std::string& one : more) {
     std::error_code ignored;
@@ -274,6 +309,7 @@ void add_plugins(std::vector<std::string>& to, std::span<const std::string> more
   }
 }
 
+/// Returns texts as the value of a setting.
 setting_value value_of(const std::vector<std::string>& texts) {
   setting_value::list items;
   for (const std::string& one : texts) {
@@ -282,6 +318,8 @@ setting_value value_of(const std::vector<std::string>& texts) {
   return {std::move(items)};
 }
 
+/// Returns the options of the run. The texts were checked when they were read; seconds
+/// are rounded up to whole ones where the run counts in seconds.
 weir::run_options run_options_of(const written_pipeline& from) {
   weir::run_options options;
   options.files = from.settings.files;
@@ -312,8 +350,11 @@ const settings_table<pipeline_settings>& pipeline_table() {
   return table;
 }
 
+/// The text need not be TOML at all: the program asks this to find out which reader to
+/// use.
 bool describes_stages(std::string_view text) noexcept {
   constexpr std::string_view blanks = " \t";
+  // A line such as "  [[ stage ]]" counts, with blanks where TOML allows them.
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);
@@ -335,6 +376,7 @@ bool describes_stages(std::string_view text) noexcept {
 result<written_pipeline> read_pipeline(std::string_view text, const std::string& name,
                                        const std::string& folder,
                                        const file_overrides& overrides) {
+  // The length of lines is checked first, for the reason given at `max_line_bytes`.
   WEIR_CHECK(check_lines(text, name));
   WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
   return read_pipeline(root, text, name, folder, overrides);
@@ -345,6 +387,7 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
                                        const file_overrides& overrides) {
   file_reader reader(name);
   WEIR_CHECK(reader.read(root));
+  // The assignments of the file come before those of the command line.
   std::vector<config_entry> assignments = reader.assignments();
   for (const std::string& set : overrides.sets) {
     WEIR_TRY(config_entry entry, parse_assignment(set));
@@ -352,11 +395,13 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
     assignments.push_back(std::move(entry));
   }
   written_pipeline out = std::move(reader.written());
+  // A file without a name is named after itself, if that makes a good name of a folder.
   if (out.settings.name.empty()) {
     const std::string stem = fs::path(name).stem().string();
     out.settings.name = is_folder_name(stem) ? stem : "pipeline";
     assignments.push_back({"name", {out.settings.name}, ""});
   }
+  // The copy of the file needs to know the folder of the original.
   if (out.settings.files.empty()) {
     out.settings.files = folder;
     assignments.push_back({"files", {folder}, ""});
@@ -375,11 +420,13 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   for (const std::string& plugin : from.settings.plugins) {
     WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
   }
+  // The tap is a stage of `weir prove` alone; it is known only where a file uses it.
   if (std::ranges::count(from.stages, tap_name, &written_stage::use) != 0) {
     WEIR_CHECK(add_tap(flow::stages()));
   }
   loaded_pipeline loaded;
   WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
+  // Stages that write to standard output change what the program prints there.
   loaded.options = run_options_of(from);
   for (const flow::graph_stage& stage : loaded.stages->built().stages) {
     for (const flow::path_setting& one : stage.info.paths) {
@@ -402,6 +449,7 @@ result<loaded_pipeline> load_pipeline(const std::string& path,
 result<loaded_pipeline> load_any_pipeline(const std::string& path,
                                           const file_overrides& overrides) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  // A text that is no TOML has no key `stream`; `load_pipeline` reports the fault.
   const auto root = parse_toml_tree(as_text(content), path);
   const bool of_text =
       root && !describes_stages(as_text(content)) &&

@@ -3,6 +3,10 @@
 /// Places the boxes and edges of a pipeline in layers, as Sugiyama, Tagawa and Toda do: a
 /// layer for each distance from the sources, then an order within each layer with few
 /// crossings, then heights close to those of the neighbours.
+///
+/// An edge that passes layers is divided by a cell in each of them, so that it keeps
+/// clear of the boxes there. Edges with a delay lead back and are left out of all this:
+/// each runs below the boxes in a lane of its own. Distances are in pixels.
 /// @source{IEEE Transactions on Systems, Man and Cybernetics 11 (1981), 109-125}
 #include "layout.hpp"
 
@@ -16,6 +20,7 @@ namespace weir::tools {
 
 namespace {
 
+/// Around the whole drawing.
 constexpr double margin = 16;
 constexpr double title_height = 34;
 constexpr double head_height = 40;  ///< of a box, for the names above its ports
@@ -37,6 +42,7 @@ struct cell {
   [[nodiscard]] double middle() const { return y + height / 2; }
 };
 
+/// Places one picture. The steps are called in the order of `place`.
 class layouter {
  public:
   explicit layouter(const graph_picture& picture) : picture_(picture) {}
@@ -64,6 +70,7 @@ class layouter {
 
   // The rounds are limited because a drawing of damaged facts may have a cycle. An edge
   // that still leads to the left is drawn like a feedback edge.
+  // Gives each stage the layer behind the last of its predecessors.
   void assign_layers() {
     for (std::size_t round = 0; round < picture_.stages.size(); ++round) {
       bool changed = false;
@@ -96,17 +103,22 @@ class layouter {
     }
   }
 
+  // Returns whether an edge leads to a later layer. All others are drawn as feedback
+  // edges.
   [[nodiscard]] bool is_forward(std::size_t index) const {
     const edge& e = picture_.edges[index];
     return e.delay == 0 && out_.stages[e.from].layer < out_.stages[e.to].layer;
   }
 
+  // Adds a name that is not there yet.
   static void add_once(std::vector<std::string>& names, const std::string& name) {
     if (std::ranges::find(names, name) == names.end()) {
       names.push_back(name);
     }
   }
 
+  // Collects the ports that edges use, and sizes the boxes. The factor at the name is due
+  // to its bold font.
   void size_boxes() {
     for (const edge& e : picture_.edges) {
       placed_stage& from = out_.stages[e.from];
@@ -133,6 +145,8 @@ class layouter {
     }
   }
 
+  // Makes a cell for each box and for each layer that an edge passes, and links the cells
+  // of each edge. The number of a box's cell is that of its stage.
   void make_cells() {
     for (const placed_stage& s : out_.stages) {
       cells_.push_back({s.layer, true, 0, s.height});
@@ -160,6 +174,7 @@ class layouter {
     }
   }
 
+  // Notes that an edge leads from one cell to a cell of the next layer.
   void link(std::size_t left, std::size_t right) {
     cells_[left].right.push_back(right);
     cells_[right].left.push_back(left);
@@ -168,6 +183,7 @@ class layouter {
   // Sorts each layer by the mean position of the neighbours, alternately those of the
   // left and those of the right.
   void order_layers() {
+    // `rank` is the position of each cell in its layer.
     std::vector<double> rank(cells_.size(), 0);
     const auto number = [&](const std::vector<std::size_t>& order) {
       for (std::size_t i = 0; i < order.size(); ++i) {
@@ -185,6 +201,7 @@ class layouter {
         for (const std::size_t other : near) {
           sum += rank[other];
         }
+        // A cell without neighbours on this side keeps its position.
         wanted.emplace_back(
             near.empty() ? rank[one] : sum / static_cast<double>(near.size()), one);
       }
@@ -193,6 +210,7 @@ class layouter {
                              &std::pair<double, std::size_t>::second);
       number(c.cells);
     };
+    // A few sweeps suffice; further ones change little.
     for (int sweep = 0; sweep < 6; ++sweep) {
       for (column& c : columns_) {
         sort(c, &cell::left);
@@ -203,10 +221,13 @@ class layouter {
     }
   }
 
+  // Sets the heights: cells move towards the middle of their neighbours, from left to
+  // right, from right to left, and at the end towards both sides.
   void set_heights() {
     for (const column& c : columns_) {
       spread(c, [](const cell&) { return 0.0; });
     }
+    // `near` is the mean middle of the neighbours on the wanted sides.
     const auto near = [&](const cell& one, bool left, bool right) {
       double sum = 0;
       double count = 0;
@@ -230,6 +251,7 @@ class layouter {
     for (const column& c : columns_) {
       spread(c, [&](const cell& one) { return near(one, true, true); });
     }
+    // The drawing is moved so that its highest cell is below the title.
     double top = HUGE_VAL;
     for (const cell& one : cells_) {
       top = std::min(top, one.y);
@@ -244,6 +266,7 @@ class layouter {
     }
   }
 
+  // A layer: the boxes of all its stages begin at the same place.
   struct column {
     std::vector<std::size_t> cells{};  ///< from top to bottom
     double x = 0;                      ///< left side of the boxes
@@ -254,6 +277,7 @@ class layouter {
 
   // Moves each cell as close to its wanted middle as the cells above it allow, then the
   // whole layer by the mean error that remains.
+  // Cells never overlap and keep their order.
   template <class Wanted>
   void spread(const column& c, Wanted wanted) {
     double limit = -HUGE_VAL;
@@ -270,6 +294,8 @@ class layouter {
     }
   }
 
+  // Sets the left side of each layer. Labels of ports stand beside the boxes, so each
+  // layer needs room for the longest of them.
   void set_columns() {
     for (std::size_t s = 0; s < out_.stages.size(); ++s) {
       const placed_stage& box = out_.stages[s];
@@ -287,6 +313,7 @@ class layouter {
       c.x = x + c.before + (x > margin ? 0 : first_bend());
       x = c.x + c.width + c.behind + bend_width;
     }
+    // A drawing of a few stages has at least the width of its title.
     out_.width = std::max(x - bend_width + last_bend(), 240.0) + margin;
     for (placed_stage& box : out_.stages) {
       box.x = columns_[box.layer].x;
@@ -301,10 +328,12 @@ class layouter {
   }
   [[nodiscard]] double last_bend() const { return first_bend(); }
 
+  // Returns the point at which an edge begins: its outlet.
   [[nodiscard]] point begin_of(const edge& e) const {
     const placed_stage& box = out_.stages[e.from];
     return {box.x + box.width, box.port_y(box.outlets, e.outlet)};
   }
+  // Returns the point at which an edge ends: its inlet.
   [[nodiscard]] point end_of(const edge& e) const {
     const placed_stage& box = out_.stages[e.to];
     return {box.x, box.port_y(box.inlets, e.inlet)};
@@ -315,12 +344,15 @@ class layouter {
     constexpr int steps = 14;
     for (int i = 0; i <= steps; ++i) {
       const double t = static_cast<double>(i) / steps;
+      // The polynomial rises from 0 to 1 and is level at both.
       const double rise = t * t * (3 - 2 * t);
       points.emplace_back(from.first + (to.first - from.first) * t,
                           from.second + (to.second - from.second) * rise);
     }
   }
 
+  // Draws an edge from cell to cell: a curve in each gap between layers, a line through
+  // each layer.
   void route_forward(std::size_t index) {
     const edge& e = picture_.edges[index];
     std::vector<point>& points = out_.edges[index];
@@ -340,6 +372,7 @@ class layouter {
   // A feedback edge runs below all boxes.
   void route_back(std::size_t index) {
     const edge& e = picture_.edges[index];
+    // Edges that lead back from one layer turn at different places.
     const double shift = 4 + std::fmod(5 * lanes_, bend_width / 2 - 6);
     lanes_ += 1;
     const double y = bottom_ + 10 + lane_distance * lanes_ - lane_distance / 2;
@@ -365,12 +398,14 @@ class layouter {
 
 }  // namespace
 
+/// The row of a port is its place in the list.
 double placed_stage::port_y(const std::vector<std::string>& ports,
                             const std::string& name) const {
   const auto row = std::ranges::find(ports, name) - ports.begin();
   return y + head_height + port_height * (static_cast<double>(row) + 0.5) - 4;
 }
 
+/// An estimate: the font of the reader is not known.
 double text_width(const std::string& text) {
   return 6.6 * static_cast<double>(text.size());
 }

@@ -2,6 +2,10 @@
 /// @file
 /// `weir check`, `weir graph`, `weir stages` and `weir inspect`: commands that look at
 /// pipelines and stages and run nothing.
+///
+/// `check` and `graph` load a file, which reads plug-ins and makes the stages, and plan
+/// the pipeline; no stage is opened, so no file of data is read. `stages` and `inspect`
+/// use the descriptions that the catalog has of its stages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +27,7 @@ namespace weir::tools {
 
 namespace {
 
+/// Returns the time between checkpoints in words.
 std::string interval_words(const weir::run_options& options) {
   std::vector<std::string> limits;
   if (options.every_items > 0) {
@@ -35,6 +40,7 @@ std::string interval_words(const weir::run_options& options) {
                         : fmt::format("every {}", fmt::join(limits, " or "));
 }
 
+/// Returns the ports of a stage, inlets first, one on a line.
 std::string ports_text(const std::vector<flow::port_info>& ports) {
   std::string out;
   for (const bool inlet : {true, false}) {
@@ -48,6 +54,7 @@ std::string ports_text(const std::vector<flow::port_info>& ports) {
   return out.empty() ? "  known only with settings\n" : out;
 }
 
+/// Indents each line by two spaces; empty lines stay empty.
 std::string indented(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -63,6 +70,8 @@ std::string known_face(const flow::stage_info& info) {
   return info.ports.empty() && info.example.empty() ? "-" : face_word(info.face);
 }
 
+/// Returns the settings of a stage with their defaults, as `settings_text` takes them. A
+/// setting without a known default is shown as unknown.
 setting_list settings_of(const flow::stage_info& info) {
   setting_list all;
   for (std::size_t i = 0; i < info.settings.size(); ++i) {
@@ -85,6 +94,8 @@ std::string behaviour_text(const flow::stage_info& info) {
     out += "  works on an item in steps, each after the tasks of the step before\n";
   }
   if (info.face == flow::face::blocking) {
+    // Stages of plug-ins in Python run in a child process; the catalog knows how it is
+    // started.
     const auto home = flow::stages().home_of(info.name);
     out += home && !home->command.empty() ? "  runs in a child process\n"
                                           : "  runs on a thread of its own\n";
@@ -114,6 +125,8 @@ command_result check_command(const graph_options& options, output& out) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
+  // Missing files are warnings here and errors of `weir run`, because a pipeline may be
+  // checked on another machine.
   for (const error& one : flow::missing_inputs(plan.source, loaded.options.files)) {
     warnings.push_back(one.text());
   }
@@ -126,6 +139,7 @@ command_result check_command(const graph_options& options, output& out) {
     }
     return 0;
   }
+  // The JSON has the plan and the options of the run that the file gives.
   facts all = plan_facts(plan);
   all["warnings"] = std::move(warnings);
   all["workers"] = loaded.options.workers;
@@ -139,6 +153,7 @@ namespace {
 
 /// Returns the facts of the pipeline in a file, or of a run.
 result<facts> drawn_facts(const graph_options& options) {
+  // Exactly one of the two must be given.
   if (options.file.empty() == options.run.empty()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot draw: expected a file or a run folder, found {}",
@@ -160,6 +175,7 @@ command_result graph_command(const graph_options& options, output& out) {
   WEIR_TRY(const facts all, drawn_facts(options));
   const graph_picture picture = picture_of(all);
   const std::string drawing = options.dot ? picture_dot(picture) : picture_svg(picture);
+  // The drawing is written first: if that fails, nothing is printed.
   if (options.drawing != "-") {
     WEIR_CHECK(
         write_file_atomically(posix_file_system(), options.drawing, as_view(drawing)));
@@ -176,6 +192,7 @@ command_result graph_command(const graph_options& options, output& out) {
 
 namespace {
 
+/// Makes the stages of the program and those of plug-ins known.
 result<void> add_stages_and_plugins(const stages_options& options) {
   add_standard_stages();
   for (const std::string& plugin : options.plugins) {
@@ -191,6 +208,7 @@ command_result stages_command(const stages_options& options, output& out) {
   std::vector<flow::stage_info> known;
   std::size_t width = 0;
   std::size_t face_width = 0;
+  // The widths are known only when all stages are, so the lines are printed at the end.
   for (const std::string& name : flow::stages().names()) {
     WEIR_TRY(flow::stage_info info, flow::stages().describe(name));
     info.name = name;
@@ -219,12 +237,15 @@ command_result stages_command(const stages_options& options, output& out) {
 }
 
 command_result inspect_command(const stages_options& options, output& out) {
+  // A misspelt name is answered with the nearest one.
   WEIR_CHECK(add_stages_and_plugins(options));
   const auto known = flow::stages().describe(options.stage);
   if (!known) {
     return pointing_to_stages(known.error());
   }
   const flow::stage_info& info = *known;
+  // The ports of some stages depend on settings. For these the ports of the example are
+  // shown, and the output says so.
   WEIR_TRY(const flow::stage_info shown, as_in_example(info));
   const bool differ = info.ports.empty() && !shown.ports.empty();
   if (options.json) {
@@ -249,6 +270,7 @@ command_result inspect_command(const stages_options& options, output& out) {
       out.print("  {} ({})\n", one.name, one.tensor ? "tensor" : "value");
     }
   }
+  // Parts without content have no heading.
   if (const std::string more = behaviour_text(info); !more.empty()) {
     out.print("\nbehaviour\n{}", more);
   }

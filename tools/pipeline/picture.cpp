@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Draws pipelines as SVG, and writes them for Graphviz.
+///
+/// Both start from a `graph_picture`, which is made from facts: of a plan, or of a run,
+/// which has rates and depths too. `layout.cpp` finds the positions. A drawing is a file
+/// of its own and a part of report.html as well, so it brings its style along.
 #include "picture.hpp"
 
 #include <fmt/core.h>
@@ -20,6 +24,7 @@ namespace weir::tools {
 namespace {
 
 // The classes have a prefix because a page holds other drawings, too.
+// The colours have a second form for dark surroundings.
 constexpr std::string_view picture_style = R"(<style>
 .pl-page{fill:#fbfbfa}.pl-box{fill:#ffffff;stroke:#98a0a9;stroke-width:1}
 .pl-edge{fill:none;stroke:#545e69;stroke-width:1.4}
@@ -40,14 +45,17 @@ svg text.pl-use,svg text.pl-port{fill:#98a1aa}}
 constexpr std::string_view limit_style =
     "<style>.pl-limit{stroke:#c4574f;stroke-width:2.5}</style>\n";
 
+/// Faces with a colour of their own; all others are drawn as tasks.
 constexpr std::array<std::string_view, 4> faces{"source", "task", "late", "sink"};
 constexpr double wide_picture = 980;  ///< a wider one is scrolled and not made smaller
 
+/// Returns a text of the facts; empty if it is missing or no text.
 std::string fact_text(const facts& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+/// Returns a count of the facts; 0 if it is missing or no count.
 std::uint64_t fact_number(const facts& object, const char* key) {
   const auto found = object.find(key);
   const bool is_count =
@@ -69,6 +77,7 @@ std::vector<facts> objects_at(const facts& object, const char* key) {
 /// Finds the stage of a text such as "first.y", and cuts the text down to the port.
 std::optional<std::size_t> take_stage(const graph_picture& picture, std::string& end) {
   const std::size_t dot = end.rfind('.');
+  // The names of ports have no dots, so the last one divides.
   if (dot == std::string::npos) {
     return std::nullopt;
   }
@@ -80,6 +89,7 @@ std::optional<std::size_t> take_stage(const graph_picture& picture, std::string&
              : std::optional(static_cast<std::size_t>(found - picture.stages.begin()));
 }
 
+/// Returns the window of an edge in words.
 std::string window_text(const facts& edge) {
   return fmt::format("window {}, {}", counted(fact_number(edge, "window_items"), "item"),
                      human_bytes(fact_number(edge, "window_bytes")));
@@ -99,6 +109,8 @@ std::string rate_text(const facts& run, const facts& stage) {
       grouped(static_cast<double>(fact_number(stage, count)) / seconds->get<double>()));
 }
 
+/// Draws the box of a stage: a stripe in the colour of its face, names, rate, and the
+/// labels of its ports outside of the box.
 void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
   s.rect(box.x, box.y, box.width, box.height,
          css(stage.limits ? "pl-box pl-limit" : "pl-box"), stage.tip);
@@ -118,6 +130,8 @@ void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
   }
 }
 
+/// Draws an edge with an arrow at its end. Feedback edges are dashed and show their
+/// delay.
 void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& points,
                point label) {
   const bool delayed = edge.delay > 0;
@@ -131,6 +145,7 @@ void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& poin
   }
 }
 
+/// Draws the faces that occur, with their colours, at height `y`.
 void draw_legend(svg& s, const graph_picture& picture, double y) {
   double x = 16;
   for (const std::string_view face : faces) {
@@ -143,6 +158,7 @@ void draw_legend(svg& s, const graph_picture& picture, double y) {
   }
 }
 
+/// Returns a text in quotes, as the language of Graphviz wants it.
 std::string dot_quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -155,6 +171,7 @@ std::string dot_quote(std::string_view text) {
   return out + '"';
 }
 
+/// Returns the shape of a stage.
 std::string_view dot_shape(std::string_view face) {
   return face == "source" || face == "sink" ? "ellipse" : "box";
 }
@@ -164,6 +181,7 @@ std::string_view dot_shape(std::string_view face) {
 graph_picture picture_of(const facts& plan) {
   graph_picture picture;
   picture.name = fact_text(plan, "pipeline");
+  // Only a run knows the stage that limited its rate.
   const auto bottleneck = plan.find("bottleneck");
   const std::string limiting = bottleneck != plan.end() && bottleneck->is_object()
                                    ? fact_text(*bottleneck, "stage")
@@ -182,6 +200,7 @@ graph_picture picture_of(const facts& plan) {
     if (!stage.rate.empty()) {
       stage.tip += ", " + stage.rate;
     }
+    // A stage without a name cannot be the end of an edge and is left out.
     if (!stage.name.empty()) {
       picture.stages.push_back(std::move(stage));
     }
@@ -194,6 +213,7 @@ graph_picture picture_of(const facts& plan) {
     edge.delay = fact_number(one, "delay");
     edge.tip = fmt::format("{} to {}: {}, {}", edge.outlet, edge.inlet, edge.type,
                            window_text(one));
+    // Counters exist only in the facts of a run.
     if (one.contains("deepest")) {
       edge.depth = fmt::format("{}/{}", fact_number(one, "deepest"),
                                fact_number(one, "window_items"));
@@ -202,6 +222,7 @@ graph_picture picture_of(const facts& plan) {
                       counted(fact_number(one, "items"), "item"),
                       human_bytes(fact_number(one, "bytes")));
     }
+    // The texts "stage.port" become the names of ports.
     const auto from = take_stage(picture, edge.outlet);
     const auto to = take_stage(picture, edge.inlet);
     if (from && to) {
@@ -230,6 +251,7 @@ std::string picture_svg(const graph_picture& picture) {
   }
   s.rect(0, 0, placed.width, height, css("pl-page"));
   draw_text(s, 16, 28, "pl-title", "start", picture.name);
+  // Edges come first, so that boxes cover their ends.
   for (std::size_t i = 0; i < picture.edges.size(); ++i) {
     draw_edge(s, picture.edges[i], placed.edges[i], placed.delay_labels[i]);
   }
@@ -261,6 +283,7 @@ std::string picture_dot(const graph_picture& picture) {
                     dot_quote(picture.stages[edge.from].name),
                     dot_quote(picture.stages[edge.to].name), dot_quote(label),
                     dot_quote(edge.outlet), dot_quote(edge.inlet), dot_quote(edge.tip),
+                    // Feedback edges must not change the order of the ranks.
                     edge.delay == 0 ? "" : ", style=dashed, constraint=false");
   }
   return out + "}\n";

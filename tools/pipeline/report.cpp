@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes the report of a pipeline's run.
+///
+/// The page is made from metrics.json alone, plus the texts of pipeline.toml and log. It
+/// can therefore be written again at any time, also for a run that was killed.
+/// metrics.json may be from another version or damaged, so each value is looked up with a
+/// substitute.
 #include "report.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +26,7 @@ namespace weir::tools {
 
 namespace {
 
+/// Returns the content of a file of the folder; empty if it cannot be read.
 std::string read_text(const std::string& folder, const char* name) {
   const auto content = read_file(posix_file_system(), join_path(folder, name));
   return content ? std::string(as_text(*content)) : "";
@@ -35,6 +41,7 @@ std::string shown(const facts& object, std::string_view key) {
   if (found->is_string()) {
     return found->get<std::string>();
   }
+  // Large numbers with a fraction are shown without it.
   if (found->is_number_unsigned() || found->is_number_integer() ||
       (found->is_number_float() && found->get<double>() >= 100)) {
     return grouped(found->get<double>());
@@ -46,6 +53,8 @@ std::string shown(const facts& object, std::string_view key) {
 /// A column of a table: key of the facts, and heading.
 using column = std::pair<std::string_view, std::string_view>;
 
+/// Returns a table with a row for each object of a list. Cells of numbers have the class
+/// "n", which aligns them to the right.
 template <std::size_t N>
 std::string table_html(const facts& metrics, const char* list,
                        const std::array<column, N>& columns) {
@@ -70,6 +79,7 @@ std::string table_html(const facts& metrics, const char* list,
   return out + "</table>";
 }
 
+/// Columns of the table of stages.
 constexpr std::array<column, 10> stage_columns{
     {{"name", "stage"},
      {"use", "uses"},
@@ -81,6 +91,7 @@ constexpr std::array<column, 10> stage_columns{
      {"blocked_input", "turns without item"},
      {"blocked_output", "turns without credit"},
      {"busy_seconds", "busy for s"}}};
+/// Columns of the table of edges.
 constexpr std::array<column, 8> edge_columns{{{"from", "from"},
                                               {"to", "to"},
                                               {"type", "type"},
@@ -90,6 +101,7 @@ constexpr std::array<column, 8> edge_columns{{{"from", "from"},
                                               {"deepest", "most alive"},
                                               {"window_items", "window"}}};
 
+/// Returns a time in milliseconds, or in larger units from a second on.
 std::string duration_text(const facts& latency, const char* key) {
   const auto found = latency.find(key);
   if (found == latency.end() || !found->is_number()) {
@@ -120,12 +132,14 @@ std::string latency_text(const facts& metrics) {
   return out;
 }
 
+/// Returns a sentence about the stage that limited the rate.
 std::string bottleneck_text(const facts& metrics) {
   const auto found = metrics.find("bottleneck");
   if (found == metrics.end() || !found->is_object()) {
     return "No stage was found to limit the rate: the run was too short, or nothing had "
            "to wait.";
   }
+  // The share is a fraction.
   const auto share = found->find("share");
   const double part =
       share != found->end() && share->is_number() ? share->get<double>() : 0;
@@ -136,6 +150,7 @@ std::string bottleneck_text(const facts& metrics) {
       shown(*found, "stage"), 100 * part);
 }
 
+/// Adds the notes of the plan, each as a paragraph.
 void add_notes(html_page& page, const facts& metrics) {
   const auto notes = metrics.find("notes");
   if (notes == metrics.end() || !notes->is_array()) {
@@ -148,6 +163,7 @@ void add_notes(html_page& page, const facts& metrics) {
 
 /// Returns a sentence about a run that has not ended well; empty for others.
 std::string failure_text(const facts& metrics) {
+  // A killed process leaves metrics.json as it was written last.
   if (shown(metrics, "ended") == "running") {
     return "These figures were written while the run was going on. It goes on still, or "
            "its process was killed since; `weir resume` then continues it.";
@@ -165,6 +181,7 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
   if (stages == metrics.end() || !stages->is_array()) {
     return;
   }
+  // The rows are collected first, because the section is left out if there are none.
   std::string rows;
   for (const facts& stage : *stages) {
     const auto told = stage.find("figures");
@@ -198,6 +215,8 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
               "</table>");
 }
 
+/// Makes the page. The order is from what most readers want to details: figures, graph,
+/// tables, log.
 std::string page_of(const std::string& folder, const facts& metrics) {
   html_page page(fmt::format("Pipeline {}", shown(metrics, "pipeline")),
                  fmt::format("{}: {}", folder, shown(metrics, "ended")));
@@ -242,6 +261,7 @@ error missing_metrics(const std::string& folder) {
       "cannot report on \"{}\": expected a run folder with the file "
       "metrics.json, found none",
       folder);
+  // A folder with a log is that of a run, which may not have written the file yet.
   if (!posix_file_system().exists(join_path(folder, "log"))) {
     return {errc::not_found, text};
   }
@@ -255,12 +275,14 @@ error missing_metrics(const std::string& folder) {
 result<facts> read_pipeline_metrics(const std::string& folder) {
   const std::string path = join_path(folder, "metrics.json");
   const auto content = read_file(posix_file_system(), path);
+  // Other failures of reading, such as missing permission, are reported as they are.
   if (!content && content.error().code() != errc::not_found) {
     return content.error();
   }
   if (!content) {
     return missing_metrics(folder);
   }
+  // Damaged JSON becomes a value that is no object.
   facts metrics = facts::parse(as_text(*content), nullptr, false);
   if (!metrics.is_object()) {
     return error(errc::corrupt,

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs and resumes pipelines, and writes their folders.
+///
+///   run      check, make the folder, lock it, write pipeline.toml, run
+///   resume   lock the folder, read pipeline.toml, run from the last checkpoint
+///
+/// A run that could not begin leaves nothing behind: no folder that would look like a
+/// run. "Begun" means that the stages were opened.
 #include "run.hpp"
 
 #include <fmt/core.h>
@@ -26,8 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Its presence makes a folder that of a pipeline.
 constexpr const char* file_name = "pipeline.toml";
 
+/// `weir::run` or `weir::resume`.
 using pipeline_call = result<pipeline_report> (*)(pipeline&, const weir::run_options&);
 
 /// The end of a call: its exit code or its error, and whether the run had begun.
@@ -36,6 +44,8 @@ struct performed {
   bool began = true;
 };
 
+/// Runs or resumes a pipeline whose folder is locked and has its file. The log is opened
+/// for appending, so a resumed run continues it.
 performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool json,
                            output& out) {
   auto plan = loaded.stages->check();
@@ -47,21 +57,26 @@ performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool jso
   if (!log) {
     return {std::move(log.error())};
   }
+  // Signals ask the run to stop, from the first line of output on.
   actors::run_control control;
   pipeline_reporter reports(out, json, *log, folder, *plan, control);
   const actors::signal_scope signals(control);  // a reader may leave at the first line
   reports.begin();
+  // The functions refer to `reports`, which outlives the call.
   loaded.options.control = &control;
   loaded.options.resumed = [&](const pipeline_start& from) { reports.resumed(from); };
   loaded.options.progress = [&](const pipeline_progress& p) { reports.progress(p); };
   loaded.options.warning = [&](const std::string& text) { reports.warning(text); };
+  // See cli/time_slice.hpp.
   prefer_long_time_slices();
   const auto report = call(*loaded.stages, loaded.options);
   if (!report) {
     reports.fail(report.error());
+    // A run that failed after it had begun keeps its folder.
     return {report.error(), reports.began()};
   }
   reports.finish(*report);
+  // Without a guarantee the source cannot go back.
   if (report->ended == "interrupted") {
     reports.say(plan->promise == flow::guarantee::none
                     ? std::string("interrupted; the input cannot be read again, so that "
@@ -78,6 +93,8 @@ performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool jso
 
 /// Refuses a folder that holds a run, or anything else that is not of a run that could
 /// not begin.
+/// The file of a pipeline is written under a temporary name first, so such names are
+/// those of a run that was killed before it began.
 result<void> check_new_folder(const std::string& folder) {
   if (holds_pipeline(folder) || holds_checkpoint(folder)) {
     return error(errc::already_exists,
@@ -103,6 +120,7 @@ result<void> check_new_folder(const std::string& folder) {
 }
 
 /// Begins a run in a folder.
+/// The lock is held for the whole run, so that no other process writes to the folder.
 performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json,
                    output& out) {
   const auto lock = lock_folder(folder);
@@ -118,6 +136,7 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
     return {std::move(written.error())};
   }
   performed done = perform_pipeline(&weir::run, loaded, json, out);
+  // The folder itself is removed by the caller if it is empty.
   if (!done.began) {
     for (const char* name : {file_name, "log", "lock"}) {
       static_cast<void>(posix_file_system().remove(join_path(folder, name)));
@@ -128,6 +147,7 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
 
 }  // namespace
 
+/// Both ends are numbers of items; the second one is not skipped.
 result<flow::item_range> parse_range(const std::string& text) {
   flow::item_range range;
   const char* const end = text.data() + text.size();
@@ -145,6 +165,7 @@ result<flow::item_range> parse_range(const std::string& text) {
                            text));
 }
 
+/// A file that cannot be read is no pipeline; the reader of jobs reports why.
 bool describes_pipeline(const std::string& path) {
   const auto content = read_file(posix_file_system(), path);
   return content && describes_stages(as_text(*content));
@@ -155,12 +176,14 @@ bool holds_pipeline(const std::string& folder) {
   return fs::exists(join_path(folder, file_name), ignored);
 }
 
+/// The file is loaded, which checks it, before a folder is made.
 command_result run_pipeline(const run_options& options, output& out) {
   WEIR_TRY(loaded_pipeline loaded,
            load_pipeline(options.file, {options.sets, options.plugins}));
   return run_loaded(loaded, options.out, options.json, out);
 }
 
+/// Done before the folder exists, so that a refused pipeline leaves none.
 result<void> check_files(const loaded_pipeline& loaded) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
@@ -175,17 +198,20 @@ command_result run_loaded(loaded_pipeline& loaded, const std::string& folder, bo
   loaded.options.folder = made.path;
   const performed done = begin_in(made.path, loaded, json, out);
   if (!done.code) {
+    // The folder may have been made for this run.
     remove_if_empty(made);
   }
   return done.code;
 }
 
 command_result resume_pipeline(const resume_options& options, output& out) {
+  // The lock comes first: another process may be writing pipeline.toml.
   WEIR_TRY(const file_lock lock, lock_folder(options.folder));
   WEIR_TRY(loaded_pipeline loaded, load_pipeline(join_path(options.folder, file_name),
                                                  {options.sets, options.plugins}));
   loaded.options.folder = options.folder;
   loaded.options.generation = options.generation;
+  // Skipped items are not in the file; they apply to this resume alone.
   for (const std::string& text : options.skips) {
     WEIR_TRY(loaded.options.skip.emplace_back(), parse_range(text));
   }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the keys of one stage.
+///
+/// A table of reserved keys has one function for each key that every stage may have. All
+/// other keys are settings of the stage itself: they are only collected here, and the
+/// catalog of stages checks them when the stage is made. The same functions serve the
+/// tables of a file and the assignments of a command line, so a later value of a key
+/// replaces an earlier one.
 #include "stage_keys.hpp"
 
 #include <fmt/core.h>
@@ -14,10 +20,12 @@ namespace weir::tools {
 
 namespace {
 
+/// Returns the found value in words. A list of tables has no value of its own.
 std::string found_in(const toml_item& item) {
   return item.list_of_tables ? "a list of tables" : item.value.describe();
 }
 
+/// Returns the error of a key whose value is refused. It names the place in the file.
 error refused(const toml_item& item, std::string_view expected) {
   return error(errc::invalid_argument,
                fmt::format("cannot use key \"{}\" of a stage: expected {}, found {}",
@@ -25,6 +33,7 @@ error refused(const toml_item& item, std::string_view expected) {
       .located(item.where);
 }
 
+/// Returns the text of a key, which must not be empty.
 result<std::string> text_of(const toml_item& item, std::string_view expected) {
   const auto* text = std::get_if<std::string>(&item.value.data);
   if (text == nullptr || text->empty()) {
@@ -33,11 +42,13 @@ result<std::string> text_of(const toml_item& item, std::string_view expected) {
   return *text;
 }
 
+/// Sets `name`. That names are unique is checked when the pipeline is made.
 result<void> set_name(written_stage& stage, const toml_item& item) {
   WEIR_TRY(stage.name, text_of(item, "the name of the stage as a string"));
   return {};
 }
 
+/// Sets `use`. Its place is kept apart, because a misspelt name is reported there.
 result<void> set_use(written_stage& stage, const toml_item& item) {
   WEIR_TRY(stage.use, text_of(item, "a stage of `weir stages` as a string"));
   stage.where_used = item.where;
@@ -45,6 +56,7 @@ result<void> set_use(written_stage& stage, const toml_item& item) {
 }
 
 // An edge replaces an earlier one that ends at the same inlet.
+// So an assignment can lead an inlet to another stage.
 void add_edge(written_stage& stage, written_edge edge) {
   std::erase_if(stage.edges,
                 [&](const written_edge& other) { return other.inlet == edge.inlet; });
@@ -54,6 +66,8 @@ void add_edge(written_stage& stage, written_edge edge) {
 constexpr std::string_view outlet_words =
     "a stage and its outlet, such as \"first.y\", or a stage with one outlet";
 
+/// Sets `from`: one edge whose inlet has no name. It ends at the only inlet that no other
+/// edge of the stage names.
 result<void> set_from(written_stage& stage, const toml_item& item) {
   WEIR_TRY(std::string from, text_of(item, outlet_words));
   add_edge(stage, {"", std::move(from), 0, item.where});
@@ -61,6 +75,7 @@ result<void> set_from(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Sets `inlets`: one edge for each key of the table, which is the name of an inlet.
 result<void> set_inlets(written_stage& stage, const toml_item& item) {
   if (!item.table || item.items.empty()) {
     return refused(item, "a table such as { a = \"first.y\", b = \"second\" }");
@@ -73,6 +88,7 @@ result<void> set_inlets(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Returns the delay of feedback edges. An edge with a delay of 0 is not a feedback edge.
 result<std::uint32_t> delay_of(const toml_item& item) {
   const auto* number = std::get_if<std::int64_t>(&item.value.data);
   if (number == nullptr || *number < 1 ||
@@ -82,6 +98,8 @@ result<std::uint32_t> delay_of(const toml_item& item) {
   return static_cast<std::uint32_t>(*number);
 }
 
+/// Sets `loop`: feedback edges, which all have the delay of the table. The delay may
+/// stand before or behind the edges, so it is set on them at the end.
 result<void> set_loop(written_stage& stage, const toml_item& item) {
   constexpr std::string_view expected =
       "a table with an inlet and a delay, such as { token = \"sample\", delay = 1 }";
@@ -108,6 +126,7 @@ result<void> set_loop(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Sets `window`. The limits are those of the types in which a plan holds them.
 result<void> set_window(written_stage& stage, const toml_item& item) {
   const auto* text = std::get_if<std::string>(&item.value.data);
   const auto window = text != nullptr ? parse_limits(*text) : std::nullopt;
@@ -121,6 +140,7 @@ result<void> set_window(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Sets `on_error`. Whether the stage may skip items is checked when it is planned.
 result<void> set_on_error(written_stage& stage, const toml_item& item) {
   const auto* text = std::get_if<std::string>(&item.value.data);
   if (text != nullptr && *text == "stop") {
@@ -135,6 +155,7 @@ result<void> set_on_error(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Sets `max_failures`, the failed items after which the run ends.
 result<void> set_max_failures(written_stage& stage, const toml_item& item) {
   const auto* number = std::get_if<std::int64_t>(&item.value.data);
   if (number == nullptr || *number < 0) {
@@ -144,6 +165,7 @@ result<void> set_max_failures(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+/// Sets `host`. Hosts on other machines have a syntax already, but no implementation.
 result<void> set_host(written_stage& stage, const toml_item& item) {
   const auto* text = std::get_if<std::string>(&item.value.data);
   if (text != nullptr && text->starts_with("node:")) {
@@ -164,6 +186,8 @@ result<void> set_host(written_stage& stage, const toml_item& item) {
   return refused(item, "\"engine\", \"own\" or \"process\"");
 }
 
+/// Refuses a key that is reserved, so that files which use it do not change their meaning
+/// in a later version.
 result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
   return error(errc::unsupported,
                fmt::format("cannot use key \"{}\" of a stage: expected a key of this "
@@ -172,7 +196,9 @@ result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
       .located(item.where);
 }
 
+/// Sets a key of a stage from its value.
 using setter = result<void> (*)(written_stage&, const toml_item&);
+/// The order is that in which `keys_of_every_stage` lists the keys.
 constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
     {{"name", set_name},
      {"use", set_use},
@@ -185,6 +211,7 @@ constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
      {"host", set_host},
      {"initial", refuse_key}}};
 
+/// Adds a setting, or replaces its value. Settings keep the order of the file.
 void set_setting(written_stage& stage, config_entry entry) {
   const auto known = std::ranges::find(stage.settings, entry.key, &config_entry::key);
   if (known == stage.settings.end()) {
@@ -198,6 +225,7 @@ void set_setting(written_stage& stage, config_entry entry) {
 
 std::vector<std::string> keys_of_every_stage() {
   std::vector<std::string> names;
+  // Keys that are always refused are no suggestion for a misspelt key.
   for (const auto& [key, set] : reserved) {
     if (set != refuse_key) {
       names.emplace_back(key);
@@ -212,6 +240,7 @@ result<void> set_stage_key(written_stage& stage, const toml_item& item) {
       return set(stage, item);
     }
   }
+  // A table is a group of settings: its keys follow behind a dot.
   std::vector<config_entry> entries;
   if (item.table) {
     add_entries(item, item.key + ".", entries);
@@ -230,6 +259,7 @@ result<written_stage> read_stage(const toml_item& table) {
   for (const toml_item& item : table.items) {
     WEIR_CHECK(set_stage_key(stage, item));
   }
+  // The two keys without which a stage cannot be added.
   for (const auto& [key, value] : {std::pair{"name", &stage.name}, {"use", &stage.use}}) {
     if (value->empty()) {
       return error(errc::invalid_argument,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Formats the descriptions of stages as the page docs/stages.md.
+///
+/// The page has three chapters by face, a section for each stage, and in each section its
+/// sentence, details, ports, settings, guarantee and example. It is made by the program
+/// and compared with the file by a test, so nothing is added by hand.
 #include "stage_page.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +21,7 @@ namespace weir::tools {
 
 namespace {
 
+/// The introduction of the page.
 constexpr std::string_view stages_head = R"(# Stages
 
 The stages that every pipeline may use by name. This page is what `weir stages --markdown`
@@ -43,6 +48,7 @@ struct chapter {
   std::string_view title;
   bool (*holds)(flow::face);
 };
+/// In the order of the page. Each function says which faces belong to the chapter.
 constexpr std::array<chapter, 3> chapters{
     {{"Sources", [](flow::face f) { return f == flow::face::source; }},
      {"Stages between sources and sinks",
@@ -58,6 +64,7 @@ std::string sentence(std::string text) {
 }
 
 /// Returns text that a cell of a table can hold.
+/// A bar would end the cell.
 std::string table_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -66,6 +73,7 @@ std::string table_cell(const std::string& text) {
   return out;
 }
 
+/// Returns the row of a setting: name, range and unit, default, meaning.
 std::string setting_row(const flow::stage_info& info, std::size_t index) {
   const setting_info& one = info.settings[index];
   const bool known = index < info.defaults.size() && !one.required;
@@ -77,6 +85,7 @@ std::string setting_row(const flow::stage_info& info, std::size_t index) {
       table_cell(one.documentation), one.may_change ? "; may change at a resume" : "");
 }
 
+/// Returns the table of settings, or a sentence if there are none.
 std::string settings_part(const flow::stage_info& info) {
   if (info.settings.empty()) {
     return "There are no settings.\n\n";
@@ -89,6 +98,7 @@ std::string settings_part(const flow::stage_info& info) {
   return out + "\n";
 }
 
+/// Returns a sentence with the ports, inlets first; empty without ports.
 std::string ports_part(std::span<const flow::port_info> ports) {
   std::string out;
   for (const bool inlet : {true, false}) {
@@ -102,6 +112,8 @@ std::string ports_part(std::span<const flow::port_info> ports) {
   return out.empty() ? out : fmt::format("Ports in the example: {}.\n\n", out);
 }
 
+/// Makes the section of a stage. The ports are those of its example, since many depend on
+/// settings.
 result<std::string> section(const flow::stage_info& described) {
   WEIR_TRY(const flow::stage_info info, as_in_example(described));
   std::string out =
@@ -133,6 +145,7 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
   if (info.example.empty()) {
     return info;
   }
+  // The example is a whole file, read as if it were in the folder "/".
   WEIR_TRY(const written_pipeline written,
            read_pipeline(info.example, "example of " + info.name, "/", {}));
   const auto stage = std::ranges::find(written.stages, info.name, &written_stage::use);
@@ -142,6 +155,7 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
                              "\"{0}\", found none",
                              info.name));
   }
+  // Only the settings of this stage count; the other stages of the example serve it.
   given_settings settings;
   for (const config_entry& one : stage->settings) {
     settings.emplace(one.key, one.value);
@@ -154,6 +168,7 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
 
 result<std::string> stages_page(std::span<const flow::stage_info> stages) {
   std::string out(stages_head);
+  // Stages come in the order in which they are given, by name.
   for (const chapter& part : chapters) {
     out += fmt::format("\n# {}\n", part.title);
     for (const flow::stage_info& info : stages) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Adds the verbs about pipelines and their options to the command line.
+///
+/// The parser of the command line fills a structure of options for each verb. The
+/// structure outlives this function through the callbacks that share it.
 #include "verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -21,15 +24,23 @@ CLI::App* add(CLI::App& app, action& chosen, const char* name, const char* help,
   CLI::App* verb = app.add_subcommand(name, help);
   verb->footer(std::string("Example:\n  ") + example);
   verb->add_flag("--json", options->json, "Print facts as JSON");
+  // CLI11 calls this after the whole command line has been parsed, so all options are
+  // set. The verb is not run here: an exception of the parser may still follow, and the
+  // program opens its output first.
   verb->callback([&chosen, run, options] {
     chosen = [run, options](output& out) { return run(*options, out); };
   });
   return verb;
 }
 
+/// Adds what `check` and `graph` have in common: the file, changes of its keys, and
+/// plugins.
 void add_file(CLI::App* verb, graph_options& options, bool required) {
   verb->add_option("FILE", options.file, "Pipeline in TOML")->required(required);
   verb->add_option("--set", options.sets,
+                   // `take_all` allows `--set a=1 --set b=2`. Without extra arguments, a
+                   // word that follows a value is not taken as a second one but as the
+                   // file.
                    "Set a key such as run.workers or STAGE.KEY; repeatable")
       ->type_name("KEY=VALUE")
       ->take_all()
@@ -57,6 +68,7 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
   const auto drawn = std::make_shared<graph_options>();
   CLI::App* graph = add(app, chosen, "graph", "Draw a pipeline as SVG",
                         "weir graph two.toml -o two.svg", &graph_command, drawn);
+  // The file is not required, because `--run` may name a run folder in its place.
   add_file(graph, *drawn, false);
   graph
       ->add_option("--run", drawn->run,
@@ -64,6 +76,7 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
       ->type_name("DIR");
   graph->add_option("-o,--output", drawn->drawing,
                     "File for the drawing (default \"-\": standard output)");
+  // A drawing is no set of facts, so the two forms exclude each other.
   graph->add_flag("--dot", drawn->dot, "Write text for Graphviz instead of SVG")
       ->excludes("--json");
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir tgm copy`: copies messages to other files, as they are or encoded again.
+///
+/// All outputs are collected in memory and written at the end, each atomically. A damaged
+/// message in the middle therefore leaves no half of a file behind.
 #include <map>
 
 #include "tgm/damage.hpp"
@@ -19,8 +22,11 @@ class message_copier {
  public:
   message_copier(const tgm_verb_options& options, const message_file& file)
       : options_(options),
+        // A plain name cannot hold "[", so a bracket is enough to tell a template.
         file_(file),
         templated_(options.out.find('[') != options.out.npos) {
+    // Without a template the output exists even if no message is selected. A template
+    // gives names only for messages that are copied.
     if (!templated_) {
       outputs_[options.out];
     }
@@ -33,15 +39,20 @@ class message_copier {
     if (!where.passes(reader.metadata())) {
       return {};
     }
+    // A message that is copied as bytes is not decoded. When damaged messages are to be
+    // left out, it must be checked, or the damage would be copied.
     if (options_.skip_damaged) {
       WEIR_CHECK(check_sound(file_, message, reader));
     }
     byte_vector bytes;
+    // Encoding again decodes every object, so damage shows without a further check.
     if (options_.recode) {
       WEIR_TRY(bytes, recode_message(reader, message, options_.encoding));
     } else {
       WEIR_CHECK(file_.append_message(message, bytes));
     }
+    // The key is made at its first use, so messages of one name end up behind each other
+    // in the order of the input.
     append(outputs_[fill_template(options_.out, reader.metadata())], bytes);
     ++copied_;
     return {};
@@ -53,10 +64,14 @@ class message_copier {
     formats::cbor_array paths;
     for (const auto& [path, content] : outputs_) {
       byte_vector whole;
+      // The same template may be used for several inputs, one call after the other. With
+      // a plain name the file is replaced instead.
       if (templated_ && posix_file_system().exists(path)) {
         WEIR_TRY(whole, read_file(posix_file_system(), path));
       }
       append(whole, content);
+      // Together with the old content the whole file is written again, so that a crash
+      // cannot leave half of a message at its end.
       WEIR_CHECK(save(path, whole));
       paths.emplace_back(path);
     }
@@ -79,13 +94,16 @@ command_result tgm_copy(const tgm_verb_options& options, output& out) {
   damage_report damage(options.skip_damaged);
   WEIR_TRY(const message_file file, damage.open(options.files.front()));
   message_copier copier(options, file);
+  // Numbers of messages are those in the input, whether or not the clause selects them.
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
+    // Returns from here only if the error is no damage, or if damage ends the verb.
     if (const auto done = copier.copy(m, where); !done) {
       WEIR_CHECK(damage.leave_out(file, m, done.error()));
     }
   }
   WEIR_TRY(formats::cbor_array paths, copier.save_all());
   formats::cbor_map facts{{"out", std::move(paths)}, {"messages", copier.copied()}};
+  // The key exists only with the option, as in the reference implementation's own output.
   if (options.skip_damaged) {
     facts.set("skipped", damage.skipped());
   }

@@ -2,6 +2,9 @@
 /// @file
 /// `weir tgm dump`: prints whole messages in the form of the reference implementation, or
 /// values of objects.
+///
+/// The text of `dump` follows the reference implementation line by line, since scripts
+/// parse it. The form with values has no counterpart there.
 #include <algorithm>
 #include <cstdio>
 
@@ -19,6 +22,7 @@ using formats::message_reader;
 
 namespace {
 
+/// Returns a shape as the reference prints it, with a space behind each comma.
 std::string joined_shape(const shape_vector& shape) {
   std::string out;
   for (const std::int64_t extent : shape) {
@@ -29,6 +33,8 @@ std::string joined_shape(const shape_vector& shape) {
 
 /// Prints one line for each key, sorted by the lines.
 void print_keys(const cbor_map& map, output& out) {
+  // The order of keys in a message is that of its writer. Sorted lines can be compared
+  // between messages.
   std::vector<std::string> lines;
   for (const auto& [key, value] : map) {
     const std::string* text = key.text();
@@ -46,6 +52,7 @@ void print_keys(const cbor_map& map, output& out) {
 void print_message(std::size_t number, const message_reader& reader, output& out) {
   out.print("=== Message {} ===\nversion: 3\nobjects: {}\n", number,
             reader.object_count());
+  // All descriptors come first and all metadata second, as in the reference.
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const auto& d = reader.descriptor(i);
     out.print("  object[{}]: type={}, dtype={}, shape={}\n", i, d.object_type,
@@ -70,6 +77,8 @@ cbor_value json_of(const message_reader& reader) {
     const auto& d = reader.descriptor(i);
     base.emplace_back(reader.metadata(i));
     cbor_array shape(d.shape.begin(), d.shape.end());
+    // Starts from the keys that the writer put into the descriptor beside the fixed ones,
+    // and then sets the fixed ones, which thereby win.
     cbor_map object = d.parameters;
     object.set("type", d.object_type);
     object.set("dtype", info_of(d.type).tensogram);
@@ -80,6 +89,7 @@ cbor_value json_of(const message_reader& reader) {
     object.set("compression", d.compression);
     objects.emplace_back(std::move(object));
   }
+  // Keys of empty parts are left out, as in the reference.
   cbor_map out{{"version", 3}, {"objects", std::move(objects)}};
   if (!base.empty()) {
     out.set("base", std::move(base));
@@ -93,6 +103,7 @@ cbor_value json_of(const message_reader& reader) {
 /// Decodes every object, because a successful dump means that the elements are sound,
 /// too. Objects that this build cannot decode are verified by their digests and reported
 /// on standard error.
+/// The text itself needs no payload, only descriptors.
 result<void> check_elements(const message_reader& reader, const std::string& place) {
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const auto elements = reader.decode(i);
@@ -102,6 +113,7 @@ result<void> check_elements(const message_reader& reader, const std::string& pla
     if (elements.error().code() != errc::unsupported) {
       return elements.error();
     }
+    // Without decoding, the digests are the only check of the elements that is left.
     WEIR_CHECK(reader.verify());
     fmt::print(stderr, "weir: {}: object {} was not decoded: {}\n", place, i,
                elements.error().root().text());
@@ -121,6 +133,7 @@ result<void> dump_object(const opened_object& object, const tgm_verb_options& op
     return {};
   }
   const auto count = static_cast<std::uint64_t>(element_count(d.shape));
+  // A limit of 0 shows everything.
   const std::uint64_t shown = options.limit == 0 ? count : std::min(options.limit, count);
   out.print(
       "{{\"object\": {}, \"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"metadata\": "
@@ -128,9 +141,12 @@ result<void> dump_object(const opened_object& object, const tgm_verb_options& op
       "\"values\": [",
       object.number, json_quote(object_name(reader, i)), info_of(d.type).tensogram,
       shape_text(d.shape), formats::to_json(reader.metadata(i)));
+  // The values are converted one by one, because their text may be far larger than memory
+  // allows for large objects.
   for (std::uint64_t k = 0; k < shown; ++k) {
     out.print("{}{}", k == 0 ? "" : ", ", element_json(d.type, bytes, k));
   }
+  // A reader of the line can tell from this number that the list is not whole.
   out.print("], \"values_left_out\": {}}}\n", count - shown);
   return {};
 }
@@ -138,6 +154,8 @@ result<void> dump_object(const opened_object& object, const tgm_verb_options& op
 /// Prints the values of one object of the first message, or of all objects of the file.
 result<void> dump_file(const message_file& file, const tgm_verb_options& options,
                        output& out) {
+  // An object was asked for by name, so the absence of messages is an error. Without a
+  // name, an empty file gives empty output.
   if (file.spans.empty() && !options.object.empty()) {
     return file.without_message();
   }
@@ -145,12 +163,15 @@ result<void> dump_file(const message_file& file, const tgm_verb_options& options
     if (!options.object.empty()) {
       WEIR_TRY(const opened_object object,
                file.open_object(m, options.object, options.reading()));
+      // Returns in the first round: an object is looked up in the first message alone.
       return dump_object(object, options, out);
     }
     WEIR_TRY(message_reader reader, file.open(m, options.reading()));
+    // A line for the message comes before the lines of its objects.
     out.print("{{\"message\": {}, \"extra\": {}}}\n", m,
               formats::to_json(reader.metadata().extra));
     opened_object object{std::move(reader)};
+    // The reader has the whole message here, so both numbers of the object are the same.
     for (; object.index < object.reader.object_count(); object.number = ++object.index) {
       WEIR_CHECK(dump_object(object, options, out));
     }
@@ -169,6 +190,8 @@ command_result tgm_describe(const tgm_verb_options& options, output& out) {
       if (!where.passes(reader.metadata())) {
         continue;
       }
+      // Done before anything of the message is printed, so that the output holds sound
+      // messages alone.
       WEIR_CHECK(check_elements(reader, file.place(file.spans[m].offset)));
       if (options.json) {
         out.print("{}\n", formats::to_json(json_of(reader), 2));
@@ -181,6 +204,7 @@ command_result tgm_describe(const tgm_verb_options& options, output& out) {
 }
 
 command_result tgm_dump_values(const tgm_verb_options& options, output& out) {
+  // Bytes of several objects in one stream could not be told apart.
   if (options.raw && options.object.empty()) {
     return error(
         errc::invalid_argument,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Converts elements to doubles and objects to NumPy files.
+///
+/// A .npy file is a magic number, a version, the length of a header, the header as a
+/// Python dictionary, and the elements in C order.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -19,6 +22,8 @@ using formats::object_descriptor;
 namespace {
 
 /// Returns element i as a double; the magnitude of a complex number, 0 or 1 for a bit.
+/// Integers of 64 bits lose their lowest digits, which neither a picture nor a range
+/// shows.
 double double_at(dtype type, bytes_view from, std::size_t i) noexcept {
   switch (type) {
     case dtype::fp16:
@@ -47,9 +52,11 @@ double double_at(dtype type, bytes_view from, std::size_t i) noexcept {
 }
 
 /// Returns the NumPy name of the type in which elements are stored in a .npy file.
+/// "<" is little-endian; "|" marks types of one byte, which have no order.
 std::string npy_type(dtype type) {
   switch (type) {
     case dtype::fp16: return "<f2";
+    // NumPy has no bfloat16, but every such number is a float32.
     case dtype::bf16:
     case dtype::fp32: return "<f4";
     case dtype::fp64: return "<f8";
@@ -62,6 +69,7 @@ std::string npy_type(dtype type) {
     case dtype::uint16: return "<u2";
     case dtype::uint32: return "<u4";
     case dtype::uint64: return "<u8";
+    // Bytes, and bits as bytes of 0 and 1.
     default: return "|u1";
   }
 }
@@ -80,6 +88,8 @@ double number_view::operator[](std::size_t i) const noexcept {
 }
 
 value_range range_of(const number_view& values) noexcept {
+  // Starts at the empty range, in which the lowest is above the highest. The first finite
+  // value sets both.
   value_range out{std::numeric_limits<double>::infinity(),
                   -std::numeric_limits<double>::infinity()};
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -93,21 +103,27 @@ value_range range_of(const number_view& values) noexcept {
 }
 
 byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
+  // A tuple of one element needs a comma in Python.
   const std::string comma = descriptor.shape.size() == 1 ? "," : "";
   std::string head =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                   npy_type(descriptor.type), fmt::join(descriptor.shape, ", "), comma);
+  // Bytes in front of the header: magic number, version and length.
   constexpr std::size_t before = 10;
+  // Spaces and a line feed fill the header, so that the elements begin at a multiple of
+  // 64 bytes.
   head.append(63 - (before + head.size()) % 64, ' ');
   head += '\n';
   byte_vector out;
   out.reserve(before + head.size() + elements.size());
+  // Magic number and version 1.0. The two bytes of the length follow.
   append(out, as_view("\x93NUMPY"));
   out.push_back(std::byte{1});
   out.push_back(std::byte{0});
   out.resize(before);
   store_le(out.data() + 8, static_cast<std::uint16_t>(head.size()));
   append(out, as_view(head));
+  // The three branches: bits and bfloat16 are converted one by one, the rest is copied.
   if (descriptor.type == dtype::bitmask) {
     for (std::size_t i = 0; i < count_of(descriptor); ++i) {
       out.push_back(double_at(dtype::bitmask, elements, i) != 0 ? std::byte{1}

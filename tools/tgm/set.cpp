@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir tgm set`: changes values of metadata.
+///
+/// Values are stored as texts, whatever they look like, as the reference does. All keys
+/// of `-s` are checked before the file is read.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -15,6 +18,7 @@ using formats::message_reader;
 
 namespace {
 
+/// Returns whether a text starts with one of several prefixes.
 bool starts_with_any(std::string_view text,
                      std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) {
@@ -25,18 +29,22 @@ bool starts_with_any(std::string_view text,
 /// Returns whether a key must not be changed: its change would make the payload
 /// unreadable, or the library writes it.
 bool immutable(std::string_view path) {
+  // The second form finds the map on any level, as in objects.0._reserved_.hash.
   if (starts_with_any(path, {"_reserved_"}) ||
       path.find("._reserved_") != std::string_view::npos) {
     return true;
   }
+  // Descriptors are reached through objects.N, so the last part alone decides.
   const std::size_t dot = path.rfind('.');
   const std::string_view leaf =
       dot == std::string_view::npos ? path : path.substr(dot + 1);
+  // The keys of a descriptor that say how the payload is decoded.
   constexpr std::array<std::string_view, 11> fixed{
       "shape",    "strides", "dtype",       "ndim", "type",
       "encoding", "filter",  "compression", "hash", "shuffle_element_size",
       "masks"};
   return std::find(fixed.begin(), fixed.end(), leaf) != fixed.end() ||
+         // Parameters of szip and of simple packing have common prefixes.
          starts_with_any(leaf, {"szip_", "sp_"});
 }
 
@@ -48,9 +56,11 @@ void set_path(cbor_map& map, std::string_view path, const std::string& value) {
     map.set(key, value);
     return;
   }
+  // A value on the way that is no map is replaced by one.
   if (map.find(key) == nullptr || map.find(key)->map() == nullptr) {
     map.set(key, cbor_map());
   }
+  // Looked up again, because `set` may have moved the map.
   set_path(*map.find(key)->map(), path.substr(dot + 1), value);
 }
 
@@ -61,6 +71,7 @@ error cannot_set(errc code, const std::string& path, const std::string& why) {
 /// Returns the number of the object that a path `objects.N.KEY` names.
 result<std::size_t> object_of(const std::vector<std::string>& parts,
                               const std::string& path, std::size_t count) {
+  // Negative numbers fail here, since the type has no sign.
   std::size_t i = 0;
   const std::string& number = parts[1];
   const char* last = number.data() + number.size();
@@ -92,6 +103,7 @@ struct setting {
   std::string value;
 };
 
+/// Errors name the key, not the whole setting.
 result<setting> parse_setting(const std::string& text) {
   const std::size_t sign = text.find('=');
   if (sign == std::string::npos || sign == 0) {
@@ -100,17 +112,20 @@ result<setting> parse_setting(const std::string& text) {
   }
   const std::string_view all(text);
   const setting out{std::string(trimmed(all.substr(0, sign))),
+                    // Spaces around the sign do not count.
                     std::string(trimmed(all.substr(sign + 1)))};
   if (immutable(out.path)) {
     return cannot_set(errc::invalid_argument, out.path,
                       "expected a key of metadata, found one that says how the payload "
                       "is read or who wrote it");
   }
+  // An empty name would be a key that no other tool can address.
   const auto parts = split_text(out.path, '.');
   if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
     return cannot_set(errc::invalid_argument, out.path,
                       "expected a name between all dots, found none");
   }
+  // Just "extra" would replace all keys of the message by a text.
   if (parts.size() == 1 && (out.path == "extra" || out.path == "_extra_")) {
     return cannot_set(errc::invalid_argument, out.path,
                       "expected a key of the message, as in extra.name, found none");
@@ -134,6 +149,7 @@ result<std::vector<setting>> parse_settings(const std::string& text) {
 /// Sets a value: of the message (extra.KEY), of one object (objects.N.KEY), or of all
 /// objects (KEY). A message without objects gets the last kind as a key of its own.
 result<void> apply(stored_message& message, const setting& s) {
+  // The prefix and its point are cut off. What remains is a path within the map.
   const auto parts = split_text(s.path, '.');
   if (parts[0] == "extra" || parts[0] == "_extra_") {
     set_path(message.extra, std::string_view(s.path).substr(parts[0].size() + 1),
@@ -147,6 +163,7 @@ result<void> apply(stored_message& message, const setting& s) {
              s.value);
     return {};
   }
+  // All objects get the key in their part of the metadata.
   for (cbor_map& base : message.metadata) {
     set_path(base, s.path, s.value);
   }
@@ -166,10 +183,12 @@ command_result tgm_set(const tgm_verb_options& options, output& out) {
   std::size_t changes = 0;
   for (std::size_t m = 0; m < file.spans.size(); ++m) {
     WEIR_TRY(const message_reader reader, file.open(m, options.reading()));
+    // Messages that the clause leaves out are copied byte for byte.
     if (!where.passes(reader.metadata())) {
       WEIR_CHECK(file.append_message(m, content));
       continue;
     }
+    // Copies objects as they are stored; only metadata changes.
     WEIR_TRY(stored_message message, stored_copy(reader, m, options.encoding));
     for (const setting& s : settings) {
       WEIR_CHECK(apply(message, s));
@@ -179,6 +198,8 @@ command_result tgm_set(const tgm_verb_options& options, output& out) {
     ++changes;
   }
   WEIR_CHECK(save(options.out, content));
+  // "changed" counts messages to which the settings were applied, whether or not a value
+  // differed.
   report(options,
          {{"out", options.out}, {"messages", file.spans.size()}, {"changed", changes}},
          "", out);

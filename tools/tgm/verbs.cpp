@@ -11,12 +11,14 @@ namespace weir::tools {
 formats::read_options tgm_verb_options::reading() const {
   formats::read_options read;
   read.max_object_bytes = max_object_bytes;
+  // The option of the library also covers packing keys of old writers.
   read.threads = encoding.threads;
   read.legacy_packing = legacy;
   return read;
 }
 
 result<void> save(const std::string& path, bytes_view bytes) {
+  // An object in a store would have to be written as a whole by another protocol.
   if (formats::is_remote_address(path)) {
     return error(errc::unsupported,
                  "cannot write to an address: expected the name of a file, found one of "
@@ -26,6 +28,7 @@ result<void> save(const std::string& path, bytes_view bytes) {
 }
 
 void report(const tgm_verb_options& options, formats::cbor_map facts,
+            // With JSON every verb prints its facts. As text, some verbs are silent.
             const std::string& text, output& out) {
   if (options.json) {
     out.print("{}\n", formats::to_json(formats::cbor_value(std::move(facts))));
