@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir checkpoint`: lists and verifies the generations of a run.
+///
+/// A generation is one file ck-NUMBER.weir. The store keeps several, so that a resume can
+/// fall back to an older one if the newest is damaged. `ls` and `verify` read every byte
+/// of all of them; `show` reads the newest valid one.
 #include <filesystem>
 
 #include "commands.hpp"
@@ -20,6 +24,7 @@ using entries = std::vector<checkpoint_store::entry>;
 // Returns the folder of the checkpoints. The argument is that folder or the run folder
 // around it.
 result<std::string> checkpoint_folder(const std::string& folder) {
+  // No error code is looked at: a path that cannot be examined is no folder either.
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
     return error(
@@ -28,6 +33,7 @@ result<std::string> checkpoint_folder(const std::string& folder) {
             "cannot look for checkpoints in \"{}\": expected a folder, found none",
             folder));
   }
+  // A run folder has the checkpoints in a folder of this name.
   const std::string inside = join_path(folder, "checkpoint");
   return std::filesystem::is_directory(inside, ignored) ? inside : folder;
 }
@@ -41,10 +47,13 @@ void print_json(const entries& all, const std::string& folder, const char* unit,
     const auto& e = all[i];
     out.print("{}\n  {{\"file\": {}, \"bytes\": {}, ", i == 0 ? "" : ",",
               json_quote(e.path), e.bytes);
+    // The keys of a valid and of a damaged generation differ, and "valid" tells them
+    // apart.
     if (e.problem) {
       out.print("\"valid\": false, \"code\": \"{}\", \"problem\": {}}}",
                 name_of(e.problem->code()), json_quote(e.problem->message()));
     } else {
+      // `unit` is the key here: "pulse" or "item".
       out.print("\"valid\": true, \"generation\": {}, \"{}\": {}}}", e.header.generation,
                 unit, e.header.pulse_id);
     }
@@ -57,6 +66,7 @@ void print_text(const entries& all, const char* unit, const std::string& good,
                 output& out) {
   for (const auto& e : all) {
     if (e.problem) {
+      // "BAD" stands in the column of the generation and is easy to find with grep.
       out.print("{}  {:>10}  BAD: {}\n", e.path, human_bytes(e.bytes),
                 e.problem->message());
     } else {
@@ -66,6 +76,7 @@ void print_text(const entries& all, const char* unit, const std::string& good,
   }
 }
 
+/// A generation is valid if the store could read and verify every byte of it.
 bool is_valid(const checkpoint_store::entry& e) {
   return !e.problem.has_value();
 }
@@ -74,12 +85,14 @@ bool is_valid(const checkpoint_store::entry& e) {
 /// are pulses; only such a run has a file config.toml.
 const char* progress_unit(checkpoint_store& store, const entries& all,
                           const std::string& folder) {
+  // The first valid one is enough, because all generations of a run count the same.
   const auto good = std::find_if(all.begin(), all.end(), is_valid);
   std::error_code ignored;
   if (good == all.end() ||
       std::filesystem::exists(join_path(folder, "../config.toml"), ignored)) {
     return "pulse";
   }
+  // A pipeline writes a section for its epoch, which a job that learns from text lacks.
   const auto file = store.load(good->path);
   return file && file->find(storage::section::epoch) ? "item" : "pulse";
 }
@@ -92,6 +105,7 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
                                   const std::string& good, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  // Reads all files. This is the slow part, and the reason why the size is printed.
   WEIR_TRY(entries all, store.verify());
   const char* const unit = progress_unit(store, all, folder);
   if (options.json) {
@@ -99,6 +113,7 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
   } else {
     print_text(all, unit, good, out);
   }
+  // An empty list has been printed by now, so that JSON is complete even in this case.
   if (all.empty()) {
     return error(errc::not_found, fmt::format("cannot {} checkpoints of \"{}\": expected "
                                               "ck-<generation>.weir, found no file",
@@ -116,6 +131,7 @@ struct shown_range {
 /// Returns the ranges that the cursors of a checkpoint hold. A stage that reads a context
 /// stream keeps its cursors in parts of its state, CURSOR and CURSOR/NAME.
 std::vector<shown_range> ranges_left_out(const storage::checkpoint& from) {
+  // Sections of the state of a stage have names of the form STATE/STAGE/PART.
   constexpr std::string_view part = "/CURSOR";
   std::vector<shown_range> out;
   for (const auto& section : from.sections()) {
@@ -123,6 +139,8 @@ std::vector<shown_range> ranges_left_out(const storage::checkpoint& from) {
     if (!section.name.starts_with("STATE/") || at == std::string::npos) {
       continue;
     }
+    // Other stages may have a part of this name with other contents, so a failure of
+    // decoding says only that this part is none of ours.
     const auto cursor = storage::decode_cursor(section.data);
     const auto ranges = cursor
                             ? storage::left_out_of(cursor->source_state)
@@ -130,6 +148,7 @@ std::vector<shown_range> ranges_left_out(const storage::checkpoint& from) {
     if (!ranges) {
       continue;  // a cursor of another kind of stage
     }
+    // What follows is empty for the stream's own cursor, or a slash and a name.
     const std::string rest = section.name.substr(at + part.size());
     for (const storage::named_range& one : *ranges) {
       out.push_back({rest.empty() ? rest : rest.substr(1), one});
@@ -138,15 +157,19 @@ std::vector<shown_range> ranges_left_out(const storage::checkpoint& from) {
   return out;
 }
 
+/// Prints one line for each range: its source, its bytes, and why it is left out.
 void print_ranges(const std::vector<shown_range>& ranges, output& out) {
   for (const auto& [source, one] : ranges) {
     out.print("left out{}: bytes {} to {} of {}, {}\n",
               source.empty() ? "" : fmt::format(" of source {}", source), one.range.byte,
+              // The last byte is named, since people read "to" as including it.
               one.range.byte + one.range.bytes - 1, one.file,
               one.range.by_hand ? "by hand" : "damaged");
   }
 }
 
+/// As JSON, "end" is the byte behind the range, as in other facts of Weir.
+/// The caller has opened the array and closes it.
 void print_ranges_json(const std::vector<shown_range>& ranges, output& out) {
   const char* comma = "";
   for (const auto& [source, one] : ranges) {
@@ -161,20 +184,24 @@ void print_ranges_json(const std::vector<shown_range>& ranges, output& out) {
 
 /// Returns a value of a setting for people.
 const std::string& shown_value(const std::string& value) {
+  // A reference is returned, so the word must live as long as the program.
   static const std::string nothing = "nothing";
   return value.empty() ? nothing : value;
 }
 
+/// Prints one line for each change of a setting, in the order in which they were made.
 void print_history(const std::vector<storage::run_change>& history, output& out) {
   if (history.empty()) {
     out.write("no change since the run began\n");
   }
   for (const storage::run_change& one : history) {
+    // A pulse and a token say the same place in two units.
     out.print("pulse {}, token {}: {} from {} to {}\n", one.pulse, one.token, one.key,
               shown_value(one.from), shown_value(one.to));
   }
 }
 
+/// Prints the changes as members of an array that the caller has opened.
 void print_history_json(const std::vector<storage::run_change>& history, output& out) {
   const char* comma = "";
   for (const storage::run_change& one : history) {
@@ -193,7 +220,10 @@ void print_history_json(const std::vector<storage::run_change>& history, output&
 command_result checkpoint_show(const folder_options& options, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  // Errors of all generations together are those of `load_newest`.
   WEIR_TRY(const auto newest, store.load_newest());
+  // A run without changes has no such section, and an empty history decodes from no
+  // bytes.
   bytes_view stored;
   if (newest.has(storage::section::history)) {
     WEIR_TRY(const auto* section, newest.find(storage::section::history));
@@ -201,6 +231,7 @@ command_result checkpoint_show(const folder_options& options, output& out) {
   }
   WEIR_TRY(const auto history, storage::decode_history(stored));
   const auto& header = newest.header();
+  // Unlike a list, this prints an object of fixed keys.
   if (options.json) {
     out.print("{{\"file\": {}, \"generation\": {}, \"pulse\": {}, \"changes\": [",
               json_quote(newest.path()), header.generation, header.pulse_id);
@@ -225,6 +256,7 @@ command_result checkpoint_ls(const folder_options& options, output& out) {
     return 0;
   }
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
+  // Every damaged one has been listed above with its own reason.
   return error(errc::corrupt,
                fmt::format("cannot use any checkpoint of \"{}\": expected one valid "
                            "generation, found {} damaged",
@@ -240,6 +272,7 @@ command_result checkpoint_verify(const folder_options& options, output& out) {
   if (bad == all.end()) {
     return 0;
   }
+  // The first damaged one gives code and message. The others have been printed.
   return error(*bad->problem);
 }
 

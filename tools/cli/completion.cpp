@@ -2,6 +2,10 @@
 /// @file
 /// Generates scripts that complete the command line in bash, zsh and fish. Verbs and
 /// options come from the parser, so the scripts never differ from the program.
+///
+/// The three shells have different models: bash calls one function that fills an array,
+/// zsh calls one that describes groups of words, and fish evaluates a list of rules. All
+/// scripts get the same tables of commands and words, made once.
 #include "completion.hpp"
 
 #include <fmt/format.h>
@@ -40,10 +44,13 @@ struct stage_words {
 
 /// Returns the stages that every pipeline may use.
 std::vector<stage_words> stages_with_keys() {
+  // Plug-ins are not loaded: their stages depend on options of the line that is being
+  // typed.
   add_standard_stages();
   std::vector<stage_words> all;
   for (const std::string& name : flow::stages().names()) {
     const auto info = flow::stages().describe(name);
+    // A stage whose description fails is left out rather than failing the script.
     if (!info) {
       continue;
     }
@@ -51,6 +58,7 @@ std::vector<stage_words> stages_with_keys() {
     for (const setting_info& one : info->settings) {
       stage.keys.push_back(one.name + "=");
     }
+    // Keys of every stage, besides its own settings.
     for (const char* key : {"name=", "window=", "from=", "on_error="}) {
       stage.keys.emplace_back(key);
     }
@@ -63,6 +71,8 @@ std::vector<stage_words> stages_with_keys() {
 void add_stages(std::vector<command_words>& commands,
                 const std::vector<stage_words>& stages) {
   for (command_words& c : commands) {
+    // Stages follow these two verbs only. They are no verbs, but complete in the same
+    // way.
     if (c.path != "inspect" && c.path != "pipe") {
       continue;
     }
@@ -75,11 +85,13 @@ void add_stages(std::vector<command_words>& commands,
 /// Adds the options of a command, and the options of its group that it accepts as well.
 void add_options(const CLI::App& app, std::vector<word>& to) {
   const auto add = [&](const std::string& name, const CLI::Option& option) {
+    // An option of the command hides one of its group with the same name.
     const auto known = [&](const word& w) { return w.text == name; };
     if (std::none_of(to.begin(), to.end(), known)) {
       to.push_back({name, option.get_description(), option.get_items_expected_max() > 0});
     }
   };
+  // CLI11 keeps long and short names without their dashes.
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       add("--" + name, *option);
@@ -88,6 +100,7 @@ void add_options(const CLI::App& app, std::vector<word>& to) {
       add("-" + name, *option);
     }
   }
+  // Commands that fall through accept the options of their parent behind them.
   if (app.get_fallthrough() && app.get_parent() != nullptr) {
     add_options(*app.get_parent(), to);
   }
@@ -96,6 +109,7 @@ void add_options(const CLI::App& app, std::vector<word>& to) {
 /// Adds a command and, recursively, its verbs.
 void collect(const CLI::App& app, const std::string& path,
              std::vector<command_words>& out) {
+  // The filter accepts all. Without one, only the verbs on the line would be returned.
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   command_words found;
   found.path = path;
@@ -104,6 +118,8 @@ void collect(const CLI::App& app, const std::string& path,
   }
   add_options(app, found.options);
   out.push_back(std::move(found));
+  // The parent stands before its verbs. fish needs no order, but the scripts are easier
+  // to read.
   for (const CLI::App* verb : verbs) {
     collect(*verb, path.empty() ? verb->get_name() : path + " " + verb->get_name(), out);
   }
@@ -112,6 +128,7 @@ void collect(const CLI::App& app, const std::string& path,
 /// Returns a text in single quotes. `quote` is the spelling of a single quote inside
 /// them, which differs between shells.
 std::string quoted(std::string_view text, std::string_view quote) {
+  // Single quotes keep everything but themselves as it is in all three shells.
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -166,6 +183,8 @@ complete -o filenames -F _weir weir
 
 // The bash function keeps a table from command to words. It walks along the line to the
 // innermost command and offers its words, and files unless an option is being typed.
+// The table is a local of the function, filled anew at each call, since that takes less
+// than a millisecond. The keys of stages are global, because a second function uses them.
 std::string bash_script(const std::vector<command_words>& commands,
                         const std::vector<stage_words>& stages) {
   std::string out = "# Completion of weir for bash.\ndeclare -gA weir_keys=(\n";
@@ -175,11 +194,14 @@ std::string bash_script(const std::vector<command_words>& commands,
   out += ")\n_weir() {\n  local -A words=(\n";
   for (const command_words& c : commands) {
     std::string list;
+    // bash makes no difference between verbs and options. Descriptions are not shown
+    // there.
     for (const auto* some : {&c.verbs, &c.options}) {
       for (const word& w : *some) {
         list += w.text + " ";
       }
     }
+    // A slash begins each key, because bash does not allow empty ones.
     out += fmt::format("    [\"/{}\"]=\"{}\"\n", c.path, list);
   }
   return out + "  )" + std::string(bash_body);
@@ -227,12 +249,17 @@ else
 fi
 )";
 
+/// Returns a table from command to lines of the form "word:description", as `_describe`
+/// takes them.
+/// @param list  The words of a command that the table has: verbs or options.
 std::string zsh_table(const std::vector<command_words>& commands, const char* name,
                       std::vector<word> command_words::*list) {
   std::string out = fmt::format("  local -A {}=(\n", name);
   for (const command_words& c : commands) {
     std::string lines;
     for (const word& w : c.*list) {
+      // Colons in descriptions are no problem, since the first one ends the word. Words
+      // have none.
       lines += fmt::format("{}{}:{}", lines.empty() ? "" : "\n", w.text, w.description);
     }
     out += fmt::format("    {} {}\n", quoted("/" + c.path, R"('\'')"),
@@ -241,6 +268,7 @@ std::string zsh_table(const std::vector<command_words>& commands, const char* na
   return out + "  )\n";
 }
 
+/// Returns the table from stage to its keys, with spaces between them.
 std::string zsh_keys(const std::vector<stage_words>& stages) {
   std::string out = "  local -A keys=(\n";
   for (const stage_words& stage : stages) {
@@ -249,11 +277,13 @@ std::string zsh_keys(const std::vector<stage_words>& stages) {
   return out + "  )\n";
 }
 
+/// The first line tells zsh for which command it may load the file.
 std::string zsh_script(const std::vector<command_words>& commands,
                        const std::vector<stage_words>& stages) {
   return "#compdef weir\n# Completion of weir for zsh.\n_weir() {\n" +
          zsh_table(commands, "verbs", &command_words::verbs) +
          zsh_table(commands, "options", &command_words::options) + zsh_keys(stages) +
+         // The raw string begins with a line feed, which is not needed here.
          std::string(zsh_body.substr(1));
 }
 
@@ -291,11 +321,13 @@ std::string fish_script(const std::vector<command_words>& commands,
   std::string known = "set -g __weir_commands";
   std::string rules;
   for (const command_words& c : commands) {
+    // The program itself is level '' and is not in the list.
     if (!c.path.empty()) {
       known += " " + quoted(c.path, R"(\')");
     }
     const std::string rule =
         fmt::format("complete -c weir -n \"__weir_at '{}'\"", c.path);
+    // Where verbs are expected, files are not offered (-f).
     if (!c.verbs.empty()) {
       rules += rule + " -f\n";
     }
@@ -304,12 +336,15 @@ std::string fish_script(const std::vector<command_words>& commands,
           fmt::format("{} -a {} -d {}\n", rule, w.text, quoted(w.description, R"(\')"));
     }
     for (const word& w : c.options) {
+      // fish takes long and short options by different flags and without dashes.
       const bool is_long = w.text.substr(0, 2) == "--";
+      // "-r" says that a value must follow, so that fish completes that value.
       rules += fmt::format("{} {} {}{} -d {}\n", rule, is_long ? "-l" : "-s",
                            w.text.substr(is_long ? 2 : 1), w.takes_value ? " -r" : "",
                            quoted(w.description, R"(\')"));
     }
   }
+  // Behind the name of a stage in `weir pipe`, its keys and the "!" of the next stage.
   for (const stage_words& stage : stages) {
     rules += fmt::format("complete -c weir -n \"__weir_stage '{}'\" -f -a '{} !'\n",
                          stage.name, fmt::join(stage.keys, " "));
@@ -322,9 +357,12 @@ std::string fish_script(const std::vector<command_words>& commands,
 result<std::string> completion_script(const CLI::App& app, const std::string& shell) {
   using writer =
       std::string (*)(const std::vector<command_words>&, const std::vector<stage_words>&);
+  // The order is that of the message below.
   constexpr std::array<std::pair<std::string_view, writer>, 3> shells{
       {{"bash", &bash_script}, {"zsh", &zsh_script}, {"fish", &fish_script}}};
   std::vector<command_words> commands;
+  // The tables are made before the shell is known to be right, which costs little and
+  // keeps one loop.
   collect(app, "", commands);
   const std::vector<stage_words> stages = stages_with_keys();
   add_stages(commands, stages);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir doctor`: describes this build and this machine, for reports of problems.
+///
+/// Everything is collected as JSON first, in sections. The text is printed from the same
+/// JSON, so both forms have the same facts. Nothing leaves the machine.
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,12 +34,14 @@ namespace {
 using json = nlohmann::ordered_json;
 
 // Returns version, compiler and kind of this build.
+// All of it is known when the program is compiled.
 json build_facts() {
 #if defined(__clang__)
   const std::string compiler = "clang++ " __clang_version__;
 #else
   const std::string compiler = "g++ " __VERSION__;
 #endif
+/// `assert` is active without NDEBUG, whatever the level of optimisation.
 #if defined(NDEBUG)
   const std::string type = "release";
 #else
@@ -45,9 +50,12 @@ json build_facts() {
   return {{"version", WEIR_VERSION},
           {"compiler", compiler},
           {"build", type},
+          // The macro is an empty text in ordinary builds.
           {"sanitizer", std::string(WEIR_SANITIZER).empty() ? "none" : WEIR_SANITIZER}};
 }
 
+/// Returns the versions of the libraries that this program is linked with. Those that can
+/// be asked at run time are asked, because a shared library may be newer than its header.
 json library_facts() {
   return {{"caf", WEIR_CAF_VERSION},
           {"zstd", ZSTD_versionString()},
@@ -68,6 +76,7 @@ json features() {
       out.push_back(name);
     }
   };
+  // The features are read once by the C runtime, and this makes sure that they have been.
   __builtin_cpu_init();
   add(__builtin_cpu_supports("sse4.2") != 0, "sse4.2");
   add(__builtin_cpu_supports("pclmul") != 0, "pclmul");
@@ -79,6 +88,8 @@ json features() {
   return out;
 }
 
+/// Returns cores and memory. Free memory is what is free at the moment, without caches
+/// that could be given up.
 json machine_facts() {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
@@ -92,8 +103,10 @@ json machine_facts() {
 // Builds a small model, because the name of the kernel set is chosen when a model is
 // built.
 json kernel_facts() {
+  // The engine has no extra workers here. It only owns the memory of the model.
   auto engine = runtime::engine::create({});
   if (!engine) {
+    // A failure is a fact of the report as well, and decides the exit code at the end.
     return {{"problem", engine.error().message()}};
   }
   auto model = models::prose::create(**engine, {});
@@ -108,6 +121,8 @@ json kernel_facts() {
 json compressions() {
   json out = {"none"};
   const formats::self_test_report report = formats::self_test();
+  // The self-test encodes and decodes with every codec, so "on" means more than being
+  // linked.
   for (const formats::cbor_value& row : *report.facts.find("features")->array()) {
     const formats::cbor_map& facts = *row.map();
     if (*facts.find("kind")->text() == "compression" &&
@@ -118,6 +133,7 @@ json compressions() {
   return out;
 }
 
+/// Returns what this program can read, write and compute with, from the view of a user.
 json built_in() {
   return {
       {"formats", {"tensogram", "safetensors", "gguf", "fatbin"}},
@@ -132,22 +148,30 @@ json built_in() {
 
 // Returns what is here for worlds of several processes, and how to start them.
 json mpi_facts() {
+  // Each finding is one library of MPI: its plug-in of Weir and its launcher, both with a
+  // path if they exist.
   json out;
   bool has_openmpi = false;
   for (const mpi_finding& one : find_mpi()) {
     const bool complete = !one.plugin.empty() && !one.launcher.empty();
+    // Only a complete Open MPI leads to advice on how to start.
     has_openmpi = has_openmpi || (complete && one.library == "openmpi");
     out[one.library] = fmt::format(
         "{}, {}", one.plugin.empty() ? "no plug-in of Weir" : "plug-in " + one.plugin,
         one.launcher.empty() ? "no launcher" : "launcher " + one.launcher);
   }
+  // The processors that this process may use may be fewer than the machine has, for
+  // instance in a container.
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  // If the question fails, one is the safe answer for the advice below.
   const int processors = known ? CPU_COUNT(&allowed) : 1;
   out["processors"] = fmt::format("{} allowed of {}; more ranks x workers share them",
                                   processors, std::thread::hardware_concurrency());
   if (has_openmpi) {
+    // Open MPI binds ranks to cores, which would leave the threads of a rank on one core.
+    // As the superuser it refuses to start without the second option.
     out["start"] = fmt::format("mpirun.openmpi --bind-to none{} -n {} PROGRAM",
                                getuid() == 0 ? " --allow-run-as-root" : "", processors);
     out["more_ranks"] = fmt::format("add --oversubscribe for more than {}", processors);
@@ -159,16 +183,19 @@ json mpi_facts() {
 
 // Tests whether files can be written durably and replaced in a folder.
 json folder_fact(const std::string& folder) {
+  // The number of the process keeps two doctors apart.
   const std::string path = join_path(folder, fmt::format(".weir-doctor-{}", getpid()));
   const auto written = write_file_atomically(posix_file_system(), path, as_view("weir"));
   if (!written) {
     return {
         {"folder", folder}, {"writable", false}, {"problem", written.error().message()}};
   }
+  // A file that can be written but not removed counts as not writable.
   const auto removed = posix_file_system().remove(path);
   return {{"folder", folder}, {"writable", removed.has_value()}};
 }
 
+/// The current folder, where run folders are made, and the one for temporary files.
 json folder_facts() {
   std::error_code ignored;
   json out = json::array();
@@ -179,10 +206,12 @@ json folder_facts() {
 
 // Returns the time of day, and the smallest step of the monotonic clock that was seen.
 json clock_facts() {
+  // The smallest of a thousand steps: larger ones include interruptions.
   std::int64_t step = INT64_MAX;
   for (int i = 0; i < 1000; ++i) {
     const std::int64_t from = now_ns();
     std::int64_t to = now_ns();
+    // Steps of zero are passed over by waiting for the next value.
     while (to == from) {
       to = now_ns();
     }
@@ -197,6 +226,7 @@ json clock_facts() {
 }
 
 // Returns a fact as text. Keys that end with "_bytes" hold sizes.
+// Array and folders are handled here, so the caller need not know the shape of a section.
 std::string in_words(const std::string& key, const json& value) {
   if (value.is_array()) {
     std::string out;
@@ -209,12 +239,15 @@ std::string in_words(const std::string& key, const json& value) {
     return value["folder"].get<std::string>() +
            (value["writable"].get<bool>() ? " is writable" : " is NOT writable");
   }
+  // The text must be longer than the ending, which alone is no name.
   if (key.size() > 6 && key.substr(key.size() - 6) == "_bytes") {
     return human_bytes(value.get<std::uint64_t>());
   }
+  // Numbers are printed as JSON writes them.
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// Prints a line for each fact. The name of a section stands only in its first line.
 void print_doctor_facts(const json& facts, output& out) {
   for (const auto& [section, content] : facts.items()) {
     if (!content.is_object()) {
@@ -232,15 +265,18 @@ void print_doctor_facts(const json& facts, output& out) {
 }  // namespace
 
 command_result doctor_command(const doctor_options& options, output& out) {
+  // Every section is computed even if an earlier one failed.
   const json facts{{"build", build_facts()},     {"kernels", kernel_facts()},
                    {"machine", machine_facts()}, {"libraries", library_facts()},
                    {"built_in", built_in()},     {"mpi", mpi_facts()},
                    {"folders", folder_facts()},  {"clock", clock_facts()}};
   if (options.json) {
+    // Names of folders may be invalid UTF-8, which JSON cannot hold. They are replaced.
     out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
   } else {
     print_doctor_facts(facts, out);
   }
+  // Kernels are what the program cannot work without. Other findings are no failure.
   return facts["kernels"].contains("problem") ? exit_code_of(errc::internal) : 0;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Refuses negative numbers and suggests verbs for misspelt ones.
+///
+/// The parser of the command line converts "-1" to a huge unsigned number, and reports an
+/// unknown verb as an option that is missing. Both are corrected here.
 #include "refusal.hpp"
 
 #include <fmt/format.h>
@@ -26,13 +29,16 @@ std::vector<CLI::App*> verbs_of(CLI::App& app) {
 /// and all below.
 void refuse_negative_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options(
+           // CLI11 gives this name to options of unsigned types.
            [](const CLI::Option* o) { return o->get_type_name() == "UINT"; })) {
+    // The check sees the text before the conversion. An empty text means success.
     option->check([](const std::string& text) {
       return !text.empty() && text.front() == '-'
                  ? "expected a number from 0 on, found " + text
                  : std::string();
     });
   }
+  // Verbs have options of their own, and so do verbs below them.
   for (CLI::App* verb : verbs_of(app)) {
     refuse_negative_numbers(*verb);
   }
@@ -53,7 +59,10 @@ int refuse(CLI::App& app, const CLI::ParseError& why) {
   for (const CLI::App* verb : verbs_of(*innermost)) {
     names.push_back(verb->get_name());
   }
+  // All words that no command took, from all levels.
   const std::vector<std::string> left = app.remaining(true);
+  // "Required" is what the parser reports if a verb was needed and none was recognised. A
+  // required option that is missing gives the same code, but then no word is left over.
   if (why.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
       !names.empty() && !left.empty()) {
     fmt::print(stderr, "weir: cannot find verb \"{}\": expected one of {}{}\n",
@@ -64,9 +73,11 @@ int refuse(CLI::App& app, const CLI::ParseError& why) {
   if (why.get_exit_code() == 0) {
     return app.exit(why);  // prints the help or the version that was asked for
   }
+  // The text of the parser completes the sentence.
   fmt::print(stderr, "weir: cannot read the command line of `{}`: {}\n", path,
              why.what());
   fmt::print(stderr, "  `{} --help` says what it takes\n", path);
+  // Two is the exit status for a wrong command line, see docs/cli.md.
   return 2;
 }
 

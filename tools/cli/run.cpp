@@ -5,6 +5,10 @@
 /// A run folder holds config.toml from before the first step, a lock file while a process
 /// works in it, the log, the checkpoints, and at the end metrics and report. A run can
 /// therefore be resumed however it ended.
+///
+/// The order of the steps matters: the configuration is checked before a folder is made,
+/// the folder is locked before anything in it is written, and config.toml is written
+/// before the first step.
 #include "weir/actors/run.hpp"
 
 #include <filesystem>
@@ -32,16 +36,19 @@ namespace fs = std::filesystem;
 using actors::run_config;
 using actors::run_report;
 
+/// Returns the files of text in short: the first, the last and their number.
 std::string corpus_text(const actors::run_start& start) {
   std::string out = start.corpus.empty() ? "none" : start.corpus.front();
   if (start.corpus.size() > 1) {
     out += fmt::format(" ... {} ({} files)", start.corpus.back(), start.corpus.size());
   }
+  // The number of tokens is zero while it is not known, as for standard input.
   return start.corpus_tokens == 0
              ? out
              : fmt::format("{}, {} tokens", out, start.corpus_tokens);
 }
 
+/// The file is replaced as a whole, so a crash leaves the old one or the new one.
 result<void> write_config(const run_config& config) {
   const std::string text =
       "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
@@ -50,6 +57,8 @@ result<void> write_config(const run_config& config) {
 }
 
 // Writes the settings of a resumed run that its history records.
+// The others keep the values that the run began with, which are read from the file again:
+// `config` has the values of this process for all of them.
 result<void> record_config(const run_config& config) {
   WEIR_TRY(run_config kept, load_resume_config(config.folder, {}));
   for (const auto& s : actors::run_settings().entries()) {
@@ -57,6 +66,7 @@ result<void> record_config(const run_config& config) {
       s.set(kept, s.get(config));
     }
   }
+  // Sources and the folder are no settings of the table, so they are copied separately.
   kept.sources = config.sources;
   kept.folder = config.folder;
   return write_config(kept);
@@ -68,10 +78,13 @@ class run_reporter : public announcer {
  public:
   using announcer::announcer;
 
+  // Called once, when the text has been found and the model is built.
   void start(const actors::run_start& start) {
     say(fmt::format("corpus     {}", corpus_text(start)));
     say(fmt::format("model      {} parameters, kernels {}", start.parameters,
                     start.kernel_set));
+    // Says from where the run goes on. The kernels stand in the log, because results of
+    // different kernel sets may differ in the last bits.
     if (start.resumed_from) {
       say(fmt::format("resumed    from generation {} at {} tokens", *start.resumed_from,
                       start.resumed_tokens));
@@ -84,6 +97,7 @@ class run_reporter : public announcer {
     }
   }
 
+  // A run may read several sources one after the other.
   void next_source(const std::string& name, std::uint64_t token) {
     const std::string text =
         fmt::format("source     {} goes on at token {}", name, token);
@@ -96,6 +110,7 @@ class run_reporter : public announcer {
   void changed(const std::vector<storage::run_change>& changes,
                const run_config& config) {
     for (const storage::run_change& one : changes) {
+      // An empty text is a setting that is not set, such as a list without members.
       const auto shown = [](const std::string& value) {
         return value.empty() ? std::string("nothing") : value;
       };
@@ -105,12 +120,14 @@ class run_reporter : public announcer {
       say(text);
       log().info(text);
     }
+    // Failing to write is a warning, because the run itself has the new values.
     if (const auto written = record_config(config); !written) {
       warning(written.error().message());
     }
   }
 
   void progress(const actors::run_progress& p) {
+    // The line changes several times a second, and the log gets only what is durable.
     line().show(p);
     if (p.durable_generation > logged_generation_) {
       logged_generation_ = p.durable_generation;
@@ -120,6 +137,7 @@ class run_reporter : public announcer {
     }
   }
 
+  // Prints one line for each part of the run that had tokens.
   void finish(const run_report& r) {
     line().clear();
     if (r.build_tokens > 0) {
@@ -140,6 +158,7 @@ class run_reporter : public announcer {
       say(fmt::format("stream     {} tokens, {:.3f} bits/byte", r.stream_tokens,
                       r.bits_stream));
     }
+    // Two runs with equal hashes did the same, whatever the number of threads was.
     say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
                     hex64(r.context_hash), hex64(r.parameter_hash)));
     log().info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended,
@@ -147,6 +166,7 @@ class run_reporter : public announcer {
   }
 
  private:
+  // Zero is no generation; the first one has number 1.
   std::uint64_t logged_generation_ = 0;
 };
 
@@ -156,6 +176,8 @@ using run_call = std::function<result<run_report>(const actors::run_callbacks&)>
 // the folder.
 command_result perform(const run_call& call, const run_config& config, bool as_json,
                        output& out) {
+  // A second check, this time for its warnings. The caller has checked the configuration
+  // before anything was written.
   WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.folder));
   run_reporter reporter(out, as_json, log);
@@ -163,9 +185,11 @@ command_result perform(const run_call& call, const run_config& config, bool as_j
   for (const std::string& warning : warnings) {
     reporter.warning(warning);
   }
+  // A signal asks the run to stop. The handlers are removed when `signals` is destroyed.
   actors::run_control control;
   const actors::signal_scope signals(control);
   actors::run_callbacks callbacks;
+  // The callbacks run on the thread that performs the run, so the reporter needs no lock.
   callbacks.started = [&](const actors::run_start& start) { reporter.start(start); };
   callbacks.progress = [&](const actors::run_progress& p) { reporter.progress(p); };
   callbacks.warning = [&](const std::string& text) { reporter.warning(text); };
@@ -176,13 +200,16 @@ command_result perform(const run_call& call, const run_config& config, bool as_j
     reporter.changed(changes, config);
   };
   callbacks.control = &control;
+  // Fewer switches between threads that share a core.
   prefer_long_time_slices();
   const auto report = call(callbacks);
   if (!report) {
+    // The log gets the error here. The caller prints it and chooses the exit status.
     reporter.failure(report.error());
     return error(report.error());
   }
   reporter.finish(*report);
+  // The page is a by-product. The results are durable without it.
   if (const auto page = write_report(config.folder); page) {
     reporter.say(fmt::format("report     {}", page->path));
   } else {
@@ -192,6 +219,7 @@ command_result perform(const run_call& call, const run_config& config, bool as_j
     reporter.say(
         fmt::format("interrupted; continue with: weir resume {}", config.folder));
   }
+  // The same text as metrics.json.
   if (as_json) {
     out.write(actors::metrics_json(*report));
   }
@@ -217,6 +245,7 @@ result<void> refuse_plugins(const std::vector<std::string>& plugins,
 /// Begins a run. Nothing is written before the configuration has been checked, and
 /// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
+  // A folder is a frequent mistake: `weir run` in place of `weir resume`.
   if (std::error_code ignored; fs::is_directory(options.file, ignored)) {
     const bool is_run = holds_pipeline(options.file) || holds_checkpoint(options.file);
     return error(
@@ -226,6 +255,8 @@ command_result run_command(const run_options& options, output& out) {
         .hint(is_run ? fmt::format("continue it with `weir resume {}`", options.file)
                      : "");
   }
+  // Files of pipelines have tables of stages. All others configure a job that learns from
+  // text.
   if (describes_pipeline(options.file)) {
     return run_pipeline(options, out);
   }
@@ -235,12 +266,15 @@ command_result run_command(const run_options& options, output& out) {
   // do.
   config.folder = options.out.empty() ? "runs" : options.out;
   WEIR_CHECK(actors::preset_of(config));  // also looks for the text
+  // Without `--out`, a new numbered folder is made, which cannot hold anything.
   if (options.out.empty()) {
     WEIR_TRY(config.folder, next_run_folder(config.name));
   } else {
     WEIR_CHECK(make_folders(config.folder));
   }
+  // Held until this function returns. Another process that tries the same folder fails.
   WEIR_TRY(const file_lock lock, lock_folder(config.folder));
+  // Checked under the lock. Without it, a run that just begins might be overlooked.
   if (holds_checkpoint(config.folder)) {
     return error(
                errc::already_exists,
@@ -261,6 +295,7 @@ command_result run_command(const run_options& options, output& out) {
 command_result resume_command(const resume_options& options, output& out) {
   std::error_code ignored;
   if (!fs::is_directory(options.folder, ignored)) {
+    // The opposite mistake: a file of a run that has not begun.
     const bool is_file = fs::is_regular_file(options.folder, ignored);
     return error(errc::not_found,
                  fmt::format("cannot resume \"{}\": expected a run folder, found "
@@ -276,24 +311,29 @@ command_result resume_command(const resume_options& options, output& out) {
   WEIR_CHECK(refuse_plugins(options.plugins, options.folder));
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;
+  // Checked before the lock, so that a wrong `--set` changes nothing.
   WEIR_CHECK(actors::check_config(config));
   WEIR_TRY(const file_lock lock, lock_folder(config.folder));
+  // Ranges of the text that the user wants to leave out, from `--skip`.
   std::vector<flow::item_range> skip;
   for (const std::string& text : options.skips) {
     WEIR_TRY(skip.emplace_back(), parse_range(text));
   }
   return perform(
       [&](actors::run_callbacks c) {
+        // The callbacks are a copy, so setting this affects this call only.
         c.skip = skip;
         return actors::resume(config, c, options.generation);
       },
       config, options.json, out);
 }
 
+/// Makes the report of a finished run once more and prints its path or its figures.
 command_result report_command(const report_options& options, output& out) {
   if (holds_pipeline(options.folder)) {
     return report_pipeline(options, out);
   }
+  // The page is made from this file. A run that failed early has none.
   if (!posix_file_system().exists(join_path(options.folder, "metrics.json"))) {
     return missing_metrics(options.folder);
   }
@@ -305,6 +345,7 @@ command_result report_command(const report_options& options, output& out) {
     }
     return 0;
   }
+  // Sizes in bits per byte that general compressors reach on the same text.
   out.print("{{\"report\": {}, \"verdict\": {}, \"gzip\": {:.6f}, \"orders\": [",
             json_quote(page.path), json_quote(page.verdict), page.gzip);
   for (std::size_t i = 0; i < page.orders.size(); ++i) {

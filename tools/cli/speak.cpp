@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir speak` and `weir store`: use the parameters of a run outside of the run.
+///
+/// Both take the parameters from a checkpoint, or `speak` from a volume. The run may go
+/// on meanwhile, because checkpoints are never changed.
 #include "weir/actors/speak.hpp"
 
 #include "commands.hpp"
@@ -12,12 +15,14 @@ namespace weir::tools {
 /// Continues a prompt and prints the text while it grows, or all of it at the end as
 /// JSON.
 command_result speak_command(const speak_options& options, output& out) {
+  // The negated comparison refuses NaN, too.
   if (!(options.temperature >= 0) || options.temperature > 100) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot speak: expected a temperature from 0 to 100, found {}",
                     options.temperature));
   }
+  // Options and request have the same members but come from different layers.
   actors::speak_request request;
   request.source = options.from;
   request.tag = options.tag;
@@ -26,6 +31,7 @@ command_result speak_command(const speak_options& options, output& out) {
   request.temperature = options.temperature;
   request.seed = options.seed;
   bool begun = false;
+  // Called with each piece of new text.
   const auto on_text = [&](std::string_view piece) {
     if (!options.json) {
       // The prompt is printed with the first piece of text, when the source is known to
@@ -35,14 +41,18 @@ command_result speak_command(const speak_options& options, output& out) {
       out.flush();
       begun = true;
     }
+    // True asks for more. Only the number of tokens ends the text.
     return true;
   };
   WEIR_TRY(const actors::speak_report report, actors::speak(request, on_text));
   if (!options.json) {
+    // No piece of text came if zero tokens were asked for. Then the prompt alone is
+    // printed.
     out.write(begun ? "\n" : options.prompt + "\n");
     return 0;
   }
   const models::memory_norm& memory = report.largest_memory;
+  // Both hashes tell which parameters and which state of the context spoke.
   out.print(
       "{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": "
       "{}, "
@@ -56,6 +66,7 @@ command_result speak_command(const speak_options& options, output& out) {
   return 0;
 }
 
+/// Stores the parameters of a run under a name in a volume.
 command_result store_command(const store_options& options, output& out) {
   WEIR_TRY(const std::uint64_t hash,
            actors::store_parameters(options.folder, options.volume, options.tag));

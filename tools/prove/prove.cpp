@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Proves that the outputs of a pipeline depend on its inputs alone.
+///
+/// The pipeline runs as a whole in several variants, each in a child process and in a
+/// folder of its own, with its outputs redirected there. The first variant is the
+/// reference. At the first difference both variants run again with a tap at every outlet;
+/// the first outlet in the order of the graph whose items differ names the stage that is
+/// to blame.
 #include "prove/prove.hpp"
 
 #include <fmt/format.h>
@@ -40,9 +46,11 @@ struct found_difference {
   facts details = facts::object();
 };
 
+/// Makes the folder for all variants: the one of the command line, or a temporary one.
 result<std::string> make_scratch(const std::string& wanted) {
   if (!wanted.empty()) {
     WEIR_CHECK(make_folders(wanted));
+    // The variants write whole folders, so a folder with content is refused.
     WEIR_TRY(const auto names, posix_file_system().list(wanted));
     if (!names.empty()) {
       return error(errc::already_exists,
@@ -52,6 +60,7 @@ result<std::string> make_scratch(const std::string& wanted) {
     }
     return fs::absolute(wanted).string();
   }
+  // `mkdtemp` replaces the six letters and creates the folder for this user alone.
   std::string name = (fs::temp_directory_path() / "weir-prove-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     return error(errc::io, fmt::format("cannot make the folder \"{}\"", name));
@@ -59,8 +68,10 @@ result<std::string> make_scratch(const std::string& wanted) {
   return name;
 }
 
+/// Reads and checks the pipeline without running it, and finds out what it writes.
 result<proved_pipeline> load_proved(const prove_options& options) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), options.file));
+  // A file without stages describes a job that learns from text.
   if (!describes_stages(as_text(content))) {
     return error(errc::unsupported,
                  fmt::format("cannot prove \"{}\": expected a pipeline with [[stage]], "
@@ -68,16 +79,19 @@ result<proved_pipeline> load_proved(const prove_options& options) {
                              options.file));
   }
   std::error_code ignored;
+  // Relative paths in the file start from its folder, as for `weir run`.
   const std::string folder =
       fs::absolute(options.file, ignored).parent_path().lexically_normal().string();
   proved_pipeline all;
   WEIR_TRY(all.written, read_pipeline(as_text(content), options.file, folder,
                                       {options.sets, options.plugins}));
   WEIR_TRY(const loaded_pipeline loaded, make_loaded(all.written));
+  // Inputs that do not exist are reported now, and not by the first child.
   WEIR_CHECK(check_files(loaded));
   WEIR_TRY(all.plan, loaded.stages->check());
   WEIR_TRY(all.outputs, find_outputs(all.plan, all.written.settings.files));
   // The sinks of failed items that the file does not name get paths in its text.
+  // `file_text` of a variant adds them, so they need no assignment.
   std::erase_if(all.outputs, [&](const output_setting& one) {
     return std::ranges::find(all.written.stages, one.stage, &written_stage::name) ==
            all.written.stages.end();
@@ -92,9 +106,11 @@ std::vector<std::string> notes_on(const proved_pipeline& all) {
   for (const flow::graph_stage& stage : all.plan.source.stages) {
     const bool writes = std::ranges::any_of(
         all.outputs, [&](const output_setting& one) { return one.stage == stage.name; });
+    // A stage of the plan that the file does not have is a sink of failed items.
     const bool implied =
         std::ranges::find(all.written.stages, stage.name, &written_stage::name) ==
         all.written.stages.end();
+    // A sink may print, send or draw. Nothing of this can be compared.
     if (stage.info.face == flow::face::sink && !writes && !implied) {
       notes.push_back(
           fmt::format("\"{}\" ({}) names no file that it writes, so its "
@@ -106,6 +122,8 @@ std::vector<std::string> notes_on(const proved_pipeline& all) {
 }
 
 /// Returns the assignments for windows of one item.
+/// With windows of one item, stages run in lockstep, which changes the order of all
+/// events.
 std::vector<std::string> narrow(const proved_pipeline& all) {
   std::vector<std::string> sets;
   for (const written_stage& stage : all.written.stages) {
@@ -120,8 +138,10 @@ std::vector<std::string> apart(const proved_pipeline& all, const std::string& ho
   std::vector<std::string> sets;
   for (const written_stage& stage : all.written.stages) {
     written_stage other = stage;
+    // The stage may be unknown to the catalog of this process, as those of Python are.
     const auto home = flow::stages().home_of(stage.use);
     const bool may_move = home && home->command.empty();  // others need a child process
+    // Setting the key on a copy tells whether the stage allows this host at all.
     if (may_move && set_stage_key(other, {"host", {host}, ""})) {
       sets.push_back(stage.name + ".host=" + host);
     }
@@ -130,6 +150,9 @@ std::vector<std::string> apart(const proved_pipeline& all, const std::string& ho
 }
 
 /// Returns all variants; all others are compared with the first one.
+/// The second has more workers, the third the smallest windows, then come other hosts,
+/// and at last the killed ones. Each changes one thing, so a difference points to its
+/// cause.
 std::vector<variant> variants_of(const proved_pipeline& all,
                                  const prove_options& options) {
   std::vector<variant> made{{"1 worker", {"run.workers=1"}},
@@ -139,23 +162,30 @@ std::vector<variant> variants_of(const proved_pipeline& all,
     made.push_back({"own hosts", std::move(sets)});
     made.push_back({"children", apart(all, "process")});
   }
+  // Without this guarantee a resumed run may repeat items, so killing it proves nothing.
   if (all.plan.promise == flow::guarantee::exactly_once) {
     for (std::uint32_t i = 0; i < options.runs; ++i) {
       made.push_back({fmt::format("killed {}", i + 1),
+                      // Killed runs have one and two workers in turn.
                       {fmt::format("run.workers={}", 1 + i % 2)},
                       kills_of_a_run,
                       options.seed + i});
     }
   }
+  // Each variant fills the memory of items with another byte before stages write to it. A
+  // stage that reads what it has not written then gives other outputs. The step goes
+  // through all values, since it has the full period of 256.
   int fill = 0x5A;
   for (variant& one : made) {
     one.sets.push_back(fmt::format("run.fill={}", fill));
+    // Traces take time and are not compared.
     one.sets.emplace_back("run.trace=off");
     fill = (fill * 73 + 41) % 256;
   }
   return made;
 }
 
+/// Runs the variants one by one and keeps what the end needs to print.
 class prover {
  public:
   prover(const prove_options& options, output& out) : options_(options), out_(out) {}
@@ -163,11 +193,14 @@ class prover {
   command_result prove() {
     WEIR_TRY(all_, load_proved(options_));
     WEIR_TRY(all_.scratch, make_scratch(options_.folder));
+    // A signal reaches the children, too, since they are in the same group. This process
+    // only has to stop after the current one.
     const actors::signal_scope signals(control_);
     const std::vector<variant> variants = variants_of(all_, options_);
     for (const variant& one : variants) {
       WEIR_TRY(const bool equal, compare(one));
       if (!equal) {
+        // The search is worth its time only at a difference, and the first one is enough.
         WEIR_TRY(const found_difference found, search(variants.front(), one));
         return end(&found, one.name);
       }
@@ -179,12 +212,16 @@ class prover {
   /// Runs a variant and compares its outputs with those of the first one.
   result<bool> compare(const variant& wanted) {
     variant one = wanted;
+    // The interval depends on the number of items, which the first variant has shown.
     if (one.kills > 0) {
       one.sets.push_back(often());
     }
     WEIR_TRY(const performed_variant done,
+             // Folders are numbered like the rows of the table.
              perform(one, fmt::format("{}", rows_.size() + 1), false));
     bool equal = true;
+    // The first variant is the reference for all others, and its time and number of items
+    // are used for the instants of kills and the intervals of checkpoints.
     if (first_.empty()) {
       first_ = done.outputs;
       seconds_ = done.seconds;
@@ -192,6 +229,8 @@ class prover {
     } else {
       WEIR_TRY(const auto other, compare_folders(first_, done.outputs));
       equal = !other.has_value();
+      // Equal outputs are removed at once, because they may be large. Those that differ
+      // stay for the user.
       WEIR_CHECK(remove_all(equal ? done.outputs : ""));
     }
     continued_ += done.continued;
@@ -200,6 +239,7 @@ class prover {
                      {"kills", done.kills},
                      {"continued", done.continued},
                      {"equal", equal}});
+    // A line appears as soon as its variant has ended.
     if (!options_.json) {
       out_.print("{:<12} {:>7.2f} s{}{}\n", one.name, done.seconds,
                  done.kills > 0 ? fmt::format("  {} kills, {} checkpoints continued",
@@ -213,6 +253,8 @@ class prover {
     return equal;
   }
 
+  // Runs a variant and turns a request to stop into an error. The request is asked for
+  // behind the run, so the error of an interrupted child does not hide it.
   result<performed_variant> perform(const variant& one, const std::string& folder,
                                     bool recorded) {
     auto done = perform_variant(all_, one, folder, recorded, seconds_);
@@ -224,6 +266,7 @@ class prover {
     return done;
   }
 
+  // Removes a folder and all below it; an empty path removes nothing.
   static result<void> remove_all(const std::string& folder) {
     std::error_code failure;
     if (!folder.empty()) {
@@ -247,21 +290,25 @@ class prover {
   result<found_difference> search(const variant& first, const variant& second) {
     for (int i = 1; i <= max_searches; ++i) {
       variant again = second;
+      // A new seed, so that a killed run is killed at other instants.
       again.seed += 1000 * static_cast<std::uint64_t>(i);
       if (again.kills > 0) {
         again.sets.push_back(often());
       }
       WEIR_TRY(const auto a, perform(first, fmt::format("first-{}", i), true));
       WEIR_TRY(const auto b, perform(again, fmt::format("second-{}", i), true));
+      // Items are compared before files, since they come earlier in the pipeline.
       WEIR_TRY(auto item, other_item(a, b));
       if (!item.where.empty()) {
         return item;
       }
+      // Items may be equal although files differ, if the sink itself is to blame.
       WEIR_TRY(auto file, other_file(a, b));
       if (!file.where.empty()) {
         return file;
       }
     }
+    // The difference has not come back.
     found_difference found;
     found.where = fmt::format(
         "the outputs differ, but not in {} further pairs of runs that were recorded, so "
@@ -270,10 +317,13 @@ class prover {
     return found;
   }
 
+  // Compares the records of two variants, outlet by outlet, in the order of the graph.
   result<found_difference> other_item(const performed_variant& a,
                                       const performed_variant& b) {
     found_difference found;
     for (const tapped_outlet& one : all_.outlets) {
+      // A stage comes before those that it feeds, so the first outlet that differs
+      // belongs to the stage that caused it.
       WEIR_TRY(const auto first, read_tap(join_path(a.records, one.file)));
       WEIR_TRY(const auto second, read_tap(join_path(b.records, one.file)));
       if (const auto seq = first_other_item(first, second)) {
@@ -291,6 +341,8 @@ class prover {
     return found;
   }
 
+  // Compares the outputs of two variants. The first part of a path is the name of the
+  // sink.
   static result<found_difference> other_file(const performed_variant& a,
                                              const performed_variant& b) {
     found_difference found;
@@ -306,13 +358,17 @@ class prover {
     return found;
   }
 
+  // Prints the result and returns the exit code: 1 if outputs differ.
   command_result end(const found_difference* found, const std::string& name) {
     std::vector<std::string> notes = notes_on(all_);
+    // Notes about what was not proved come only if nothing differs; a difference says
+    // enough.
     if (found == nullptr && all_.plan.promise != flow::guarantee::exactly_once) {
       notes.push_back(fmt::format(
           "no run was killed, because the stage \"{}\" does not promise that a "
           "resumed run gives the same output",
           all_.plan.weakest));
+      // The runs were killed, but each began anew.
     } else if (found == nullptr && options_.runs != 0 && continued_ == 0) {
       notes.push_back(
           "no run that was killed had a checkpoint from which it could go on, because "
@@ -321,6 +377,7 @@ class prover {
     }
     if (options_.json) {
       facts all{{"equal", found == nullptr}, {"variants", rows_}, {"notes", notes}};
+      // The files of both variants stay, and their folder is named.
       if (found != nullptr) {
         all["difference"] = found->details;
         all["difference"]["variants"] = {rows_.front()["variant"], name};
@@ -343,6 +400,7 @@ class prover {
     if (found != nullptr) {
       return 1;
     }
+    // A folder of the user stays in any case, as the help of the option says.
     WEIR_CHECK(remove_all(options_.folder.empty() ? all_.scratch : ""));
     return 0;
   }
@@ -364,6 +422,7 @@ command_result prove_command(const prove_options& options, output& out) {
   return prover(options, out).prove();
 }
 
+/// The options live as long as the callbacks that share them.
 void add_prove_verb(CLI::App& app, std::function<command_result(output&)>& chosen) {
   const auto options = std::make_shared<prove_options>();
   CLI::App* verb = app.add_subcommand(

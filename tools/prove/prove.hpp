@@ -18,13 +18,13 @@ namespace weir::tools {
 
 /// Options of `weir prove`.
 struct prove_options {
-  std::string file;               ///< file of a pipeline
-  std::vector<std::string> sets;  ///< KEY=VALUE; they override the file
-  std::vector<std::string> plugins{};
-  std::uint32_t runs = 3;  ///< runs that are killed and resumed
-  std::uint64_t seed = 1;  ///< of the instants at which they are killed
-  std::string folder;      ///< folder of the variants; empty: one that is removed
-  bool json = false;
+  std::string file;                    ///< file of a pipeline
+  std::vector<std::string> sets;       ///< KEY=VALUE; they override the file
+  std::vector<std::string> plugins{};  ///< plug-ins beside those of the file
+  std::uint32_t runs = 3;              ///< runs that are killed and resumed
+  std::uint64_t seed = 1;              ///< of the instants at which they are killed
+  std::string folder;  ///< folder of the variants; empty: one that is removed
+  bool json = false;   ///< print facts as JSON
 };
 
 /// Performs `weir prove`: runs a pipeline with 1 and 2 workers, windows of 1 item, every

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Files, folders and processes of the variants.
+///
+/// A variant is a folder with a copy of the pipeline, a run folder, the outputs and, if
+/// asked for, the records. The copy is started with `weir run` and continued with `weir
+/// resume` in child processes, exactly as a user would.
 #include "prove/variant.hpp"
 
 #include <fmt/format.h>
@@ -29,15 +33,20 @@ namespace fs = std::filesystem;
 /// Share of the time of a run within which it is killed behind a checkpoint.
 constexpr double soon = 0.02;
 /// First line of what `read_pipeline` puts behind the text of the file.
+/// Taps and sinks must stand in front of this line, because the assignments behind it
+/// belong to a table of their own.
 constexpr std::string_view assignments_begin = "[set]  # from the command line";
 
 /// Returns whether a path exists and can neither be read twice nor be written elsewhere.
 bool is_stream(const std::string& path) {
   std::error_code failure;
+  // The status follows links, so a link to a pipe counts as a pipe.
   const fs::file_status status = fs::status(path, failure);
+  // A path that does not exist yet is no stream. It will become a file.
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
+/// Makes the error for a path that is no file, with the setting that would change it.
 error not_provable(const flow::graph_stage& stage, const flow::path_setting& path) {
   const bool input = path.use == path_use::input;
   return error(
@@ -51,6 +60,7 @@ error not_provable(const flow::graph_stage& stage, const flow::path_setting& pat
 }
 
 /// Returns the name of a stage that is not in the pipeline yet.
+/// A dash is added until the name is free.
 std::string new_name(const written_pipeline& in, std::string name) {
   while (std::ranges::find(in.stages, name, &written_stage::name) != in.stages.end()) {
     name += "-";
@@ -58,6 +68,7 @@ std::string new_name(const written_pipeline& in, std::string name) {
   return name;
 }
 
+/// Returns the text of a sink in the form of the file. All values are quoted as TOML.
 std::string sink_text(const std::string& name, std::string_view use,
                       const std::string& from, const std::string& path) {
   return fmt::format("\n[[stage]]\nname = {}\nuse = {}\nfrom = {}\npath = {}\n",
@@ -67,6 +78,8 @@ std::string sink_text(const std::string& name, std::string_view use,
 
 /// Returns a path without its root and without steps upwards, so that it stays below the
 /// folder in which it is put.
+/// Two paths of one setting may become equal here, as with "../x" and "x". Sinks with
+/// names of their own have folders of their own.
 fs::path kept_part(const std::string& path) {
   fs::path kept;
   for (const fs::path& part : fs::path(path).lexically_normal().relative_path()) {
@@ -74,10 +87,12 @@ fs::path kept_part(const std::string& path) {
       kept /= part;
     }
   }
+  // A path such as "/" or ".." has nothing left.
   return kept.empty() ? fs::path("output") : kept;
 }
 
 /// Returns the folder of a path, or the part of it that does not depend on the item.
+/// A path may have a pattern such as {name}, which the sink replaces for each item.
 std::string fixed_folder(const std::string& path) {
   return fs::path(path.substr(0, path.find('{'))).parent_path().string();
 }
@@ -89,11 +104,14 @@ class variant_folder {
                  bool recorded)
       : all_(all), one_(one), folder_(std::move(folder)), recorded_(recorded) {}
 
+  // Nothing of the pipeline is started here.
   result<void> make() {
     WEIR_CHECK(make_folders(outputs()));
     if (recorded_) {
       WEIR_CHECK(make_folders(records()));
     }
+    // Existing outputs are copied, so that a sink that appends finds what it would find
+    // in place.
     for (const output_setting& output : all_.outputs) {
       WEIR_CHECK(redirect(output));
     }
@@ -109,6 +127,8 @@ class variant_folder {
 
   /// Returns the arguments that begin the run.
   [[nodiscard]] std::vector<std::string> begin_words() const {
+    // The redirections come first and the assignments of the variant behind them. Both
+    // override the file.
     std::vector<std::string> words{"run", file(), "--out", run()};
     for (const auto* sets : {&sets_, &one_.sets}) {
       for (const std::string& set : *sets) {
@@ -125,11 +145,15 @@ class variant_folder {
     const std::string folder = join_path(outputs(), output.stage);
     std::vector<std::string> texts;
     for (const std::string& path : output.paths) {
+      // Below the folder of the stage, so two stages with equal paths do not share a
+      // file.
       const std::string to = join_path(folder, kept_part(path).string());
       WEIR_CHECK(make_folders(fixed_folder(to)));
+      // The file may name it relative to its own folder.
       const std::string before = flow::path_in(all_.written.settings.files, path);
       std::error_code failure;
       if (fs::is_regular_file(before, failure)) {
+        // A pattern for many files is no regular file and is not copied.
         fs::copy_file(before, to, fs::copy_options::overwrite_existing, failure);
         if (failure) {
           return error(errc::io, fmt::format("cannot copy \"{}\" to \"{}\": {}", before,
@@ -138,6 +162,7 @@ class variant_folder {
       }
       texts.push_back(toml_text({to}));
     }
+    // One value is written as a text, several as an array, as the file would have them.
     const std::string value =
         texts.size() == 1 ? texts.front() : fmt::format("[{}]", fmt::join(texts, ", "));
     sets_.push_back(fmt::format("{}.{}={}", output.stage, output.setting, value));
@@ -148,11 +173,13 @@ class variant_folder {
   /// would be made beside the file of the user, and the taps.
   [[nodiscard]] std::string file_text() const {
     const std::string& copy = all_.written.copy;
+    // Without assignments the line does not occur, and the sinks come at the end.
     const std::size_t end = std::min(copy.rfind(assignments_begin), copy.size());
     std::string added;
     const flow::graph& g = all_.plan.source;
     for (const flow::graph_edge& e : g.edges) {
       const flow::port_info& port = g.stages[e.from].info.ports[e.outlet];
+      // A sink was implied if it is named after the stage and the outlet of failed items.
       const bool implied = port.dead_letter &&
                            g.stages[e.to].name == g.stages[e.from].name + "." + port.name;
       if (implied) {
@@ -162,6 +189,7 @@ class variant_folder {
                            join_path(outputs(), name + ".tgm"));
       }
     }
+    // Every outlet that an edge uses gets a tap, also if other stages take its items.
     for (const tapped_outlet& one : all_.outlets) {
       if (recorded_) {
         added += sink_text(new_name(all_.written, "tap-" + one.file), tap_name,
@@ -180,6 +208,7 @@ class variant_folder {
 };
 
 /// Returns the number of the newest checkpoint of a run folder; 0 if there is none.
+/// Names of files are enough. The checkpoint itself is opened by the child that resumes.
 std::uint64_t newest_checkpoint(const std::string& folder) {
   std::uint64_t newest = 0;
   const auto names = posix_file_system().list(join_path(folder, "checkpoint"));
@@ -188,6 +217,7 @@ std::uint64_t newest_checkpoint(const std::string& folder) {
     constexpr std::string_view end = ".weir";
     std::uint64_t number = 0;
     if (name.starts_with(begin) && name.ends_with(end)) {
+      // Reads up to the first character that is no digit.
       std::from_chars(name.data() + begin.size(), name.data() + name.size(), number);
     }
     newest = std::max(newest, number);
@@ -196,6 +226,7 @@ std::uint64_t newest_checkpoint(const std::string& folder) {
 }
 
 /// Returns the last line of what a process has printed.
+/// The message of an error is the last one. Its prefix is cut, as it gets into a new one.
 std::string last_line(const std::string& file) {
   const auto content = read_file(posix_file_system(), file);
   if (!content) {
@@ -203,6 +234,7 @@ std::string last_line(const std::string& file) {
   }
   std::string text(as_text(*content));
   text.erase(text.find_last_not_of("\n") + 1);
+  // An error may have several lines, so the search is for its beginning.
   const std::size_t begin = text.rfind("weir: ");
   return text.substr(begin == std::string::npos ? text.rfind('\n') + 1 : begin + 6);
 }
@@ -217,12 +249,15 @@ result<std::vector<output_setting>> find_outputs(const flow::plan& plan,
       if (path.use == path_use::none) {
         continue;
       }
+      // Standard input and output cannot be used by several runs.
       if (path.path == "-" || is_stream(flow::path_in(files, path.path))) {
         return not_provable(stage, path);
       }
+      // Inputs are checked above, but they are read in place and not redirected.
       if (path.use != path_use::output) {
         continue;
       }
+      // Paths of one setting follow each other in the list.
       const bool another = !all.empty() && all.back().stage == stage.name &&
                            all.back().setting == path.setting;
       if (!another) {
@@ -236,13 +271,16 @@ result<std::vector<output_setting>> find_outputs(const flow::plan& plan,
 
 std::vector<tapped_outlet> find_outlets(const flow::plan& plan) {
   std::vector<tapped_outlet> all;
+  // The order of the plan: each stage comes behind the stages that feed it.
   for (const std::uint32_t stage : plan.order) {
     std::vector<std::uint32_t> ports;
     for (const flow::graph_edge& e : plan.source.edges) {
+      // An outlet with several edges is recorded once.
       if (e.from == stage && std::ranges::count(ports, e.outlet) == 0) {
         ports.push_back(e.outlet);
       }
     }
+    // Ports in the order of their definition.
     std::ranges::sort(ports);
     for (const std::uint32_t port : ports) {
       all.push_back({stage, plan.source.stages[stage].info.ports[port].name,
@@ -260,6 +298,8 @@ result<performed_variant> perform_variant(const proved_pipeline& all, const vari
   performed_variant done;
   done.outputs = at.outputs();
   done.records = recorded ? at.records() : "";
+  // Equal seeds give equal instants, although not equal kills, as the child runs in real
+  // time.
   std::mt19937_64 random(one.seed);
   std::uniform_real_distribution<double> instant(0, expected_s);
   while (true) {
@@ -267,27 +307,36 @@ result<performed_variant> perform_variant(const proved_pipeline& all, const vari
     const bool begun = holds_pipeline(at.run());
     const auto words =
         begun ? std::vector<std::string>{"resume", at.run()} : at.begin_words();
+    // Counted before the child is started: it may go on from this checkpoint.
     const std::uint64_t before = newest_checkpoint(at.run());
     done.continued += begun && before != 0 ? 1 : 0;
     std::optional<kill_plan> kill;
     if (done.kills < one.kills) {
+      // The first kill may come at any time of the run, even before its first checkpoint.
       kill.emplace().after_s = instant(random);
       // A kill before the first checkpoint shows nothing about checkpoints, so all kills
       // but the first wait for a new one.
       if (done.kills != 0) {
         kill->ready = [&] { return newest_checkpoint(at.run()) > before; };
+        // Soon behind a new checkpoint most of the work since then is lost, and the run
+        // still makes progress between kills.
         kill->after_s *= soon;
       }
     }
     WEIR_TRY(const child_end end, run_child(words, at.messages(), kill));
+    // Times of all processes add up, with the time for starting them.
     done.seconds += end.seconds;
+    // Either it ended before its kill, or no kill was left.
     if (!end.killed) {
       if (end.code == 0) {
+        // Without metrics the number of items stays zero, which makes checkpoints
+        // frequent.
         if (const auto metrics = read_pipeline_metrics(at.run())) {
           done.items = metrics->value("items", std::uint64_t{0});
         }
         return done;
       }
+      // A failure is no difference. The pipeline must work before it can be proved.
       return error(errc::kernel_failed,
                    fmt::format("cannot prove the pipeline: expected that the variant "
                                "\"{}\" succeeds, found exit code {}: {}",

@@ -15,8 +15,8 @@ namespace weir::tools {
 
 /// One file of a corpus.
 struct corpus_file {
-  std::string path;
-  std::uint64_t bytes = 0;
+  std::string path;          ///< as the run found it
+  std::uint64_t bytes = 0;   ///< size of the file
   std::uint64_t digest = 0;  ///< XXH3-64
 };
 

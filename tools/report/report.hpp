@@ -12,7 +12,7 @@ namespace weir::tools {
 
 /// The path of a report, and its comparison with other models of the same text.
 struct written_report {
-  std::string path;
+  std::string path;            ///< path of report.html
   std::string verdict;         ///< empty if nothing could be compared
   double gzip = 0;             ///< bits per byte
   std::vector<double> orders;  ///< bits per token of the count models of order 0, 1, ...

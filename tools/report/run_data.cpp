@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads the files of a run folder.
+///
+/// Only metrics.json must exist. Whatever else cannot be read is noted and left out.
 #include "run_data.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +23,8 @@ namespace {
 
 using nlohmann::json;
 
+/// Metrics are an object of JSON; a parser without exceptions gives a special value for
+/// anything else.
 result<json> read_metrics(const std::string& folder) {
   const std::string path = join_path(folder, "metrics.json");
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
@@ -34,12 +38,14 @@ result<json> read_metrics(const std::string& folder) {
   return metrics;
 }
 
+/// Returns the content of a file, or an empty text if it cannot be read.
 std::string text_of_file(const std::string& path) {
   const auto content = read_file(posix_file_system(), path);
   return content ? std::string(as_text(*content)) : std::string();
 }
 
 // Returns all elements of the object with the given name.
+// Elements are converted to doubles, whatever number they are stored as.
 result<std::vector<double>> numbers(const formats::message_reader& reader,
                                     const std::string& name) {
   const auto index = reader.find(name);
@@ -49,7 +55,10 @@ result<std::vector<double>> numbers(const formats::message_reader& reader,
                              "found none",
                              name));
   }
+  // Decoding checks the digest of the object, too.
   WEIR_TRY(const byte_vector bytes, reader.decode(*index));
+  // The argument only carries the type. The bytes need not be aligned, so they are
+  // copied.
   const auto convert = [&bytes](auto example) {
     using type = decltype(example);
     std::vector<double> out(bytes.size() / sizeof(type));
@@ -60,6 +69,7 @@ result<std::vector<double>> numbers(const formats::message_reader& reader,
     }
     return out;
   };
+  // Types that curves have had so far.
   switch (reader.descriptor(*index).type) {
     case dtype::fp32: return convert(float{});
     case dtype::fp64: return convert(double{});
@@ -75,12 +85,14 @@ result<std::vector<double>> numbers(const formats::message_reader& reader,
   }
 }
 
+/// Returns pairs of tokens and bits. A curve is a message with two arrays.
 result<std::vector<std::pair<double, double>>> read_curve(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   WEIR_TRY(const auto reader, formats::message_reader::open(bytes_view(content)));
   WEIR_TRY(const auto tokens, numbers(reader, "tokens"));
   WEIR_TRY(const auto bits, numbers(reader, "bits_per_byte"));
   std::vector<std::pair<double, double>> out;
+  // Both arrays should have one length. If not, the shorter one decides.
   for (std::size_t i = 0; i < std::min(tokens.size(), bits.size()); ++i) {
     out.emplace_back(tokens[i], bits[i]);
   }
@@ -100,7 +112,9 @@ void take(result<T> read, Part& part, const char* name, run_data& data) {
 // Returns the value at a dotted key such as "phases.build.tokens", or a null pointer.
 const json* find_at(const json& metrics, const std::string& key) {
   const json* value = &metrics;
+  // Each round follows one part of the key.
   for (std::size_t from = 0; from <= key.size();) {
+    // The last part ends with the key.
     const std::size_t dot = std::min(key.find('.', from), key.size());
     if (!value->is_object()) {
       return nullptr;
@@ -115,14 +129,18 @@ const json* find_at(const json& metrics, const std::string& key) {
   return value;
 }
 
+/// Compares with other models if the corpus is still there and has not changed.
 void read_corpus(run_data& data) {
+  // A mixture has no order of its own that the other models could read.
   if (!data.config.source.mix.sources.empty()) {
     data.missing.push_back("comparison with other models: the run reads a mixture");
     return;
   }
   const double tokens = number_at(data.metrics, "phases.build.tokens");
+  // Only tokens that the model has learned from are compared.
   auto corpus = compare_corpus(data.config.source.paths, data.config.source.eot,
                                static_cast<std::uint64_t>(tokens));
+  // Old runs have no identity, and are compared without this check.
   const std::string known = text_at(data.metrics, "corpus.identity");
   if (corpus && !known.empty() && known != hex64(corpus->identity)) {
     data.missing.push_back(
@@ -147,6 +165,7 @@ std::string text_at(const json& metrics, const std::string& key) {
 }
 
 result<run_data> read_run(const std::string& folder) {
+  // A folder that does not exist deserves another message than one without metrics.
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
     return error(errc::not_found,
@@ -157,13 +176,17 @@ result<run_data> read_run(const std::string& folder) {
   run_data data;
   data.folder = folder;
   WEIR_TRY(data.metrics, read_metrics(folder));
+  // A configuration that cannot be read leaves its defaults.
   take(load_config(join_path(folder, "config.toml"), {}), data.config, "settings", data);
   data.config_text = text_of_file(join_path(folder, "config.toml"));
+  // The log may not exist, and then its part of the page is empty.
   data.log = text_of_file(join_path(folder, "log"));
   take(read_curve(join_path(folder, "curve.tgm")), data.curve, "learning curve", data);
+  // A run without a trace has no file, which is not worth a note.
   if (data.config.trace != runtime::trace_mode::off) {
     take(read_trace(join_path(folder, "trace.json")), data.trace, "time line", data);
   }
+  // Last, since it needs metrics and configuration.
   read_corpus(data);
   return data;
 }

@@ -20,16 +20,16 @@ namespace weir::tools {
 /// The content of a report. A part that could not be read is empty, and `missing` says
 /// why.
 struct run_data {
-  std::string folder;
-  nlohmann::json metrics;
-  actors::run_config config;
-  std::string config_text;
-  std::string log;
+  std::string folder;         ///< path of the run folder
+  nlohmann::json metrics;     ///< content of metrics.json
+  actors::run_config config;  ///< settings, or their defaults
+  std::string config_text;    ///< content of config.toml as text
+  std::string log;            ///< log of all processes of the run
   /// Learning curve: number of tokens, and bits per byte of the window that ends there.
   std::vector<std::pair<double, double>> curve;
-  std::optional<trace_data> trace;
-  std::optional<corpus_comparison> corpus;
-  std::vector<std::string> missing;  ///< one sentence each
+  std::optional<trace_data> trace;          ///< tasks of the run; absent without a trace
+  std::optional<corpus_comparison> corpus;  ///< absent if the corpus cannot be compared
+  std::vector<std::string> missing;         ///< one sentence each
 };
 
 /// Reads a run folder.

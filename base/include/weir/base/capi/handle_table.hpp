@@ -150,7 +150,7 @@ class handle_table {
   /// accessed by the holder of `busy`.
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
-    std::uint32_t generation = 1;           ///< of the next object; part of its handle
+    std::uint32_t generation = 1;           ///< number of the next object; part of its handle
     std::atomic<std::uintptr_t> handle{0};  ///< handle of the object; 0: slot is free
     std::shared_ptr<T> object;              ///< null in a free slot
   };
@@ -229,7 +229,7 @@ class handle_table {
   }
 
   std::uint8_t kind_;                                ///< lowest bits of every handle
-  std::uint32_t first_generation_;                   ///< of each new slot
+  std::uint32_t first_generation_;                   ///< generation of each new slot
   std::array<std::atomic<chunk*>, chunks> table_{};  ///< null where no chunk exists yet
   std::mutex mutex_;                           ///< guards `owned_`, `free_` and `slots_`
   std::vector<std::unique_ptr<chunk>> owned_;  ///< all chunks, in order

@@ -88,8 +88,8 @@ class gguf_walker {
 
  private:
   bytes_view head_;           ///< first bytes of the file
-  std::uint64_t size_;        ///< of the file
-  std::uint64_t offset_ = 0;  ///< of the next value
+  std::uint64_t size_;        ///< bytes of the file
+  std::uint64_t offset_ = 0;  ///< place of the next value
   bool ran_out_ = false;      ///< the last failure was for want of bytes
 };
 

@@ -75,7 +75,7 @@ class fp_control_scope {
   fp_control_scope& operator=(const fp_control_scope&) = delete;
 
  private:
-  std::uint64_t before_;  ///< of the caller
+  std::uint64_t before_;  ///< control word of the caller
 };
 
 /// The environment of the kernels.
