@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The style sheet of a report and the HTML of its elements.
+///
+/// The page is one file without references: style and drawings are part of it, so it can
+/// be mailed or kept. All text from outside is escaped here and nowhere else.
 #include "page.hpp"
 
 #include <fmt/core.h>
@@ -11,6 +14,8 @@ namespace weir::tools {
 
 namespace {
 
+/// Colours are variables, with other values for dark screens. The names of the classes
+/// are those that the drawings use.
 constexpr std::string_view style = R"(
 :root{--bg:#fbfbfa;--ink:#1d2126;--soft:#636b74;--rule:#e2e4e6;--card:#ffffff;
 --idle:#eceef0;
@@ -70,6 +75,8 @@ summary{cursor:pointer;color:var(--soft);margin:8px 0}
 
 }  // namespace
 
+/// Everything up to the first element. The title appears twice, in the window and on the
+/// page.
 html_page::html_page(std::string_view title, std::string_view subtitle)
     : out_(fmt::format(
           "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -78,6 +85,7 @@ html_page::html_page(std::string_view title, std::string_view subtitle)
           "<style>{1}</style></head>\n<body><main><h1>{0}</h1><p class=\"sub\">{2}</p>\n",
           xml_escape(title), style, xml_escape(subtitle))) {}
 
+/// A tile has a large value and a small name below it.
 void html_page::tiles(const std::vector<std::pair<std::string, std::string>>& figures) {
   out_ += "<div class=\"tiles\">";
   for (const auto& [name, value] : figures) {
@@ -91,10 +99,12 @@ void html_page::section(std::string_view heading) {
   out_ += fmt::format("<h2>{}</h2>\n", xml_escape(heading));
 }
 
+/// The class is chosen by the program and is not escaped.
 void html_page::paragraph(std::string_view text, std::string_view css) {
   out_ += fmt::format("<p class=\"{}\">{}</p>\n", css, xml_escape(text));
 }
 
+/// The content is HTML that the program has made, such as a drawing.
 void html_page::figure(std::string_view html, std::string_view caption) {
   out_ += fmt::format("<figure>{}", html);
   out_ += caption.empty() ? "</figure>\n"
@@ -102,6 +112,7 @@ void html_page::figure(std::string_view html, std::string_view caption) {
                                         xml_escape(caption));
 }
 
+/// A table of two columns, in the frame of a figure.
 void html_page::table(const std::vector<std::pair<std::string, std::string>>& rows) {
   out_ += "<figure><table>";
   for (const auto& [name, value] : rows) {
@@ -111,15 +122,18 @@ void html_page::table(const std::vector<std::pair<std::string, std::string>>& ro
   out_ += "</table></figure>\n";
 }
 
+/// Preformatted text keeps its lines and spaces.
 void html_page::text(std::string_view text) {
   out_ += fmt::format("<pre>{}</pre>\n", xml_escape(text));
 }
 
+/// Needs no script: browsers open and close it by themselves.
 void html_page::folded(std::string_view summary, std::string_view text) {
   out_ += fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n",
                       xml_escape(summary), xml_escape(text));
 }
 
+/// Can be called once, since it moves the text out.
 std::string html_page::finish() && {
   return std::move(out_) + "</main></body></html>\n";
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Drawings of a trace: load of the threads, tasks of a few pulses, table of kernels.
+///
+/// Times in a trace are microseconds. All drawings have threads as rows and time from
+/// left to right.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,6 +23,7 @@ constexpr double right = 930;
 // Number of kernels that have a colour of their own; the others share one.
 constexpr std::size_t colours = 8;
 
+/// Returns the upper edge of a row.
 double lane_top(std::size_t lane, double height) {
   return 6 + static_cast<double>(lane) * (height + 10);
 }
@@ -27,6 +31,7 @@ double lane_top(std::size_t lane, double height) {
 // Returns the number of each name's colour: 0 for the kernel with the most time, ..., 8
 // for all kernels from the ninth on.
 std::vector<std::size_t> colour_of_names(const trace_data& trace) {
+  // Names without a task keep the last colour.
   std::vector<std::size_t> out(trace.names.size(), colours);
   const auto shares = kernel_shares(trace);
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -35,8 +40,11 @@ std::vector<std::size_t> colour_of_names(const trace_data& trace) {
   return out;
 }
 
+/// Draws the axis below the rows, with ticks in a unit such as seconds.
+/// @param unit  Microseconds in one unit.
 void draw_time_axis(svg& s, double from, double to, double y, double unit,
                     const char* name) {
+  // The bound avoids a division by zero for an empty stretch.
   const double scale = (right - left) / std::max(to - from, 1e-9);
   s.line(left, y, right, y, css("axis"));
   for (const double t : axis_ticks(0, (to - from) / unit, 8)) {
@@ -48,8 +56,10 @@ void draw_time_axis(svg& s, double from, double to, double y, double unit,
 
 // Divides a stretch of time among the bins of equal width that it covers.
 void add_to_bins(std::vector<double>& bins, double width, double start, double end) {
+  // The first bin that the stretch touches. Most stretches end in it.
   auto bin = static_cast<std::size_t>(start / width);
   for (double time = start; bin < bins.size() && time < end; ++bin) {
+    // The part of the stretch that lies in this bin.
     const double edge = std::min(end, static_cast<double>(bin + 1) * width);
     bins[bin] += std::max(0.0, edge - time);
     time = std::max(time, edge);
@@ -60,24 +70,29 @@ void add_to_bins(std::vector<double>& bins, double width, double start, double e
 // single pulses only: a pause between tasks of 20 ms or more counts as not recorded, a
 // shorter one as time in which the workers were idle.
 std::vector<double> recorded_time(const trace_data& trace, std::size_t bins) {
+  // In microseconds, like all times.
   constexpr double pause = 20'000;
   std::vector<double> out(bins, 0.0);
   double begin = 0;
+  // Negative while no stretch has begun.
   double end = -1;
   for (const trace_span& s : trace.spans) {
     if (!s.task) {
       continue;
     }
+    // The task begins a new stretch, so the last one is complete.
     if (end < 0 || s.start > end + pause) {
       add_to_bins(out, trace.length / static_cast<double>(bins), begin, end);
       begin = s.start;
     }
+    // Tasks of several threads overlap, and the latest end counts.
     end = std::max(end, s.start + s.length);
   }
   add_to_bins(out, trace.length / static_cast<double>(bins), begin, end);
   return out;
 }
 
+/// Returns for each lane the busy time of each bin.
 std::vector<std::vector<double>> busy_time(const trace_data& trace, std::size_t bins) {
   std::vector<std::vector<double>> out(trace.lanes.size(),
                                        std::vector<double>(bins, 0.0));
@@ -96,6 +111,7 @@ void draw_spans(svg& s, const trace_data& trace, double height) {
   for (const trace_span& span : trace.spans) {
     if (!span.task) {
       s.rect(left + span.start * scale, lane_top(span.lane, height),
+             // Very short spans get a width that can be seen.
              std::max(1.0, span.length * scale), height, css("busy"),
              fmt::format("{} {:.1f} ms", trace.names[span.name], span.length / 1000));
     }
@@ -111,6 +127,7 @@ std::string draw_load(const trace_data& trace) {
   constexpr double height = 34;
   const double bottom = lane_top(trace.lanes.size(), height);
   svg s = begin_figure(960, bottom + 26, "Load of the threads over the run");
+  // Without any time there is only the empty figure.
   if (trace.length <= 0) {
     return std::move(s).finish();
   }
@@ -123,8 +140,10 @@ std::string draw_load(const trace_data& trace) {
     for (std::size_t bin = 0; bin < bins; ++bin) {
       if (recorded[bin] > 0) {
         const double x = left + step * static_cast<double>(bin);
+        // Tasks that were recorded twice or overlap could give more than the whole.
         const double part = std::min(1.0, busy[lane][bin] / recorded[bin]);
         s.rect(x, top, step, height, css("idle"));
+        // The share grows from the bottom of the row.
         s.rect(x, top + height * (1 - part), step, height * part, css("busy"));
       }
     }
@@ -144,6 +163,7 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
   // end of the run, where workers run out of tasks, is still far.
   const std::size_t first = trace.spans.size() - trace.spans.size() / 4;
   const double from = first < trace.spans.size() ? trace.spans[first].start : 0;
+  // The stretch ends with the trace, but has one microsecond at least.
   const double to = std::min(from + microseconds, std::max(trace.length, from + 1));
   const double scale = (right - left) / (to - from);
   const auto colour = colour_of_names(trace);
@@ -152,10 +172,13 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
               trace.lanes[lane]);
     s.rect(left, lane_top(lane, height), right - left, height, css("idle"));
   }
+  // Spans are sorted, so the first one behind the stretch ends the loop.
   for (std::size_t i = first; i < trace.spans.size() && trace.spans[i].start < to; ++i) {
     const trace_span& t = trace.spans[i];
+    // A task that goes beyond the stretch is cut.
     const double end = std::min(t.start + t.length, to);
     s.rect(left + (t.start - from) * scale, lane_top(t.lane, height),
+           // Even the shortest task stays visible as a thin line.
            std::max(0.3, (end - t.start) * scale), height,
            css(fmt::format("k{}", colour[t.name])),
            fmt::format("{} {:.1f} us", trace.names[t.name], t.length));
@@ -182,6 +205,7 @@ std::string kernel_table(const trace_data& trace) {
         "height=\"10\" "
         "class=\"k{}\"/></svg> {}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f}</td>"
         "<td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td></tr>\n",
+        // The colours are given by rank, as in the drawing.
         std::min(i, colours), xml_escape(trace.names[k.name]), k.count,
         k.total / static_cast<double>(std::max<std::uint64_t>(k.count, 1)),
         k.total / 1000, all > 0 ? 100 * k.total / all : 0);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The parser of Chrome traces: a handler of nlohmann's SAX interface.
+///
+/// The parser keeps one event at a time. It understands both forms of the format: a list
+/// of events, or an object with the list under the key "traceEvents". Unknown keys and
+/// events are passed over.
 #include "drawing/trace_events.hpp"
 
 #include <fmt/core.h>
@@ -29,6 +33,7 @@ class event_parser {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   // The members of the SAX interface. Each returns whether parsing should go on.
+  // Values of these kinds have no meaning in an event.
   bool null() { return true; }
   bool boolean(bool) { return true; }
   bool binary(event_json::binary_t&) { return true; }
@@ -40,6 +45,8 @@ class event_parser {
     key_ = text;
     return true;
   }
+  // A brace in the list begins an event. A brace with the key "args" within an event
+  // begins its arguments.
   bool start_object(std::size_t) {
     if (in_list()) {
       event_ = {};
@@ -47,14 +54,18 @@ class event_parser {
     in_arguments_ = in_event() && key_ == "args";
     return open();
   }
+  // Arguments are at most one level deep here, so any closing brace ends them.
   bool end_object() {
     in_arguments_ = false;
     --depth_;
+    // The closing brace of an event brings the parser back to the list.
     if (in_list()) {
       visit_(event_);
     }
     return true;
   }
+  // Only the first list counts. The key is the last one that was read, so it names the
+  // list.
   bool start_array(std::size_t) {
     const bool is_list = depth_ == 0 || (depth_ == 1 && key_ == "traceEvents");
     if (is_list && !found_list_) {
@@ -63,11 +74,13 @@ class event_parser {
     }
     return open();
   }
+  // Closing the list itself means that no more events come.
   bool end_array() {
     list_depth_ = in_list() ? none : list_depth_;
     --depth_;
     return true;
   }
+  // Called in place of throwing.
   bool parse_error(std::size_t position, const std::string&,
                    const event_json::exception&) {
     problem_ = fmt::format("no JSON from byte {} on", position);
@@ -83,6 +96,8 @@ class event_parser {
   [[nodiscard]] bool in_event() const {
     return list_depth_ != none && depth_ == list_depth_ + 1;
   }
+  // Deep nesting is refused, whatever the value, to bound the time and memory of the
+  // library.
   bool open() {
     if (++depth_ > max_depth) {
       problem_ = "values within values too deeply";
@@ -101,6 +116,7 @@ class event_parser {
   bool in_arguments_ = false;  ///< the innermost open brace is that of "args"
 };
 
+/// Stores a text in the member of the event that its key names.
 bool event_parser::string(const std::string& text) {
   if (in_arguments_) {
     if (key_ == "name") {
@@ -120,6 +136,8 @@ bool event_parser::string(const std::string& text) {
   return true;
 }
 
+/// Stores a number. Identities need all 64 bits, which a double does not have.
+/// @param whole  The number itself if it is natural, else 0.
 bool event_parser::number(double value, std::uint64_t whole) {
   if (in_arguments_) {
     if (key_ == "id") {
@@ -151,6 +169,7 @@ bool event_parser::number(double value, std::uint64_t whole) {
 result<void> read_trace_events(const std::string& path,
                                const std::function<void(const trace_event&)>& visit) {
   std::ifstream file;
+  // For standard input the file object stays unused.
   if (path != "-") {
     file.open(path, std::ios::binary);
     if (!file) {
@@ -159,6 +178,7 @@ result<void> read_trace_events(const std::string& path,
   }
   event_parser parser(visit);
   const bool parsed = event_json::sax_parse(path == "-" ? std::cin : file, &parser);
+  // JSON without a list is no trace, even if it is sound.
   if (!parsed || !parser.found_list()) {
     return error(errc::corrupt,
                  fmt::format("cannot read trace \"{}\": expected a list of events in "

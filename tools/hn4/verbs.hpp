@@ -19,33 +19,33 @@ namespace weir::tools {
 /// The options of all verbs. The comments name the verbs that use an option, if not all
 /// do.
 struct hn4_options {
-  std::string volume;
-  std::string tag;
-  std::string file = "-";  ///< `put`: file to store; `get`, `export`: file to write
-  std::string size = "128MiB";
-  std::string label = "weir";
-  std::string profile = "GENERIC";
-  std::string medium = "ssd";
-  /// `cat`, `get`, `stat`: order of the shards, seed or clock.
+  std::string volume;           ///< image file or block device
+  std::string tag;              ///< name of a stream
+  std::string file = "-";       ///< `put`: file to store; `get`, `export`: file to write
+  std::string size = "128MiB";  ///< `mkfs`: capacity, as a size with a unit
+  std::string label = "weir";   ///< `mkfs`
+  std::string profile = "GENERIC";  ///< `mkfs`: name of a profile
+  std::string medium = "ssd";       ///< `mkfs`: kind of medium
+  /// `cat`: order of the shards, seed or clock.
   std::string order = "seed";
-  std::string tensor;  ///< `get`: the one tensor to write
-  std::string map;     ///< `check`: file for the drawing
-  std::string repair;  ///< `check`: file for the new image
-  std::uint32_t sector = 512;
-  std::uint32_t shards = 0;  ///< `put`, `import`: number of shards; 0 for as few as fit
-  std::uint64_t seed = 0;    ///< `mkfs`: identity and creation time are derived from it
-  std::uint64_t offset = 0;
-  std::uint64_t length = UINT64_MAX;
-  std::uint32_t threads = 1;  ///< `bench`
-  bool seeded = false;        ///< `mkfs`: a seed was given
-  bool force = false;         ///< `mkfs`, `get`, `export`: replace an existing file
-  bool replace = false;       ///< `put`, `import`
-  bool append = false;        ///< `put`
-  bool compress = false;      ///< `put`, `import`
-  bool strict = false;        ///< `cat`: exactly what the reference implementation reads
-  bool recover = false;       ///< read what is left of a damaged tag
-  bool direct = false;        ///< `bench`: without the page cache
-  bool json = false;
+  std::string tensor;          ///< `get`: the one tensor to write
+  std::string map;             ///< `check`: file for the drawing
+  std::string repair;          ///< `check`: file for the new image
+  std::uint32_t sector = 512;  ///< `mkfs`: bytes of a sector
+  std::uint32_t shards = 0;    ///< `put`, `import`: number of shards; 0 for as few as fit
+  std::uint64_t seed = 0;      ///< `mkfs`: identity and creation time are derived from it
+  std::uint64_t offset = 0;    ///< `cat`: first byte
+  std::uint64_t length = UINT64_MAX;  ///< `cat`: number of bytes
+  std::uint32_t threads = 1;          ///< `bench`
+  bool seeded = false;                ///< `mkfs`: a seed was given
+  bool force = false;     ///< `mkfs`, `get`, `export`: replace an existing file
+  bool replace = false;   ///< `put`, `import`
+  bool append = false;    ///< `put`
+  bool compress = false;  ///< `put`, `import`
+  bool strict = false;    ///< `cat`: exactly what the reference implementation reads
+  bool recover = false;   ///< read what is left of a damaged tag
+  bool direct = false;    ///< `bench`: without the page cache
+  bool json = false;      ///< print facts as JSON
 };
 
 /// Each command carries out one verb and returns its exit status.

@@ -54,12 +54,12 @@ class token_writer {
   [[nodiscard]] result<void> flush();
 
   token_format format_;
-  bool narrow_;  ///< 16 bits per id
-  file* file_;   ///< null for standard output
-  output* out_;
-  std::uint64_t at_ = 0;  ///< bytes in the file
-  std::uint64_t count_ = 0;
-  byte_vector pending_;
+  bool narrow_;              ///< 16 bits per id
+  file* file_;               ///< null for standard output
+  output* out_;              ///< used if `file_` is null
+  std::uint64_t at_ = 0;     ///< bytes in the file
+  std::uint64_t count_ = 0;  ///< ids so far
+  byte_vector pending_;      ///< bytes that are not written yet
 };
 
 /// Reads all ids of a file.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Registers the verbs of `weir tokens` with the command line parser.
+///
+/// The options are registered by small functions, one for each group of options that
+/// several verbs share.
 #include "tokens/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -13,6 +16,7 @@ namespace {
 using action = std::function<command_result(output&)>;
 using tokens_command = command_result (*)(const tokens_options&, output&);
 
+/// Example and explanation of the formats, at the end of the help of `encode`.
 constexpr const char* encode_example =
     "weir tokens encode notes.txt --tokenizer tokenizer.json -o notes.bin\n"
     "  weir tokens encode - --tokenizer tokenizer.json <notes.txt\n\n"
@@ -26,6 +30,7 @@ class tokens_verbs {
  public:
   tokens_verbs(CLI::App& group, action& chosen) : group_(group), chosen_(chosen) {}
 
+  // One text in, ids out.
   void add_encode() {
     auto* v = add("encode", "Write the ids of a text", encode_example, &tokens_encode);
     v->add_option("FILE", o_->file, "Text, or \"-\"")->required();
@@ -34,6 +39,7 @@ class tokens_verbs {
     text(v);
     plain(v);
   }
+  // Ids in, one text out.
   void add_decode() {
     auto* v =
         add("decode", "Write the text of ids",
@@ -43,6 +49,7 @@ class tokens_verbs {
     format(v);
     v->add_flag("--special", o_->keep_special, "With special tokens");
   }
+  // Several texts in, numbers out.
   void add_count() {
     auto* v =
         add("count", "Print the number of ids of texts",
@@ -51,6 +58,7 @@ class tokens_verbs {
     text(v);
     plain(v);
   }
+  // Many texts in, one file of ids out. Special ids do not apply, so there is no --plain.
   void add_pack() {
     auto* v = add("pack", "Write the ids of many texts to one file",
                   "weir tokens pack corpus/ --tokenizer tokenizer.json -o corpus.bin\n\n"
@@ -68,6 +76,7 @@ class tokens_verbs {
   }
 
  private:
+  // Adds a verb with the options that all of them have.
   CLI::App* add(const char* name, const char* description, const char* example,
                 tokens_command run) {
     CLI::App* v = group_.add_subcommand(name, description);
@@ -77,23 +86,28 @@ class tokens_verbs {
         ->type_name("FILE")
         ->required();
     v->add_flag("--json", o_->json, "Print facts as JSON");
+    // The options are shared with the callback, which outlives this object.
     v->callback([o = o_, &chosen = chosen_, run] {
       chosen = [o, run](output& out) { return run(*o, out); };
     });
     return v;
   }
+  // Adds the option for the output file.
   CLI::Option* out(CLI::App* v, const char* description) {
     return v->add_option("-o,--out", o_->out, description)->type_name("FILE");
   }
+  // Adds the option for the format of ids.
   void format(CLI::App* v) {
     v->add_option("--format", o_->format,
                   "text, bin, llmc or npy (default: bin or npy by the name, else text)")
         ->check(CLI::IsMember({"text", "bin", "llmc", "npy"}));
   }
+  // Adds the option for texts that are not UTF-8.
   void text(CLI::App* v) {
     v->add_flag("--replace", o_->replace,
                 "Read U+FFFD in place of bytes that are not UTF-8");
   }
+  // Adds the option that leaves special ids out.
   void plain(CLI::App* v) {
     v->add_flag("--plain", o_->plain,
                 "Without the special ids that the post-processor adds");
@@ -109,6 +123,7 @@ class tokens_verbs {
 void add_tokens_verbs(CLI::App& app, action& chosen) {
   auto* group = app.add_subcommand("tokens", "Turn text into token ids and back");
   group->require_subcommand(1);
+  // The object is needed only for registering.
   tokens_verbs verbs(*group, chosen);
   verbs.add_encode();
   verbs.add_decode();

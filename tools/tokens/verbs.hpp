@@ -22,16 +22,16 @@ namespace weir::tools {
 
 /// Options of all verbs of `weir tokens`.
 struct tokens_options {
-  std::vector<std::string> files;
-  std::string file;           ///< for verbs with one input; "-" for standard input
-  std::string tokenizer;      ///< path of tokenizer.json or a GGUF file
-  std::string out = "-";      ///< output, "-" for standard output
+  std::vector<std::string> files;  ///< for verbs with several inputs
+  std::string file;                ///< for verbs with one input; "-" for standard input
+  std::string tokenizer;           ///< path of tokenizer.json or a GGUF file
+  std::string out = "-";           ///< output, "-" for standard output
   std::string format;         ///< text, bin, llmc or npy; empty for the one of the name
   std::string end_of_text;    ///< for `pack`: token behind each file
   bool plain = false;         ///< without the ids that the post-processor adds
   bool keep_special = false;  ///< for `decode`: with special tokens
   bool replace = false;       ///< U+FFFD in place of bytes that are not UTF-8
-  bool json = false;
+  bool json = false;          ///< print facts as JSON
 };
 
 /// `encode`: writes the ids of a text.

@@ -150,7 +150,7 @@ class handle_table {
   /// accessed by the holder of `busy`.
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
-    std::uint32_t generation = 1;           ///< number of the next object; part of its handle
+    std::uint32_t generation = 1;  ///< number of the next object; part of its handle
     std::atomic<std::uintptr_t> handle{0};  ///< handle of the object; 0: slot is free
     std::shared_ptr<T> object;              ///< null in a free slot
   };
