@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Formats lists of settings as a page, as text and as JSON.
+///
+/// All forms are made from the same list, so the page in docs, the text in the terminal
+/// and the JSON agree. A test compares the page with what is printed here.
 #include "reference.hpp"
 
 #include <fmt/core.h>
@@ -35,18 +38,22 @@ bool is_recorded(const setting_info& info) {
          actors::rule_of_change(info.name) == actors::change_rule::recorded;
 }
 
+/// Returns the table of a key. For named sources it has two parts, such as "source.NAME".
 std::string group_of(const std::string& name) {
   if (name.starts_with(actors::source_prefix)) {
     return name.substr(0, name.find('.', actors::source_prefix.size()));
   }
+  // A key without a point belongs to the run itself.
   const std::size_t dot = name.find('.');
   return dot == std::string::npos ? std::string() : name.substr(0, dot);
 }
 
+/// Returns the default of a setting as TOML, or says that there is none.
 std::string preset_of(const listed_setting& s) {
   return s.info->required ? "none, it has to be given" : toml_text(s.preset);
 }
 
+/// Returns what a setting accepts, with its unit if it has one.
 std::string range_of(const setting_info& info) {
   return info.unit.empty() ? info.expected()
                            : fmt::format("{} ({})", info.expected(), info.unit);
@@ -56,6 +63,7 @@ std::string range_of(const setting_info& info) {
 
 setting_list settings_of_run() {
   setting_list all = list_settings(actors::run_settings());
+  // Named sources are no fixed settings. Their reference has NAME in place of a name.
   const setting_list named = list_settings(actors::source_reference());
   all.insert(all.end(), named.begin(), named.end());
   return all;
@@ -67,16 +75,19 @@ result<setting_list> select_settings(std::span<const listed_setting> all,
   std::vector<std::string> names;
   for (const listed_setting& s : all) {
     names.push_back(s.info->name);
+    // A whole key, or the first parts of several keys.
     if (s.info->name == name || s.info->name.starts_with(std::string(name) + ".")) {
       chosen.push_back(s);
     }
   }
+  // The error suggests the nearest of all names.
   if (chosen.empty()) {
     return unknown_setting(name, names);
   }
   return chosen;
 }
 
+/// Four lines for each setting, of which only the first is not indented.
 std::string settings_text(std::span<const listed_setting> settings) {
   std::string out;
   for (const listed_setting& s : settings) {
@@ -89,6 +100,7 @@ std::string settings_text(std::span<const listed_setting> settings) {
   return out;
 }
 
+/// The default is text in TOML here, too, because JSON cannot tell 1 from 1.0.
 std::string settings_json(std::span<const listed_setting> settings) {
   auto all = nlohmann::ordered_json::array();
   for (const listed_setting& s : settings) {
@@ -106,8 +118,10 @@ std::string settings_json(std::span<const listed_setting> settings) {
   return all.dump(2) + "\n";
 }
 
+/// The page has a table for each group, in the order of the list.
 std::string settings_page(std::span<const listed_setting> settings) {
   std::string out(page_head);
+  // No group has this name, so the first setting begins one.
   std::string group = "none yet";
   for (const listed_setting& s : settings) {
     if (const std::string next = group_of(s.info->name); next != group) {
@@ -120,6 +134,7 @@ std::string settings_page(std::span<const listed_setting> settings) {
     const std::string preset = preset_of(s);
     out +=
         fmt::format("| `{}` | {} | {} | {} | {} |\n", s.info->name, s.info->documentation,
+                    // Values are printed as code, words are not.
                     range_of(*s.info), s.info->required ? preset : "`" + preset + "`",
                     s.info->may_change     ? "may change"
                     : is_recorded(*s.info) ? "may change, is recorded"
@@ -130,13 +145,16 @@ std::string settings_page(std::span<const listed_setting> settings) {
 
 std::string settings_names(std::span<const listed_setting> settings,
                            bool may_change_only) {
+  // Fits into a terminal of 80 columns.
   constexpr std::size_t width = 78;
   std::string out;
   std::string line = " ";
   for (const listed_setting& s : settings) {
+    // The help of `weir resume` leaves out what cannot change.
     if (may_change_only && !s.info->may_change && !is_recorded(*s.info)) {
       continue;
     }
+    // A name that does not fit begins the next line.
     if (line.size() + 1 + s.info->name.size() > width) {
       out += line + "\n";
       line = " ";

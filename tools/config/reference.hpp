@@ -14,8 +14,8 @@ namespace weir::tools {
 
 /// A setting and its default.
 struct listed_setting {
-  const setting_info* info = nullptr;
-  setting_value preset;
+  const setting_info* info = nullptr;  ///< name, documentation, range and rule
+  setting_value preset;                ///< its default
 };
 /// Settings in the order of their table.
 using setting_list = std::vector<listed_setting>;

@@ -2,6 +2,9 @@
 /// @file
 /// Converts TOML to values of settings and back, with toml++. Only this source and that
 /// of `weir module` include the library, because it takes long to compile.
+///
+/// Trees keep the place of every value, for messages. toml++ sorts the keys of a table,
+/// so the order of the file is restored by sorting by place.
 #include "values.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +24,7 @@ std::string place(const std::string& name, const toml::source_region& region) {
              : fmt::format("{}:{}:{}", name, region.begin.line, region.begin.column);
 }
 
+/// Names a kind of value that no setting accepts, for messages.
 std::string kind_of(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table: return "a table";
@@ -34,6 +38,7 @@ std::string kind_of(const toml::node& node) {
 // Converts a TOML value. Dates, times and tables, which no setting accepts, become
 // foreign.
 setting_value convert(const toml::node& node) {
+  // The order of the questions does not matter, since a node has one kind.
   if (const auto* integer = node.as_integer()) {
     return {integer->get()};
   }
@@ -48,6 +53,7 @@ setting_value convert(const toml::node& node) {
   }
   if (const auto* array = node.as_array()) {
     setting_value::list items;
+    // Elements may have different kinds. The setting decides whether it accepts that.
     for (const toml::node& item : *array) {
       items.push_back(convert(item));
     }
@@ -66,8 +72,10 @@ struct placed_item {
 // whatever is in it.
 constexpr int max_nesting = 32;
 
+/// Returns a node and all below it.
 toml_item tree_of(const toml::node& node, std::string key, const std::string& name,
                   int depth = 0) {
+  // A table has no value of its own; `convert` gives it a foreign one.
   toml_item out{std::move(key), convert(node), place(name, node.source()),
                 node.source().begin.line};
   if (const auto* table = node.as_table()) {
@@ -77,15 +85,18 @@ toml_item tree_of(const toml::node& node, std::string key, const std::string& na
     }
     std::vector<placed_item> children;
     for (const auto& [inner, child] : *table) {
+      // The place of the key, not of the value, decides about the order.
       children.push_back({inner.source().begin,
                           tree_of(child, std::string(inner.str()), name, depth + 1)});
     }
+    // Keys at equal places, as those of a dotted key, keep their order.
     std::stable_sort(children.begin(), children.end(), [](const auto& a, const auto& b) {
       return a.position < b.position;
     });
     for (placed_item& child : children) {
       out.items.push_back(std::move(child.item));
     }
+    // An array with values that are not tables is an ordinary value.
   } else if (node.is_array_of_tables()) {
     out.list_of_tables = true;
     for (const toml::node& child : *node.as_array()) {
@@ -98,12 +109,14 @@ toml_item tree_of(const toml::node& node, std::string key, const std::string& na
 // Returns line and column of a place such as "file:12:9", to sort by; toml++ sorts tables
 // by their keys.
 std::pair<std::size_t, std::size_t> line_and_column(const std::string& where) {
+  // The name may contain colons, so the search begins at the end.
   const std::size_t second = where.rfind(':');
   const std::size_t first =
       second == std::string::npos ? second : where.rfind(':', second - 1);
   if (first == std::string::npos) {
     return {0, 0};
   }
+  // Reads up to the next colon.
   return {std::strtoull(where.c_str() + first + 1, nullptr, 10),
           std::strtoull(where.c_str() + second + 1, nullptr, 10)};
 }
@@ -114,8 +127,10 @@ std::string quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
+    // The two characters that end or change a string.
     if (c == '"' || c == '\\') {
       out += {'\\', c};
+      // All control characters become escapes, also those that have short ones.
     } else if (byte < 0x20 || byte == 0x7F) {
       out += fmt::format("\\u{:04X}", byte);
     } else {
@@ -125,10 +140,13 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
+/// Writes each kind of value as TOML.
 struct toml_writer {
   std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
   std::string operator()(double v) const {
     const std::string text = fmt::format("{}", v);
+    // A real must have a point or an exponent, or it would be read back as an integer.
+    // "nan" and "inf" have letters.
     const bool is_integer = text.find_first_not_of("-0123456789") == std::string::npos;
     return is_integer ? text + ".0" : text;
   }
@@ -142,6 +160,7 @@ struct toml_writer {
     }
     return out + "]";
   }
+  // No file can hold such a value; this is for messages.
   std::string operator()(const setting_value::foreign& v) const {
     return quote(v.description);
   }
@@ -150,6 +169,7 @@ struct toml_writer {
 }  // namespace
 
 result<toml_item> parse_toml_tree(std::string_view text, const std::string& name) {
+  // The library reports problems by its result, as it is built without exceptions.
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& problem = parsed.error();
@@ -180,7 +200,9 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
                                              const std::string& name) {
   WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
   std::vector<config_entry> out;
+  // A flat list, in which dotted keys and tables look the same.
   add_entries(root, "", out);
+  // Tables may be interleaved in the file, so the flat list is sorted once more.
   std::stable_sort(out.begin(), out.end(),
                    [](const config_entry& a, const config_entry& b) {
                      return line_and_column(a.where) < line_and_column(b.where);
@@ -191,6 +213,7 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
 /// Reads key=value. The value is TOML if it can be read as such, and otherwise a string,
 /// so that simple texts need no quotes in a shell.
 result<config_entry> parse_assignment(std::string_view assignment) {
+  // The first sign separates. Further ones belong to the value.
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
     return error(errc::invalid_argument,
@@ -201,6 +224,7 @@ result<config_entry> parse_assignment(std::string_view assignment) {
   const std::string key(assignment.substr(0, equals));
   const std::string text(assignment.substr(equals + 1));
   const std::string where = fmt::format("--set {}", key);
+  // The text is read as the value of a key, as it would stand in a file.
   const toml::parse_result parsed = toml::parse("value = " + text);
   // A text with line breaks can parse as more than one key; it is then taken as a string.
   if (parsed && parsed.table().size() == 1 && parsed.table().contains("value")) {

@@ -16,9 +16,9 @@ namespace weir::tools {
 
 /// A key with its value, as a file or the command line gives it.
 struct config_entry {
-  std::string key;  ///< dotted, such as "model.heads"
-  setting_value value;
-  std::string where;  ///< place for messages: "file:line:column" or "--set key"
+  std::string key;      ///< dotted, such as "model.heads"
+  setting_value value;  ///< the value as TOML has it
+  std::string where;    ///< place for messages: "file:line:column" or "--set key"
 };
 
 /// A value of a TOML text, or one of its tables with all keys.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs a pipeline of one line.
+///
+/// Without a folder, the run leaves nothing: no checkpoints, no log, no report. With one,
+/// it is an ordinary run. In both cases messages for people go to standard error.
 #include "pipe/pipe.hpp"
 
 #include <fmt/core.h>
@@ -25,8 +28,10 @@ namespace weir::tools {
 namespace {
 
 /// Returns whether standard output is a pipe that nobody reads any more.
+/// A reader such as `head` leaves when it has enough.
 bool reader_has_left() {
   pollfd standard{STDOUT_FILENO, POLLOUT, 0};
+  // Without waiting. The kernel reports an error for a pipe without a reader.
   return ::poll(&standard, 1, 0) == 1 && (standard.revents & POLLERR) != 0;
 }
 
@@ -38,16 +43,20 @@ void write_at_once(written_pipeline& all) {
     const auto given = [&](std::string_view key) {
       return std::ranges::find(stage.settings, key, &config_entry::key);
     };
+    // A value that the line gives stays, and so does every other path.
     const auto path = given("path");
     if (stage.use == "tgm.write" && path != stage.settings.end() &&
         path->value == standard && given("hold") == stage.settings.end()) {
+      // Zero holds back nothing.
       stage.settings.push_back({"hold", {std::int64_t{0}}, stage.where});
     }
   }
 }
 
+/// Reads the line as a pipeline with the options of the command line.
 result<written_pipeline> read_line(const pipe_options& options) {
   const std::string line = join_words(options.words);
+  // The places in the errors are columns of this line.
   WEIR_TRY(const parsed_line parsed, parse_line(line));
   std::error_code ignored;
   file_overrides overrides;
@@ -55,6 +64,7 @@ result<written_pipeline> read_line(const pipe_options& options) {
   if (options.workers != 1) {
     overrides.sets.push_back(fmt::format("run.workers={}", options.workers));
   }
+  // Paths in the line start from the working folder, not from the folder of a file.
   return read_pipeline(parsed.root, parsed.text, "pipe",
                        std::filesystem::current_path(ignored).string(), overrides);
 }
@@ -65,8 +75,10 @@ command_result run_without_folder(loaded_pipeline& loaded) {
   const actors::signal_scope signals(control);
   progress_line line;
   loaded.options.control = &control;
+  // Nothing is written about the run, so neither its text nor its trace is needed.
   loaded.options.description.clear();
   loaded.options.trace = runtime::trace_mode::off;
+  // The line of progress appears only if standard error is a terminal.
   loaded.options.progress = [&](const pipeline_progress& p) {
     line.show(progress_words(p));
   };
@@ -77,6 +89,8 @@ command_result run_without_folder(loaded_pipeline& loaded) {
   prefer_long_time_slices();
   const auto report = weir::run(*loaded.stages, loaded.options);
   line.clear();
+  // If the reader has left, the write has failed, and this is how the run ends. It is no
+  // failure for the user.
   if (report || (loaded.writes_standard_output && reader_has_left())) {
     return 0;
   }
@@ -87,23 +101,28 @@ command_result run_without_folder(loaded_pipeline& loaded) {
 
 command_result pipe_command(const pipe_options& options, output& out) {
   WEIR_TRY(written_pipeline written, read_line(options));
+  // Before anything is loaded, so a line can be converted without its files.
   if (options.toml) {
     out.write(written.copy);
     return 0;
   }
+  // A run with a folder waits for its checkpoints before it passes messages on.
   if (options.folder.empty()) {
     write_at_once(written);
   }
   WEIR_TRY(loaded_pipeline loaded, make_loaded(written));
   if (!options.folder.empty()) {
+    // Lines of the run must not mix with messages on standard output.
     output messages(STDERR_FILENO);
     return run_loaded(loaded, options.folder, false, messages);
   }
+  // Inputs that do not exist are reported before the run begins.
   WEIR_CHECK(check_files(loaded));
   return run_without_folder(loaded);
 }
 
 void add_pipe_verb(CLI::App& app, std::function<command_result(output&)>& chosen) {
+  // Shared with the callback, which outlives this function.
   const auto options = std::make_shared<pipe_options>();
   CLI::App* verb = app.add_subcommand("pipe", "Run a pipeline of one line");
   verb->footer(

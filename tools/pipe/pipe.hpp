@@ -17,11 +17,11 @@ namespace weir::tools {
 
 /// Options of `weir pipe`.
 struct pipe_options {
-  std::vector<std::string> words;  ///< the line, in one or several words
-  bool toml = false;               ///< print the pipeline as a file instead
-  std::uint32_t workers = 1;       ///< threads that run tasks
-  std::string folder;              ///< run folder; empty: nothing is left
-  std::vector<std::string> plugins{};
+  std::vector<std::string> words;      ///< the line, in one or several words
+  bool toml = false;                   ///< print the pipeline as a file instead
+  std::uint32_t workers = 1;           ///< threads that run tasks
+  std::string folder;                  ///< run folder; empty: nothing is left
+  std::vector<std::string> plugins{};  ///< plug-ins with further stages
 };
 
 /// Performs `weir pipe`. Everything that is said goes to standard error, because standard
