@@ -30,6 +30,8 @@ namespace {
 using namespace weir::tools;
 using action = std::function<command_result(output&)>;
 
+/// Options of the verbs that are registered in this file. The parser writes into them, so
+/// they live as long as the program.
 struct all_options {
   run_options run;
   resume_options resume;
@@ -53,10 +55,12 @@ CLI::App* verb(CLI::App& parent, const char* name, const char* description,
   return app;
 }
 
+/// Adds the option --json.
 void json_flag(CLI::App* app, bool& json) {
   app->add_flag("--json", json, "Print facts as JSON");
 }
 
+/// Adds the option --set, which may be given several times.
 void sets_option(CLI::App* app, std::vector<std::string>& sets) {
   app->add_option("--set", sets,
                   "Set a key: the value as TOML, else as a string; repeatable")
@@ -76,6 +80,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
       ->type_name("DIR");
   add_plugin_option(*run, o.run.plugins);
   json_flag(run, o.run.json);
+  // The callback only notes what to do, since later words of the line may be wrong.
   run->callback([&] { chosen = [&](output& out) { return run_command(o.run, out); }; });
 
   auto* resume = verb(app, "resume", "Continue a run from its newest valid checkpoint",
@@ -88,6 +93,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
                    "Items that are read and not processed, from number FROM to TO - 1 "
                    "(pulses of a job that learns from text); may be given several times")
       ->type_name("FROM:TO")
+      // Without this, words behind the value would be taken as further ranges.
       ->allow_extra_args(false);
   sets_option(resume, o.resume.sets);
   add_plugin_option(*resume, o.resume.plugins);
@@ -142,6 +148,7 @@ void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
       [&] { chosen = [&](output& out) { return store_command(o.store, out); }; });
 }
 
+/// Adds the verbs about checkpoints, which differ in their command alone.
 void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* group = app.add_subcommand("checkpoint", "Look at the checkpoints of a run");
   group->require_subcommand(1);
@@ -150,6 +157,7 @@ void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
     auto* v = verb(*group, name, description, example);
     v->add_option("DIR", o.checkpoint.folder, "Run folder")->required();
     json_flag(v, o.checkpoint.json);
+    // The command is copied, because it is a parameter of this function.
     v->callback([&, command] {
       chosen = [&, command](output& out) { return command(o.checkpoint, out); };
     });
@@ -162,6 +170,8 @@ void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
       "weir checkpoint show runs/demo", &checkpoint_show);
 }
 
+/// Adds the verbs about Tensogram files. They keep a pointer to their options, so the
+/// object lives with the others.
 void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* group = app.add_subcommand("tgm", "Look into Tensogram files, and change them");
   group->require_subcommand(1);
@@ -169,6 +179,7 @@ void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {
   o.tgm_more->add_all();
 }
 
+/// Adds trace.
 void add_trace(CLI::App& app, all_options& o, action& chosen) {
   auto* trace =
       verb(app, "trace", "Show critical path, workers and waits of a run's trace",
@@ -180,6 +191,7 @@ void add_trace(CLI::App& app, all_options& o, action& chosen) {
       [&] { chosen = [&](output& out) { return trace_command(o.trace, out); }; });
 }
 
+/// Adds doctor.
 void add_doctor(CLI::App& app, all_options& o, action& chosen) {
   auto* doctor =
       verb(app, "doctor", "Say what this build is and what it finds on this machine",
@@ -189,6 +201,7 @@ void add_doctor(CLI::App& app, all_options& o, action& chosen) {
       [&] { chosen = [&](output& out) { return doctor_command(o.doctor, out); }; });
 }
 
+/// Adds completion. The script is made from the parser itself, when all verbs are known.
 void add_completion(CLI::App& app, all_options& o, action& chosen) {
   auto* completion =
       verb(app, "completion", "Print a script that completes this command",
@@ -230,6 +243,8 @@ int fail(const weir::error& e) {
 int perform_action(const action& chosen) {
   output out;
   const command_result code = chosen(out);
+  // The output is closed in both cases, so that what a failed command had printed still
+  // appears.
   const auto closed = out.close();
   if (!code) {
     return fail(code.error());
@@ -245,12 +260,14 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Weir: dataflow of actors and tensors; learns, stops, resumes and speaks bit for "
       "bit"};
+  // The name in messages, whatever the path of the program is.
   app.name("weir");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("weir ") + WEIR_VERSION);
   app.footer(
       "Exit codes: 0 well, 1 a check found something, 2 usage, 3 not there or there "
       "already, 4 damaged data, 5 system, 6 run failed");
+  // The order is that of the help.
   add_run_verbs(app, options, chosen);
   add_pipeline_verbs(app, chosen);
   add_pipe_verb(app, chosen);
@@ -266,7 +283,9 @@ int main(int argc, char** argv) {
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);
+  // All options are known now.
   refuse_negative_numbers(app);
+  // Also thrown for --help and --version, which are no failures.
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -274,9 +293,12 @@ int main(int argc, char** argv) {
   }
   try {
     return perform_action(chosen);
+    // Libraries throw this if memory runs out. Weir itself returns errors.
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "weir: cannot go on: expected enough memory, found too little\n");
     return weir::exit_code_of(weir::errc::out_of_memory);
+    // No exception is expected here. The message says so, and the exit code is that of a
+    // fault of the program.
   } catch (const std::exception& e) {
     fmt::print(stderr, "weir: cannot go on: expected no exception, found \"{}\"\n",
                e.what());

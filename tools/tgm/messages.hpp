@@ -17,17 +17,18 @@ namespace weir::tools {
 /// An object, and the reader that can decode it. The reader has the whole message or, for
 /// remote files, this object alone.
 struct opened_object {
-  formats::message_reader reader;
-  std::size_t index = 0;   ///< number of the object in the reader
-  std::size_t number = 0;  ///< number of the object in the message
+  formats::message_reader reader;  ///< has the whole message, or the object alone
+  std::size_t index = 0;           ///< number of the object in the reader
+  std::size_t number = 0;          ///< number of the object in the message
 };
 
 /// A file and the ranges of its messages.
 /// @threads{a value; copies share the bytes}
 struct message_file {
   std::string name;  ///< path, address, or "standard input"
-  std::shared_ptr<const formats::byte_source> source;
-  std::vector<formats::message_span> spans;
+  std::shared_ptr<const formats::byte_source> source;  ///< gives the bytes
+  std::vector<formats::message_span>
+      spans;  ///< ranges of the messages, in the order of the file
 
   /// Returns a place as "name:offset", for errors and warnings.
   [[nodiscard]] std::string place(std::uint64_t offset) const;

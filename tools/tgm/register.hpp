@@ -13,6 +13,8 @@ namespace weir::tools {
 
 /// Adds the verbs to the group `tgm`. The verb that the command line names stores the
 /// call that performs it in `chosen`. The object must live until that call has returned.
+/// Most verbs have the same shapes of arguments, so small functions add each shape. All
+/// verbs fill one structure of options, of which each uses a part.
 class tgm_verbs {
  public:
   using action = std::function<command_result(output&)>;
@@ -25,6 +27,7 @@ class tgm_verbs {
 
   /// Adds all verbs and the options of the group.
   void add_all() {
+    // The verbs in the order in which the help lists them.
     add_shared();
     none_or_more("info", "Messages and size of files", "weir tgm info a.tgm b.tgm",
                  &tgm_info);
@@ -100,6 +103,7 @@ class tgm_verbs {
                     "it was, else 128)")
         ->envname("TENSOGRAM_SMALL_MASK_THRESHOLD");
   }
+  // Adds an option for the method of one kind of mask.
   void mask_method(const char* flag, std::string& to, const char* environment) {
     group_
         .add_option(flag, to,
@@ -109,6 +113,7 @@ class tgm_verbs {
         ->envname(environment);
   }
 
+  // Adds `validate`. The options for levels exclude each other.
   void add_validate() {
     auto* validate = many("validate", "Say everything that is wrong with files",
                           "weir tgm validate --full a.tgm", &tgm_check);
@@ -121,10 +126,12 @@ class tgm_verbs {
     quick->excludes(level, checksum, full);
     checksum->excludes(level, full);
     full->excludes(level);
+    // These two may be combined with every level.
     validate->add_flag("--canonical", o_.canonical, "Also CBOR that is not canonical");
     validate->add_flag("--legacy", o_.legacy, "Digests of writers 0.17 to 0.20");
   }
 
+  // Adds `copy`. The name of the output may be a template.
   void add_copy() {
     auto* copy = pair("copy", "Copy messages, byte for byte or encoded again",
                       "weir tgm copy -w name=t2m a.tgm '[name].tgm'", &tgm_copy);
@@ -134,12 +141,14 @@ class tgm_verbs {
     copy->add_flag("--legacy", o_.legacy, "Accept packing keys as before 0.19");
   }
 
+  // Adds the option with which damaged messages are left out.
   void skip_damaged(CLI::App* v) {
     v->add_flag(
         "--skip-damaged", o_.skip_damaged,
         "Leave damaged messages out, name each, and end with 4 if there were any");
   }
 
+  // Adds the options that choose keys and messages.
   CLI::Option* keys(CLI::App* v) {
     where(v);
     return v->add_option("-p,--keys", o_.keys, "Keys, separated by commas");
@@ -158,12 +167,16 @@ class tgm_verbs {
     auto* limit =
         dump->add_option("--limit", o_.limit, "Values per object (default 8, 0 for all)");
     auto* raw = dump->add_flag("--raw", o_.raw, "The bytes of the object instead");
+    // Which function runs depends on the options that were given, so the callback that
+    // `none_or_more` has set is replaced.
     dump->callback([this, object, limit, raw] {
+      // The default of the object is meant for other verbs. Here, none means all objects.
       if (object->count() == 0) {
         o_.object.clear();
       }
       if (object->count() + limit->count() + raw->count() > 0) {
         chosen_ = [this](output& to) { return tgm_dump_values(o_, to); };
+        // Keys as JSON are a table of metadata, which the list prints.
       } else if (!o_.keys.empty() && o_.json) {
         chosen_ = [this](output& to) { return tgm_list(o_, to); };
       } else {
@@ -172,13 +185,16 @@ class tgm_verbs {
     });
   }
 
+  // Adds a verb with the options of every verb. When it is chosen, `run` is called.
   CLI::App* verb(const char* name, const char* text, const char* example, command run) {
     CLI::App* v = group_.add_subcommand(name, text);
     v->footer(std::string("Options of every verb: weir tgm --help\nExample:\n  ") +
               example);
+    // Options of the group may stand behind the verb, too.
     v->fallthrough();
     v->add_flag("-j,--json", o_.json, "Print facts as JSON");
     v->callback([this, run] {
+      // Verbs with one file store it here, because CLI11 needs a place of the right type.
       if (!o_.file.empty()) {
         o_.files = {o_.file};
       }
@@ -186,6 +202,7 @@ class tgm_verbs {
     });
     return v;
   }
+  // Adds a verb that takes any number of files.
   CLI::App* none_or_more(const char* name, const char* text, const char* example,
                          command run) {
     CLI::App* v = verb(name, text, example, run);
@@ -194,11 +211,13 @@ class tgm_verbs {
                   "standard input");
     return v;
   }
+  // Adds a verb that takes at least one file.
   CLI::App* many(const char* name, const char* text, const char* example, command run) {
     CLI::App* v = none_or_more(name, text, example, run);
     v->get_option("FILE")->required();
     return v;
   }
+  // Adds a verb that takes exactly one file.
   CLI::App* one(const char* name, const char* text, const char* example, command run) {
     CLI::App* v = verb(name, text, example, run);
     v->add_option("FILE", o_.file,
@@ -207,22 +226,27 @@ class tgm_verbs {
         ->required();
     return v;
   }
+  // Adds a verb that takes one file and the name of another to write.
   CLI::App* pair(const char* name, const char* text, const char* example, command run) {
     CLI::App* v = one(name, text, example, run);
     v->add_option("OUT", o_.out, "File to write")->required();
     return v;
   }
+  // Adds the clause that chooses messages.
   CLI::App* where(CLI::App* v) {
     v->add_option("-w,--where", o_.where, "KEY=V1/V2 or KEY!=V1/V2");
     return v;
   }
+  // Adds the assignments of `set`, of which at least one is needed.
   CLI::App* sets(CLI::App* v) {
     v->add_option("-s,--set", o_.sets, "KEY=VALUE, separated by commas")->required();
     return v;
   }
+  // Adds the output file, which some callers make mandatory.
   CLI::Option* out(CLI::App* v) {
     return v->add_option("-o,--out,--output", o_.out, "File to write");
   }
+  // Adds the verbs that deal with one object, and the self-test.
   void add_object_verbs() {
     auto* take = one("export", "Write an object as a NumPy file",
                      "weir tgm export a.tgm t2m t2m.npy --message 1", &tgm_export);
@@ -237,9 +261,9 @@ class tgm_verbs {
     verb("doctor", "Try every codec", "weir tgm doctor --json", &tgm_doctor);
   }
 
-  CLI::App& group_;
-  action& chosen_;
-  tgm_verb_options o_;
+  CLI::App& group_;     ///< the command `tgm`
+  action& chosen_;      ///< receives the call for the verb of the command line
+  tgm_verb_options o_;  ///< options of all verbs
 };
 
 }  // namespace weir::tools
