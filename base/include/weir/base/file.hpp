@@ -115,7 +115,7 @@ class file_lock {
 
  private:
   explicit file_lock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_ = -1;  ///< -1 without a lock
+  int descriptor_ = -1;
 };
 
 /// Reads exactly `buffer.size()` bytes.
@@ -138,9 +138,8 @@ class file_lock {
 /// The content goes to a temporary file in the same folder, which is synced, renamed to
 /// `path`, and made durable by a sync of the folder. The temporary name is `path` with
 /// the process id, a number and ".tmp". On failure the temporary file is removed and
-/// `path` is unchanged; only if the sync of the folder fails, the new file is in place
-/// but may be lost in a crash. If several writers write one path, the file of the last
-/// one remains, whole.
+/// `path` is unchanged. If several writers write one path, the file of the last one
+/// remains, whole.
 /// @param write  Fills the temporary file; its error is passed on.
 /// @error{io, an operation failed} @error{no_space, the device or quota is full}
 /// @threads{safe to call concurrently}

@@ -141,8 +141,8 @@ class handle_table {
  private:
   /// A handle has, from its lowest bit: 4 bits for the kind, 20 for the slot, and the
   /// rest for the generation.
-  static constexpr std::uint32_t per_chunk = 256;  ///< slots that are allocated together
-  static constexpr std::uint32_t chunks = 4096;    ///< largest number of chunks
+  static constexpr std::uint32_t per_chunk = 256;
+  static constexpr std::uint32_t chunks = 4096;
   static constexpr unsigned kind_bits = 4;
   static constexpr unsigned index_bits = 20;
 
@@ -150,9 +150,9 @@ class handle_table {
   /// accessed by the holder of `busy`.
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
-    std::uint32_t generation = 1;  ///< number of the next object; part of its handle
+    std::uint32_t generation = 1;
     std::atomic<std::uintptr_t> handle{0};  ///< handle of the object; 0: slot is free
-    std::shared_ptr<T> object;              ///< null in a free slot
+    std::shared_ptr<T> object;
   };
   /// Holds a slot while a pointer is copied. A spin lock suffices for that.
   class hold {
@@ -217,7 +217,6 @@ class handle_table {
   [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
     return s.handle.load(std::memory_order_relaxed) == handle;
   }
-  // Returns true if the slot has an object. The caller holds the slot.
   [[nodiscard]] static bool used(const slot& s) noexcept {
     return s.handle.load(std::memory_order_relaxed) != 0;
   }
@@ -228,13 +227,13 @@ class handle_table {
     return std::move(s.object);
   }
 
-  std::uint8_t kind_;                                ///< lowest bits of every handle
-  std::uint32_t first_generation_;                   ///< generation of each new slot
+  std::uint8_t kind_;
+  std::uint32_t first_generation_;
   std::array<std::atomic<chunk*>, chunks> table_{};  ///< null where no chunk exists yet
-  std::mutex mutex_;                           ///< guards `owned_`, `free_` and `slots_`
-  std::vector<std::unique_ptr<chunk>> owned_;  ///< all chunks, in order
-  std::vector<std::uint32_t> free_;  ///< indices of free slots, the next one last
-  std::uint32_t slots_ = 0;          ///< slots that exist
+  std::mutex mutex_;  ///< guards `owned_`, `free_` and `slots_`
+  std::vector<std::unique_ptr<chunk>> owned_;
+  std::vector<std::uint32_t> free_;
+  std::uint32_t slots_ = 0;
 };
 
 }  // namespace weir

@@ -87,10 +87,10 @@ class gguf_walker {
   [[nodiscard]] bool value(gguf_value type) noexcept;
 
  private:
-  bytes_view head_;           ///< first bytes of the file
-  std::uint64_t size_;        ///< bytes of the file
-  std::uint64_t offset_ = 0;  ///< place of the next value
-  bool ran_out_ = false;      ///< the last failure was for want of bytes
+  bytes_view head_;
+  std::uint64_t size_;
+  std::uint64_t offset_ = 0;
+  bool ran_out_ = false;
 };
 
 /// Returns whether a file is a GGUF file, by its first 4 bytes.

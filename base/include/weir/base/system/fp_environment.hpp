@@ -38,8 +38,6 @@ inline void set_fp_control(std::uint64_t value) noexcept {
 }
 
 /// Round to nearest, all exceptions masked, subnormal results and operands taken as zero.
-/// The bits of SSE: 0x1F80 masks the exceptions, 0x8000 makes subnormal results zero, and
-/// 0x0040 makes subnormal operands zero. Bit 24 of FPCR does both on Arm.
 inline constexpr std::uint64_t kernel_fp_control =
 #if defined(__SSE2__)
     0x1F80 | 0x8000 | 0x0040;
@@ -75,7 +73,7 @@ class fp_control_scope {
   fp_control_scope& operator=(const fp_control_scope&) = delete;
 
  private:
-  std::uint64_t before_;  ///< control word of the caller
+  std::uint64_t before_;
 };
 
 /// The environment of the kernels.
