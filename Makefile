@@ -35,7 +35,8 @@ bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow 
 	@scripts/install-packages bench
 	@cmake build/release >/dev/null
 	@scripts/build release benches
-	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)'
+	@bench/models/prepare.py build/weir . build/peers '$(ONLY)' || true
+	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)' --required bench/required.txt
 
 docs: packages  ## renders the reference of all installed headers into build/docs
 	@scripts/install-packages docs

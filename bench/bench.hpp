@@ -71,6 +71,8 @@ struct measured {
   std::optional<bar> own_bar;  ///< replaces the registered bar, e.g. a share of the peer
   /// The same figure of another library, measured on another machine or day.
   std::optional<double> elsewhere;
+  /// Facts about what was measured, such as digests of files; no quotes or backslashes.
+  std::string note;
 };
 
 /// How the value of a row was sampled. A sample is quiet if nothing else used the
@@ -276,11 +278,13 @@ class program {
                                                              : "\">=\"";
     std::printf(
         "{\"id\": \"%s\", \"value\": %s, \"unit\": \"%s\", \"bar\": %s, \"sense\": %s, "
-        "\"holds\": %s, \"peer\": %s, \"elsewhere\": %s, \"samples\": %s}\n",
+        "\"holds\": %s, \"peer\": %s, \"elsewhere\": %s, \"samples\": %s, \"note\": "
+        "%s}\n",
         e.id.c_str(), value.c_str(), e.unit.c_str(),
         limit ? detail::number(limit->limit).c_str() : "null", sense,
         holds ? "true" : "false", detail::number(m.peer).c_str(),
-        detail::number(m.elsewhere).c_str(), detail::samples(sampling_of_row()).c_str());
+        detail::number(m.elsewhere).c_str(), detail::samples(sampling_of_row()).c_str(),
+        m.note.empty() ? "null" : ('"' + m.note + '"').c_str());
     std::fflush(stdout);
   }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every benchmark program, writes summary.json and prints a table.
 
-bench/run.py [--programs DIR] [--only 'ID,PATTERN*'] [--out FILE]
+bench/run.py [--programs DIR] [--only 'ID,PATTERN*'] [--out FILE] [--required FILE]
 Ends with 0 if everything asked for could be measured, whether or not its bar holds.
 $WEIR_BENCH_PEERS names a folder with further programs, which join as peers (see README.md).
 """
@@ -18,7 +18,7 @@ import time
 import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer", "elsewhere", "samples")
+FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer", "elsewhere", "samples", "note")
 
 
 def programs_in(folder):
@@ -64,7 +64,7 @@ def number(value):
 
 def verdict_of(row):
     if row["value"] is None:
-        return "not measured"
+        return "no peer" if row["holds"] else "not measured"
     if row["bar"] is not None:
         return "holds" if row["holds"] else "FAILS"
     return "no verdict" if too_noisy(row) else ""
@@ -87,6 +87,13 @@ def text_of(row):
            f"{verdict_of(row):<12} {', '.join(remarks)}".rstrip()
 
 
+def missing_ids(path, programs):
+    """Ids of a file, one in each line, that no program has."""
+    listed = {i for p in programs for i in ids_of(p)}
+    lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [i for i in lines if i and i not in listed]
+
+
 def plan_of(programs, patterns):
     """[(program, ids to measure)]; ends if a pattern matches no id at all."""
     listed = [(p, ids_of(p)) for p in programs]
@@ -103,6 +110,7 @@ def main():
     parser.add_argument("--programs", default="build/release/bench")
     parser.add_argument("--only", default="", help="ids or shell patterns, with commas between")
     parser.add_argument("--out", default="build/bench/summary.json")
+    parser.add_argument("--required", help="a file of ids without which a run of all rows is an error")
     parser.add_argument("--no-prose", action="store_true", help="leave out the rows of prose.py")
     parser.add_argument("--list", action="store_true", help="print all ids and measure nothing")
     options = parser.parse_args()
@@ -121,6 +129,9 @@ def main():
         print("\n".join(i for _, ids in plan for i in ids))
         return 0
     rows, problems, start = [], [], time.monotonic()
+    if options.required and not patterns:
+        missing = missing_ids(pathlib.Path(options.required), programs)
+        problems += [f"no program has the row {i}, which {options.required} requires" for i in missing]
     for program, ids in plan:
         print(f"{pathlib.Path(program[-1]).name}: {len(ids)} rows", flush=True)
         problem = measure(program, ids, rows)

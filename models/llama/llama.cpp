@@ -146,7 +146,7 @@ result<void> llama_model::set_up(const llama_config& config, const weight_source
       static_cast<std::uint64_t>(parts_.page_elements()) * sizeof(float) / page_tokens;
   facts_.context_tokens = pages * page_tokens;
   facts_.max_rows = max_rows_;
-  facts_.order = "fma-k/1";
+  facts_.order = "fma-k256/1";
   return {};
 }
 

@@ -24,6 +24,11 @@ echo '{{"id": "{prefix}_ns", "value": 9, "unit": "ns", "bar": null, "sense": nul
   '"samples": {{"quiet": 1, "taken": 72, "enough": false}}}}'
 """
 
+LONELY = """#!/bin/sh
+if [ "$1" = --list ]; then echo {prefix}_ratio; exit 0; fi
+echo '{{"id": "{prefix}_ratio", "value": null, "unit": "ratio", "bar": null, "sense": null, "holds": true, "peer": null}}'
+"""
+
 
 class BenchCase(unittest.TestCase):
     def setUp(self):
@@ -48,10 +53,10 @@ class BenchCase(unittest.TestCase):
         path.chmod(0o755)
         return str(path.parent)
 
-    def run_bench(self, only, **environment):
+    def run_bench(self, only, *words, **environment):
         self.done = subprocess.run(
             [sys.executable, str(ROOT / "bench" / "run.py"), "--no-prose", "--programs",
-             str(self.folder / "bin"), "--only", only, "--out", str(self.folder / "s" / "summary.json")],
+             str(self.folder / "bin"), "--only", only, "--out", str(self.folder / "s" / "summary.json"), *words],
             capture_output=True, text=True, check=False, env={**os.environ, **environment})
         summary = self.folder / "s" / "summary.json"
         return json.loads(summary.read_text()) if summary.exists() else None
@@ -84,6 +89,23 @@ class BenchRun(BenchCase):
         self.assertIsNone(self.run_bench("alpha_*,delta_*"))
         self.assertNotEqual(self.done.returncode, 0)
         self.assertIn("no id matches 'delta_*'", self.done.stderr)
+
+    def test_a_row_that_is_required_and_that_no_program_has_is_an_error_of_a_run_of_all_rows(self):
+        required = self.folder / "required.txt"
+        required.write_text("# rows\nalpha_good\n\ndelta_ns  # a remark\n")
+        self.run_bench("", "--required", str(required))
+        self.assertEqual(self.done.returncode, 1)
+        self.assertIn("no program has the row delta_ns", self.done.stderr)
+        self.assertNotIn("alpha_good", self.done.stderr)
+        self.run_bench("alpha_*", "--required", str(required))
+        self.assertEqual(self.done.returncode, 0, self.done.stderr)
+
+    def test_a_ratio_without_its_peer_has_no_verdict(self):
+        self.peers_folder("lonely", LONELY, folder="bin")
+        row = self.run_bench("lonely_ratio")[0]
+        self.assertEqual((row["value"], row["peer"], row["holds"]), (None, None, True))
+        self.assertEqual(self.done.returncode, 0, self.done.stderr)
+        self.assertRegex(self.done.stdout, r"lonely_ratio .* no peer")
 
     def test_programs_of_the_peers_folder_join(self):
         rows = self.run_bench("omega_good", WEIR_BENCH_PEERS=self.peers_folder("omega", FAKE))

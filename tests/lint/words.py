@@ -9,9 +9,9 @@ FORBIDDEN = re.compile(r"^(pre|re|un)?(train|trains|trained|trainer|trainers|tra
                        r"|dataloader|dataloaders)$")
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 TEXT = {".hpp", ".cpp", ".h", ".toml", ".md", ".py", ".sh", ".txt", ".json", ".cmake", ".in", ""}
-# tokens_hf.py, reference.py and hf_names.hpp call a package by its names.
+# tokens_hf.py, reference.py, python_peer.py and hf_names.hpp call a package by its names.
 OWN = ("tests/lint/words.py", "tests/lint/complain_test.py", "tests/interop/tokens_hf.py",
-       "tests/interop/reference.py",
+       "tests/interop/reference.py", "bench/models/python_peer.py",
        "actors/model/hf_names.hpp", "LICENSE")
 
 

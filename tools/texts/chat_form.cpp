@@ -15,8 +15,11 @@ namespace weir::tools {
 
 namespace {
 
-constexpr std::string_view start_token = "<|im_start|>";
-constexpr std::string_view end_token = "<|im_end|>";
+constexpr std::string_view chatml_start = "<|im_start|>";
+constexpr std::string_view chatml_end = "<|im_end|>";
+constexpr std::string_view llama3_start = "<|start_header_id|>";
+constexpr std::string_view llama3_role_end = "<|end_header_id|>";
+constexpr std::string_view llama3_end = "<|eot_id|>";
 
 // The ChatML template of SmolLM2 and its relatives, whose parts stand around the default
 // instruction.
@@ -30,15 +33,73 @@ constexpr std::string_view chatml_messages =
     "endif %}";
 constexpr std::string_view loop_head = "{% for message in messages %}";
 
-/// Returns the default instruction of a ChatML template; nothing for other templates.
-std::optional<std::string> system_of_chatml(std::string text) {
-  // Some files have the line ends of the template's strings as an escape.
+// The template of Llama 3. Its first edition always asks for an answer.
+constexpr std::string_view llama3_messages =
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content "
+    "= "
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ "
+    "message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content "
+    "= bos_token + content %}{% endif %}{{ content }}{% endfor %}";
+constexpr std::string_view llama3_answer =
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}";
+
+/// Parts of templates by which others than the two are named.
+constexpr std::pair<std::string_view, std::string_view> other_templates[] = {
+    {"<<SYS>>", "that of Llama 2"},
+    {"[INST]", "that of Mistral"},
+    {"<|user|>", "that of Zephyr"},
+    {"<start_of_turn>", "that of Gemma"},
+    {"GPT4", "that of OpenChat"},
+    {"USER: ", "that of Vicuna"},
+    {"### Instruction", "that of Alpaca"},
+    {"<|start_header_id|>", "that of Llama 3.1 or later"},
+    {"<|im_start|>", "another edition of ChatML"}};
+
+/// Returns a template in one form: some files have the line ends of its strings as an
+/// escape, or line ends behind it.
+std::string plain_template(std::string text) {
   for (std::size_t at = 0; (at = text.find("\\n", at)) != std::string::npos;) {
     text.replace(at, 2, "\n");
   }
   while (text.ends_with('\n')) {
     text.pop_back();
   }
+  return text;
+}
+
+/// Returns whether a text is the template of Llama 3.
+bool is_llama3(const std::string& text) {
+  return text == std::string(llama3_messages).append(llama3_answer) ||
+         text == std::string(llama3_messages)
+                     .append("{% if add_generation_prompt %}")
+                     .append(llama3_answer)
+                     .append("{% endif %}");
+}
+
+/// Describes a template for an error message.
+std::string described(const std::string& text) {
+  if (text.empty()) {
+    return "none";
+  }
+  for (const auto& [part, name] : other_templates) {
+    if (text.find(part) != std::string::npos) {
+      return fmt::format("{} (digest {})", name, hex64(xxh3_64(as_view(text))));
+    }
+  }
+  return fmt::format("another one of digest {}", hex64(xxh3_64(as_view(text))));
+}
+
+/// Returns a text without white space at its ends.
+std::string_view without_blank_ends(std::string_view text) {
+  constexpr std::string_view blanks = " \t\n\r\f\v";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == std::string_view::npos
+             ? std::string_view()
+             : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
+}
+
+/// Returns the default instruction of a ChatML template; nothing for other templates.
+std::optional<std::string> system_of_chatml(const std::string& text) {
   if (text == std::string(loop_head).append(chatml_messages)) {
     return std::string();
   }
@@ -94,47 +155,68 @@ result<void> append_plain_text(const formats::tokenizer& tokens, std::string_vie
   return {};
 }
 
+result<void> chat_form::find_tokens(std::string_view name) {
+  const bool chatml = name == "chatml";
+  start_ = tokens_->id(chatml ? chatml_start : llama3_start);
+  role_end_ = chatml ? std::nullopt : tokens_->id(llama3_role_end);
+  end_ = tokens_->id(chatml ? chatml_end : llama3_end);
+  if (start_ && end_ && (chatml || role_end_)) {
+    return {};
+  }
+  return error(
+             errc::unsupported,
+             fmt::format("cannot use the chat template {}: expected the tokens {}{}{} "
+                         "and {}, found a tokenizer without them",
+                         name, chatml ? chatml_start : llama3_start, chatml ? "" : ", ",
+                         chatml ? "" : llama3_role_end, chatml ? chatml_end : llama3_end))
+      .hint("--chat-template none");
+}
+
 result<chat_form> chat_form::of_template(const std::string& chat_template,
                                          const std::string& chosen,
                                          std::optional<std::uint32_t> begin,
                                          const formats::tokenizer& tokens) {
   chat_form form(tokens);
-  if (chosen == "none") {
-    form.begin_ = begin;
-    return form;
-  }
+  std::string name = chosen;
   if (chosen == "auto") {
-    auto system = system_of_chatml(chat_template);
-    if (!system) {
+    const std::string text = plain_template(chat_template);
+    if (auto system = system_of_chatml(text)) {
+      form.system_ = std::move(*system);
+      name = "chatml";
+    } else if (is_llama3(text)) {
+      name = "llama3";
+    } else {
       return error(errc::unsupported,
                    fmt::format("cannot use the chat template of the model: expected "
-                               "ChatML, found {}",
-                               chat_template.empty()
-                                   ? std::string("none")
-                                   : fmt::format("another one of digest {}",
-                                                 hex64(xxh3_64(as_view(chat_template))))))
-          .hint("--chat-template chatml or --chat-template none");
+                               "ChatML or that of Llama 3, found {}",
+                               described(text)))
+          .hint("--chat-template chatml, llama3 or none");
     }
-    form.system_ = std::move(*system);
   }
-  form.start_ = tokens.id(start_token);
-  form.end_ = tokens.id(end_token);
-  if (!form.start_ || !form.end_) {
-    return error(errc::unsupported,
-                 fmt::format("cannot use the chat template chatml: expected the tokens "
-                             "{} and {}, found a tokenizer without them",
-                             start_token, end_token))
-        .hint("--chat-template none");
+  if (name != "chatml") {
+    form.begin_ = begin;
+  }
+  if (name != "none") {
+    WEIR_CHECK(form.find_tokens(name));
   }
   return form;
 }
 
-result<void> chat_form::append_message(std::string_view role, std::string_view text,
-                                       std::vector<std::uint32_t>& ids) const {
+result<void> chat_form::append_role(std::string_view role, std::string_view text,
+                                    std::vector<std::uint32_t>& ids) const {
   ids.push_back(*start_);
-  WEIR_CHECK(append_plain_text(*tokens_, fmt::format("{}\n{}", role, text), ids));
+  if (!role_end_) {
+    return append_plain_text(*tokens_, fmt::format("{}\n{}", role, text), ids);
+  }
+  WEIR_CHECK(append_plain_text(*tokens_, role, ids));
+  ids.push_back(*role_end_);
+  return append_plain_text(*tokens_, fmt::format("\n\n{}", without_blank_ends(text)),
+                           ids);
+}
+
+result<void> chat_form::append_end(std::vector<std::uint32_t>& ids) const {
   ids.push_back(*end_);
-  return append_plain_text(*tokens_, "\n", ids);
+  return role_end_ ? result<void>() : append_plain_text(*tokens_, "\n", ids);
 }
 
 result<void> chat_form::append_begin(const std::string& system,
@@ -145,8 +227,11 @@ result<void> chat_form::append_begin(const std::string& system,
   if (system.empty()) {
     return {};
   }
-  return start_ ? append_message("system", system, ids)
-                : append_plain_text(*tokens_, system + "\n", ids);
+  if (!start_) {
+    return append_plain_text(*tokens_, system + "\n", ids);
+  }
+  WEIR_CHECK(append_role("system", system, ids));
+  return append_end(ids);
 }
 
 result<void> chat_form::append_turn(std::string_view text, bool first,
@@ -155,12 +240,11 @@ result<void> chat_form::append_turn(std::string_view text, bool first,
     return append_plain_text(*tokens_, (first ? "" : "\n") + std::string(text), ids);
   }
   if (!first) {
-    ids.push_back(*end_);
-    WEIR_CHECK(append_plain_text(*tokens_, "\n", ids));
+    WEIR_CHECK(append_end(ids));
   }
-  WEIR_CHECK(append_message("user", text, ids));
-  ids.push_back(*start_);
-  return append_plain_text(*tokens_, "assistant\n", ids);
+  WEIR_CHECK(append_role("user", text, ids));
+  WEIR_CHECK(append_end(ids));
+  return append_role("assistant", "", ids);
 }
 
 }  // namespace weir::tools

@@ -28,8 +28,9 @@ namespace weir::tools {
 class chat_form {
  public:
   /// Reads the template of a model.
-  /// @param chosen  "auto": as the template says; "chatml" or "none" instead of it.
-  /// @param begin  Id with which the model begins a text; used without a template.
+  /// @param chosen  "auto": as the template says; "chatml", "llama3" or "none" instead of
+  /// it.
+  /// @param begin  Id with which the model begins a text; ChatML does not use it.
   /// @param tokens  Must outlive the object.
   /// @error{unsupported, the template is not known, or the tokenizer has no such tokens}
   [[nodiscard]] static result<chat_form> of_template(const std::string& chat_template,
@@ -54,14 +55,20 @@ class chat_form {
 
  private:
   explicit chat_form(const formats::tokenizer& tokens) : tokens_(&tokens) {}
-  [[nodiscard]] result<void> append_message(std::string_view role, std::string_view text,
-                                            std::vector<std::uint32_t>& ids) const;
+  /// Looks up the tokens of a template.
+  [[nodiscard]] result<void> find_tokens(std::string_view name);
+  /// Appends the beginning of a message and its text.
+  [[nodiscard]] result<void> append_role(std::string_view role, std::string_view text,
+                                         std::vector<std::uint32_t>& ids) const;
+  /// Appends the end of a message.
+  [[nodiscard]] result<void> append_end(std::vector<std::uint32_t>& ids) const;
 
   const formats::tokenizer* tokens_;
   std::string system_;
-  std::optional<std::uint32_t> begin_;  ///< of a text without a template
-  std::optional<std::uint32_t> start_;  ///< "<|im_start|>"; unset without a template
-  std::optional<std::uint32_t> end_;    ///< "<|im_end|>"; unset without a template
+  std::optional<std::uint32_t> begin_;     ///< of a conversation
+  std::optional<std::uint32_t> start_;     ///< of a message; unset without a template
+  std::optional<std::uint32_t> role_end_;  ///< behind a role; set for Llama 3
+  std::optional<std::uint32_t> end_;       ///< of a message; unset without a template
 };
 
 }  // namespace weir::tools

@@ -7,23 +7,9 @@
 
 #include <algorithm>
 
+#include "texts/answer_text.hpp"
+
 namespace weir::tools {
-
-namespace {
-
-/// The character that stands for bytes that are no UTF-8, such as those of a character
-/// whose last token is not drawn yet.
-constexpr std::string_view replacement = "\xEF\xBF\xBD";
-
-/// Returns the part of a text that further tokens do not change.
-std::string_view settled_part(std::string_view text) {
-  while (text.ends_with(replacement)) {
-    text.remove_suffix(replacement.size());
-  }
-  return text;
-}
-
-}  // namespace
 
 conversation::~conversation() {
   if (context_.value != 0) {
@@ -99,8 +85,7 @@ result<answer_end> conversation::say(std::string_view text, const receiver& on_t
   const std::size_t begin = history_.size();
   const std::size_t end = static_cast<std::size_t>(
       std::min<std::uint64_t>(rules_.capacity, begin + rules_.max_tokens));
-  std::string answer;
-  std::size_t given = 0;
+  answer_text answer(tokens_);
   answer_end why = answer_end::length;
   while (history_.size() < end) {
     WEIR_TRY(const std::uint32_t id, draw());
@@ -109,17 +94,15 @@ result<answer_end> conversation::say(std::string_view text, const receiver& on_t
       break;
     }
     history_.push_back(id);
-    WEIR_TRY(answer, tokens_.decode(std::span(history_).subspan(begin)));
-    const std::string_view settled = settled_part(answer);
-    const std::size_t from = std::min(given, settled.size());
-    given = std::max(given, settled.size());
-    if (!on_text(settled.substr(from))) {
+    WEIR_TRY(const std::string piece, answer.add(id));
+    if (!on_text(piece)) {
       why = answer_end::stopped;
       break;
     }
   }
-  if (given < answer.size()) {
-    (void)on_text(std::string_view(answer).substr(given));
+  WEIR_TRY(const std::string rest, answer.end());
+  if (!rest.empty()) {
+    (void)on_text(rest);
   }
   return why;
 }

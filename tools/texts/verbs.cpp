@@ -76,7 +76,7 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
                 "Instruction to the model (default: that of its template)")
       ->type_name("TEXT");
   v->add_option("--chat-template", o->chat_template, "Form of the conversation")
-      ->check(CLI::IsMember({"auto", "chatml", "none"}))
+      ->check(CLI::IsMember({"auto", "chatml", "llama3", "none"}))
       ->capture_default_str();
   v->add_option("--max-tokens", o->max_tokens, "Tokens of the longest answer")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))

@@ -4,8 +4,10 @@
 /// `WEIR_LAYER_SPACE`.
 ///
 /// A `wide` has 16 lanes with AVX-512 and 8 otherwise; it is for work in which lanes
-/// never meet. An `eight` has eight lanes on every instruction set; sums over lanes use
-/// it, so that their order is fixed.
+/// never meet. A test defines `WEIR_LAYER_SIXTEEN_LANES`, which gives the code that is
+/// compiled for AVX-512 on every processor, with lanes that are computed one by one. An
+/// `eight` has eight lanes on every instruction set; sums over lanes use it, so that
+/// their order is fixed.
 ///
 /// Code in this namespace must not call functions of other headers that are not always
 /// inlined. The linker keeps one copy of such a function for the whole program, and could
@@ -23,7 +25,7 @@
 namespace weir::models::layers::WEIR_LAYER_SPACE {
 
 typedef float eight __attribute__((vector_size(32)));
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(WEIR_LAYER_SIXTEEN_LANES)
 typedef float wide __attribute__((vector_size(64)));
 inline constexpr int wide_lanes = 16;
 #else
@@ -68,6 +70,13 @@ WEIR_LAYER_INLINE wide multiply_add(wide a, wide b, wide c) {
   return reinterpret_cast<wide>(_mm512_fmadd_ps(reinterpret_cast<__m512>(a),
                                                 reinterpret_cast<__m512>(b),
                                                 reinterpret_cast<__m512>(c)));
+}
+#elif defined(WEIR_LAYER_SIXTEEN_LANES)
+WEIR_LAYER_INLINE wide multiply_add(wide a, wide b, wide c) {
+  for (int i = 0; i < wide_lanes; ++i) {
+    c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  }
+  return c;
 }
 #endif
 

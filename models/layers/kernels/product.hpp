@@ -3,8 +3,9 @@
 /// Products of rows and panels. Included once per instruction set.
 ///
 /// A tile keeps the outputs of some rows and panels in registers while it reads the
-/// inputs in ascending order. Tiles differ in shape only, so every output is computed by
-/// the chain that `product_call` defines.
+/// inputs of a section in ascending order, and then adds them to the sums of the sections
+/// before. Tiles differ in shape only, so every output is computed in the order that
+/// `product_call` defines.
 #pragma once
 
 #include "layers/kernels/lanes.hpp"
@@ -125,31 +126,30 @@ struct q4_block {
   }
 };
 
-/// Weights of some inputs of a panel. If `adds` is true, sums continue those that `out`
-/// holds, which changes no bit of the chains.
+/// Weights of some inputs of a panel, which begin with a section. If `adds` is true, the
+/// sums of the sections are added to those that `out` holds.
 struct panel_part {
   const std::byte* weights;
   int inputs;
   bool adds;
 };
 
-/// Computes `Rows` rows of one panel. The accumulators of each vector of the panel are an
-/// array of their own: GCC 12 keeps those in registers, and not one array of two
-/// dimensions.
+/// Stores the sums of a section, or adds them to the sums of the sections before.
+WEIR_LAYER_INLINE void end_section(float* to, wide sum, bool adds) {
+  store_lanes(to, adds ? load_lanes<wide>(to) + sum : sum);
+}
+
+/// Computes `Rows` rows of one section of a panel. The accumulators of each vector of the
+/// panel are an array of their own: GCC 12 keeps those in registers, and not one array of
+/// two dimensions.
 template <class Block, int Rows>
-__attribute__((noinline)) void panel_tile(const product_call& c, const panel_part& part,
-                                          const float* rows, float* out) {
+WEIR_LAYER_INLINE void panel_section(const product_call& c, const panel_part& part,
+                                     const float* rows, float* out) {
   wide first[Rows];
   wide second[Rows];
   for (int r = 0; r < Rows; ++r) {
     first[r] = wide{};
     second[r] = wide{};
-    if (part.adds) {
-      first[r] = load_lanes<wide>(out + r * c.out_stride);
-      if constexpr (panel_vectors == 2) {
-        second[r] = load_lanes<wide>(out + r * c.out_stride + wide_lanes);
-      }
-    }
   }
   const std::byte* weights = part.weights;
   for (int begin = 0; begin < part.inputs; begin += block_length) {
@@ -176,31 +176,46 @@ __attribute__((noinline)) void panel_tile(const product_call& c, const panel_par
   }
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r) {
-    store_lanes(out + r * c.out_stride, first[r]);
+    end_section(out + r * c.out_stride, first[r], part.adds);
     if constexpr (panel_vectors == 2) {
-      store_lanes(out + r * c.out_stride + wide_lanes, second[r]);
+      end_section(out + r * c.out_stride + wide_lanes, second[r], part.adds);
     }
   }
 }
 
-/// Computes one row of `Panels` panels that follow each other, so that enough chains are
-/// under way to hide the latency of the additions.
+/// Computes `Rows` rows of one panel, section by section.
+template <class Block, int Rows>
+__attribute__((noinline)) void panel_tile(const product_call& c, const panel_part& part,
+                                          const float* rows, float* out) {
+  for (int begin = 0; begin < part.inputs; begin += section_inputs) {
+    const int left = part.inputs - begin;
+    const panel_part section{part.weights + begin / block_length * Block::bytes,
+                             left < section_inputs ? left : section_inputs,
+                             part.adds || begin > 0};
+    panel_section<Block, Rows>(c, section, rows + begin, out);
+  }
+}
+
+/// Computes one section of one row of `Panels` panels that follow each other, so that
+/// enough chains are under way to hide the latency of the additions.
 template <class Block, int Panels>
-__attribute__((noinline)) void row_tile(const product_call& c, const std::byte* panels,
-                                        const float* row, float* out) {
+WEIR_LAYER_INLINE void row_section(const product_call& c, const panel_part& part,
+                                   const float* row, float* out) {
   wide first[Panels];
   wide second[Panels];
   for (int p = 0; p < Panels; ++p) {
     first[p] = wide{};
     second[p] = wide{};
   }
-  for (int begin = 0; begin < c.inputs; begin += block_length) {
+  const std::byte* panels = part.weights;
+  for (int begin = 0; begin < part.inputs; begin += block_length) {
     Block block[Panels];
     for (int p = 0; p < Panels; ++p) {
       block[p].open(panels + p * c.panel_bytes);
     }
     panels += Block::bytes;
-    const int count = c.inputs - begin < block_length ? c.inputs - begin : block_length;
+    const int left = part.inputs - begin;
+    const int count = left < block_length ? left : block_length;
     for (int k = 0; k < count; ++k) {
       const auto x = spread<wide>(row[begin + k]);
 #pragma GCC unroll 8
@@ -213,10 +228,22 @@ __attribute__((noinline)) void row_tile(const product_call& c, const std::byte* 
     }
   }
   for (int p = 0; p < Panels; ++p) {
-    store_lanes(out + 16 * p, first[p]);
+    end_section(out + 16 * p, first[p], part.adds);
     if constexpr (panel_vectors == 2) {
-      store_lanes(out + 16 * p + wide_lanes, second[p]);
+      end_section(out + 16 * p + wide_lanes, second[p], part.adds);
     }
+  }
+}
+
+/// Computes one row of `Panels` panels that follow each other, section by section.
+template <class Block, int Panels>
+__attribute__((noinline)) void row_tile(const product_call& c, const std::byte* panels,
+                                        const float* row, float* out) {
+  for (int begin = 0; begin < c.inputs; begin += section_inputs) {
+    const int left = c.inputs - begin;
+    const panel_part section{panels + begin / block_length * Block::bytes,
+                             left < section_inputs ? left : section_inputs, begin > 0};
+    row_section<Block, Panels>(c, section, row + begin, out);
   }
 }
 
@@ -266,9 +293,9 @@ WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
   }
 }
 
-/// Inputs whose weights are unpacked at a time: 16 KiB of fp32, which stay in the first
-/// cache.
-inline constexpr int unpacked_inputs = 256;
+/// Inputs whose weights are unpacked at a time: those of a section, whose 16 KiB of fp32
+/// stay in the first cache.
+inline constexpr int unpacked_inputs = section_inputs;
 /// Rows from which on a panel is unpacked to fp32 once, and not for each tile of rows.
 inline constexpr int unpacking_rows = 32;
 

@@ -13,10 +13,14 @@ namespace weir::models::layers {
 /// other header with functions.
 enum class panel_kind : std::uint8_t { f32, q8_0, q4_1 };
 
+/// Inputs of a section of a product.
+inline constexpr int section_inputs = 256;
+
 /// out[r][16 p + j] = sum over k, ascending, of rows[r][k] * weight(p, k, j).
 ///
-/// Each output is one chain of fused multiply-additions that begins with 0, so its bits
-/// depend on its row and its weights alone.
+/// The inputs are divided into sections of 256. Each output is computed in one ascending
+/// order: a chain of fused multiply-additions, which begins with 0, for each section, and
+/// the sum of the chains so far. Its bits depend on its row and its weights alone.
 struct product_call {
   const float* rows = nullptr;  ///< [row_count][inputs], rows `row_stride` apart
   std::ptrdiff_t row_stride = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tests the kernels of the layers: values against plain loops, and equal bits on every
-/// instruction set. The kernels of the baseline run on every machine; they compute lane
-/// by lane in the order of operations that the others have in registers.
+/// instruction set. The kernels of the baseline have vectors of 8 lanes, as those of
+/// AVX2, and `sixteen_lane_table` has the code of AVX-512 with lanes that are computed
+/// one by one: both orders of operations are compared on every machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "layers/kernels/select.hpp"
+#include "models/layers/sixteen_lanes.hpp"
 #include "models/layers/some_weights.hpp"
 #include "support/case_count.hpp"
 #include "weir/base/math/elementary.hpp"
@@ -23,9 +26,10 @@ namespace {
 
 using test::some_rows;
 
-/// Returns the kernels of this processor, those of the baseline first.
+/// Returns the kernels that run here: those with 16 emulated lanes, those of the
+/// baseline, and those of the instruction sets that this processor has.
 std::vector<const layer_kernels*> tables_here() {
-  std::vector<const layer_kernels*> tables;
+  std::vector<const layer_kernels*> tables{&test::sixteen_lane_table()};
   for (const char* name : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
     if (auto table = select_layer_kernels(name)) {
       tables.push_back(*table);
@@ -57,7 +61,21 @@ TEST(LayerKernels, TypesOfPanelsHaveTheSameNumbersAsTypesOfWeights) {
   EXPECT_EQ(kind_of(weight_type::q4_1), panel_kind::q4_1);
 }
 
-/// Expects that a product equals the chain that defines it, on every instruction set.
+/// Returns the sum that `product_call` defines: sections of 256 inputs, each of which is
+/// a chain, are added in ascending order.
+float sum_of_sections(const float* row, const std::vector<float>& weights) {
+  float sum = 0;
+  for (std::size_t begin = 0; begin < weights.size(); begin += 256) {
+    float chain = 0;
+    for (std::size_t k = begin; k < std::min(begin + 256, weights.size()); ++k) {
+      chain = std::fma(row[k], weights[k], chain);
+    }
+    sum = begin == 0 ? chain : sum + chain;
+  }
+  return sum;
+}
+
+/// Expects that a product equals the sums that define it, on every instruction set.
 void expect_product(weight_type type, int row_count, int panel_count, int inputs) {
   const panel_shape shape{type, static_cast<std::uint64_t>(16 * panel_count),
                           static_cast<std::uint64_t>(inputs)};
@@ -69,12 +87,8 @@ void expect_product(weight_type type, int row_count, int panel_count, int inputs
   for (std::uint64_t o = 0; o < shape.outputs; ++o) {
     const auto weights = test::expected_weights(shape, stored, o);
     for (int r = 0; r < row_count; ++r) {
-      float sum = 0;
-      for (int k = 0; k < inputs; ++k) {
-        sum = std::fma(rows[static_cast<std::size_t>(r * stride + k)],
-                       weights[static_cast<std::size_t>(k)], sum);
-      }
-      expected[static_cast<std::size_t>(r) * shape.outputs + o] = sum;
+      expected[static_cast<std::size_t>(r) * shape.outputs + o] =
+          sum_of_sections(rows.data() + r * stride, weights);
     }
   }
   for (const layer_kernels* table : tables_here()) {
@@ -97,7 +111,7 @@ void expect_product(weight_type type, int row_count, int panel_count, int inputs
   }
 }
 
-TEST(LayerKernels, ProductsAreOneAscendingChainForEveryShape) {
+TEST(LayerKernels, ProductsAreSectionsInAscendingOrderForEveryShape) {
   for (const weight_type type :
        {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
     for (int rows = 1; rows <= 26; ++rows) {
@@ -107,12 +121,19 @@ TEST(LayerKernels, ProductsAreOneAscendingChainForEveryShape) {
       expect_product(type, 1, panels, 96);
     }
   }
-  // Many rows, whose weights are unpacked in parts of 256 inputs.
-  for (const weight_type type : {weight_type::q8_0, weight_type::q4_1}) {
-    expect_product(type, 31, 1, 320);
-    expect_product(type, 32, 2, 320);
-    expect_product(type, 37, 1, 576);
+  // Few rows and many, for which quantised weights are unpacked in sections.
+  for (const weight_type type :
+       {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
+    for (const int inputs : {256, 288, 512, 576}) {
+      expect_product(type, 1, 9, inputs);
+      expect_product(type, 13, 1, inputs);
+      expect_product(type, 31, 1, inputs);
+      expect_product(type, 32, 2, inputs);
+      expect_product(type, 37, 1, inputs);
+    }
   }
+  expect_product(weight_type::f32, 2, 1, 255);
+  expect_product(weight_type::f32, 1, 1, 513);
   expect_product(weight_type::f32, 3, 2, 1);
   expect_product(weight_type::f32, 1, 9, 37);
 }
@@ -153,6 +174,54 @@ TEST(LayerKernels, NormsAreAccurateAndEqualOnEveryInstructionSet) {
   }
 }
 
+/// Squares of the distances of products from their values, and of those of one chain over
+/// all inputs.
+struct product_errors {
+  double product = 0;
+  double chain = 0;
+};
+
+/// Adds the errors of 16 outputs.
+void add_errors(int inputs, std::uint64_t seed, product_errors& errors) {
+  const panel_shape shape{weight_type::f32, 16, static_cast<std::uint64_t>(inputs)};
+  const byte_vector stored = some_rows(shape, seed);
+  const auto matrix = test::packed("w", shape, stored, 0);
+  const auto row = random_floats(shape.inputs, seed + 1);
+  std::vector<float> out(16);
+  product_call call;
+  call.rows = row.data();
+  call.row_stride = inputs;
+  call.row_count = 1;
+  call.inputs = inputs;
+  call.panels = matrix.panels.data();
+  call.panel_bytes = static_cast<std::ptrdiff_t>(shape.panel_bytes());
+  call.panel_count = 1;
+  call.out = out.data();
+  call.out_stride = 16;
+  (*select_layer_kernels("auto"))->product(call);
+  for (std::uint64_t o = 0; o < 16; ++o) {
+    const auto weights = test::expected_weights(shape, stored, o);
+    double sum = 0;
+    float chain = 0;
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      sum += static_cast<double>(row[k]) * static_cast<double>(weights[k]);
+      chain = std::fma(row[k], weights[k], chain);
+    }
+    errors.product += std::pow(static_cast<double>(out[o]) - sum, 2);
+    errors.chain += std::pow(static_cast<double>(chain) - sum, 2);
+  }
+}
+
+TEST(LayerKernels, ProductsAreMoreExactThanOneChain) {
+  for (const auto& [inputs, share] : {std::pair{1536, 0.6}, std::pair{8192, 0.35}}) {
+    product_errors errors;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      add_errors(inputs, 100 * seed, errors);
+    }
+    EXPECT_LE(std::sqrt(errors.product), share * std::sqrt(errors.chain)) << inputs;
+  }
+}
+
 /// Expects that a kernel has the bits of a scalar function on every 997th number, except
 /// for the bits of NaNs.
 void expect_scalar_bits(
@@ -163,6 +232,9 @@ void expect_scalar_bits(
   std::vector<float> out(batch);
   const std::uint64_t step = 997 * test::case_step();
   for (const layer_kernels* table : tables_here()) {
+    if (table == &test::sixteen_lane_table()) {
+      continue;  // these functions have no lanes of their own
+    }
     std::uint64_t bits = 0;
     while (bits <= 0xFFFF'FFFFU) {
       for (float& x : in) {

@@ -10,7 +10,6 @@
 #include <memory>
 #include <vector>
 
-#include "layers/kernels/select.hpp"
 #include "models/transformers/plain_models.hpp"
 #include "models/transformers/schedules.hpp"
 #include "models/transformers/some_model.hpp"
@@ -21,7 +20,6 @@ namespace {
 
 using test::copy_logits;
 using test::engine_with;
-using test::feed_at_random;
 using test::llama_weights_of;
 using test::logits_one_by_one;
 using test::rows;
@@ -51,30 +49,13 @@ TEST(Llama, LogitsAreThoseOfAPlainEvaluation) {
 }
 
 TEST(Llama, BitsDoNotDependOnScheduleWorkersOrInstructionSet) {
-  const llama_config config = small_llama();
-  for (const weight_type type : {weight_type::f32, weight_type::q4_1}) {
-    const some_source weights = llama_weights_of(config, type);
-    const auto all = test::sequences_alone(config, weights, {1, 63, 130, 280});
-    std::uint64_t seed = 0;
-    for (const char* kernels : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
-      if (!layers::select_layer_kernels(kernels)) {
-        continue;
-      }
-      for (const unsigned workers : {1U, 2U, 3U}) {
-        // The kernels of the baseline are slow: one number of workers is enough for them.
-        if (std::string_view(kernels) == "x86-64" && workers != 2) {
-          continue;
-        }
-        const auto engine = engine_with(workers);
-        const auto model =
-            or_throw(make_llama(*engine, config, weights, {kernels, 4096, 160}));
-        for (std::uint64_t i = 0; i < test::case_count("WEIR_LLAMA_CASES", 1); ++i) {
-          SCOPED_TRACE(kernels);
-          feed_at_random(*model, all, ++seed);
-        }
-      }
-    }
-  }
+  const auto cases = test::case_count("WEIR_LLAMA_CASES", 8);
+  const test::schedule_counts counts = test::run_schedules(cases, 1);
+  RecordProperty("schedules", std::to_string(counts.schedules));
+  RecordProperty("compared", std::to_string(counts.compared));
+  EXPECT_GE(counts.schedules, 24U);
+  EXPECT_GT(counts.reused, 0U);
+  EXPECT_GE(counts.most_sequences, 8U);
 }
 
 TEST(Llama, ForksContinueLikeTheirSource) {

@@ -16,6 +16,11 @@ TEMPLATE = ("{% for message in messages %}{% if loop.first and messages[0]['role
             "Be brief<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
             "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
+LLAMA3 = ("{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + "
+          "message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% "
+          "set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ "
+          "'<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
+
 
 class Terminal:
     """A conversation at a pseudo-terminal."""
@@ -105,9 +110,33 @@ class Chat(Case):
         (self.folder / "d" / "chat_template.jinja").write_text("{{ messages }}")
         self.weir("model", "import", "d", "w.hn4", "--tag", "d")
         message = self.error("chat", "w.hn4", code=2)
-        self.assertIn("expected ChatML, found another one of digest", message)
+        self.assertIn("expected ChatML or that of Llama 3, found another one of digest", message)
         for form in ("chatml", "none"):
             self.weir("chat", "w.hn4", "--chat-template", form, "--max-tokens", 2, stdin=b"hello\n")
+
+    def test_templates_of_other_models_are_refused_by_name(self):
+        for number, (part, name) in enumerate({"<<SYS>>[INST]": "Llama 2", "[INST]": "Mistral", "<|user|>": "Zephyr",
+                                               "<start_of_turn>": "Gemma", "<|im_start|>": "ChatML"}.items()):
+            (self.folder / "d" / "chat_template.jinja").write_text("{{ '" + part + "' }}")
+            self.weir("model", "import", "d", f"w{number}.hn4", "--tag", "d")
+            self.assertRegex(self.error("chat", f"w{number}.hn4", code=2), f"found .*{name}")
+
+    def test_the_template_of_llama_3_is_recognised(self):
+        special = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+        write_decoder(self.folder / "l", context=4096, special_tokens=special, ends=False)
+        for number, text in enumerate((LLAMA3, LLAMA3.replace("{% if add_generation_prompt %}", "").removesuffix("{% endif %}"),
+                                       LLAMA3.replace("\n", "\\n") + "\n")):
+            (self.folder / "l" / "chat_template.jinja").write_text(text)
+            self.weir("model", "import", "l", f"l{number}.hn4", "--tag", "l")
+            answers = [self.weir("chat", f"l{number}.hn4", "--max-tokens", 20, "--temperature", 0, *more,
+                                 stdin=line).stdout for line, *more in
+                       ((b"hello\nagain\n",), (b"hello\nagain\n", "--chat-template", "llama3"), (b"  hello \nagain\n",),
+                        (b"hello\nagain\n", "--chat-template", "none"))]
+            self.assertEqual(answers[0], answers[1])
+            self.assertEqual(answers[0], answers[2], "white space around a text is left out")
+            self.assertNotEqual(answers[0], answers[3])
+        message = self.error("chat", "v.hn4", "--chat-template", "llama3", code=2)
+        self.assertIn("expected the tokens <|start_header_id|>, <|end_header_id|> and <|eot_id|>", message)
 
     def test_interrupts_stop_the_answer_and_not_the_program(self):
         terminal = Terminal(self.folder, "v.hn4", "--max-tokens", 4000, "--temperature", 0)

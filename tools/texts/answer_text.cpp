@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Decodes the last tokens of an answer.
+#include "texts/answer_text.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace weir::tools {
+
+namespace {
+
+/// The character that stands for bytes that are no UTF-8, such as those of a character
+/// whose last token is not drawn yet.
+constexpr std::string_view replacement = "\xEF\xBF\xBD";
+
+/// Returns the length of the part of a text that further tokens do not change.
+std::size_t settled_length(std::string_view text) {
+  while (text.ends_with(replacement)) {
+    text.remove_suffix(replacement.size());
+  }
+  return text.size();
+}
+
+}  // namespace
+
+std::string answer_text::take(const std::string& text, std::size_t settled) {
+  const std::size_t from = std::min(given_, settled);
+  given_ = std::max(given_, settled);
+  return text.substr(from, settled - from);
+}
+
+result<std::string> answer_text::add(std::uint32_t id) {
+  ids_.push_back(id);
+  WEIR_TRY(const std::string text, tokens_.decode(ids_));
+  const std::size_t settled = settled_length(text);
+  if (settled < text.size() && ids_.size() - known_ <= max_open) {
+    return take(text, settled);
+  }
+  std::string piece = take(text, text.size());
+  // The text of all tokens is known. The newest ones stay as the beginning of the next
+  // text; what stood before them is not decoded again.
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(known_));
+  known_ = ids_.size();
+  WEIR_TRY(const std::string kept, tokens_.decode(ids_));
+  given_ = kept.size();
+  return piece;
+}
+
+result<std::string> answer_text::end() {
+  WEIR_TRY(const std::string text, tokens_.decode(ids_));
+  std::string rest = take(text, text.size());
+  ids_.clear();
+  known_ = 0;
+  given_ = 0;
+  return rest;
+}
+
+}  // namespace weir::tools
