@@ -2,6 +2,7 @@
 /// @file
 /// Rows about all-MiniLM-L6-v2: a batch of texts beside the best of three libraries, and
 /// `weir embed` with the layers in three stages.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -105,11 +106,10 @@ class work_folder {
 /// Returns the seconds of `weir embed` with one worker.
 double embed_seconds(const work_folder& folder, int stages) {
   const std::string out = folder.file(std::to_string(stages) + ".tgm");
-  const std::string command = "'" + prepared()["weir"].get<std::string>() + "' embed '" +
-                              prepared()["volume"].get<std::string>() +
-                              "' --tag minilm '" + folder.file("docs.txt") + "' -o '" +
-                              out + "' --workers 1 --stages " + std::to_string(stages) +
-                              " >'" + folder.file("log") + "' 2>&1";
+  const std::string command = fmt::format(
+      "'{}' embed '{}' --tag minilm '{}' -o '{}' --workers 1 --stages {} >'{}' 2>&1",
+      prepared()["weir"].get<std::string>(), prepared()["volume"].get<std::string>(),
+      folder.file("docs.txt"), out, stages, folder.file("log"));
   std::filesystem::remove(out);
   return seconds_of([&] {
     if (std::system(command.c_str()) != 0) {

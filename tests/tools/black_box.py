@@ -108,6 +108,7 @@ class Usage(Case):
 
     def test_doctor_knows_the_machine(self):
         facts = json.loads(self.weir("doctor", "--json").stdout)
+        self.assertEqual(facts["built_in"]["models"], ["prose", "llama", "bert"])
         self.assertEqual({"openmpi", "mpich", "processors", "start"} - set(facts["mpi"]), set())
         self.assertGreaterEqual(facts["machine"]["cores"], 1)
         self.assertTrue(facts["kernels"]["kernel_set"])

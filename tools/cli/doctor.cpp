@@ -23,6 +23,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram_validate.hpp"
+#include "weir/models/facts.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/runtime/engine.hpp"
@@ -143,7 +144,9 @@ json built_in() {
       {"gpus",
        "a backend for CUDA 12.0 and newer, not yet used by streams; it has run over a "
        "stand-in for the driver, and no result on a physical GPU has been seen"},
-      {"models", {"prose"}}};
+      {"models",
+       {"prose", std::string(name_of(models::architecture::llama)),
+        std::string(name_of(models::architecture::bert))}}};
 }
 
 // Returns what is here for worlds of several processes, and how to start them.
