@@ -50,6 +50,7 @@ const std::array<dtype_info, 18>& all_dtypes() noexcept {
 
 result<dtype_info> info_of(int id) {
   for (const auto& row : table) {
+    // A search, because the number comes from a file and may be none.
     if (static_cast<int>(row.id) == id) {
       return row;
     }
@@ -70,9 +71,11 @@ const dtype_info& info_of(dtype type) noexcept {
 result<dtype> dtype_named(std::string_view name) {
   std::vector<std::string> names;
   for (const auto& row : table) {
+    // The empty name of a format that does not have a type matches nothing.
     if (!name.empty() && (row.tessera == name || row.tensogram == name)) {
       return row.id;
     }
+    // Both names may be suggested.
     names.emplace_back(row.tessera);
     names.emplace_back(row.tensogram);
   }
@@ -87,6 +90,7 @@ result<std::int64_t> byte_size(dtype type, std::int64_t count) {
   if (type == dtype::bitmask) {
     return count / 8 + (count % 8 != 0 ? 1 : 0);
   }
+  // Overflow is found before any memory is taken.
   if (count < 0 || !checked_mul<std::int64_t>(count, info_of(type).size, bytes)) {
     return error(
         errc::out_of_range,

@@ -81,10 +81,13 @@ int exit_code_of(errc code) noexcept {
   if (number < 60) {
     return 5;
   }
+  // Internal errors are the family of seventy. Everything else belongs to the course of a
+  // run.
   return number / 10 == 7 ? 70 : 6;
 }
 
 /// Only codes that callers treat differently are told apart.
+/// Both missing files and missing folders are "not found".
 errc errc_of_errno(int number) noexcept {
   switch (number) {
     case ENOENT:
@@ -104,6 +107,7 @@ error system_error(std::string_view action, std::string_view thing, int number) 
 
 /// The chain is never a circle: a cause is set when its error is made.
 const error& error::root() const noexcept {
+  // Goes down to the innermost cause, which says most precisely what is wrong.
   const error* e = this;
   while (e->cause_) {
     e = e->cause_.get();
@@ -120,6 +124,7 @@ std::string error::message() const {
   if (!location_.empty()) {
     out += fmt::format("\n  at {}", location_);
   }
+  // The causes follow in order, the innermost last.
   if (cause_) {
     out += fmt::format("\n  caused by: {}", cause_->message());
   }

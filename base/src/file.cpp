@@ -36,6 +36,7 @@ class posix_file final : public file {
   posix_file& operator=(const posix_file&) = delete;
   ~posix_file() override { ::close(descriptor_); }
 
+  // The position in the file is not used, so several threads may read at once.
   result<std::size_t> read_some(std::uint64_t offset, mutable_bytes buffer) override {
     return repeat("read", [&] {
       return ::pread(descriptor_, buffer.data(), buffer.size(),
@@ -49,12 +50,14 @@ class posix_file final : public file {
     });
   }
   result<std::uint64_t> size() override {
+    // The size is that at the moment of the call.
     struct stat info {};
     if (::fstat(descriptor_, &info) != 0) {
       return system_error("stat", path_, errno);
     }
     return static_cast<std::uint64_t>(info.st_size);
   }
+  // New bytes are zeros.
   result<void> resize(std::uint64_t bytes) override {
     if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
       return system_error("resize", path_, errno);
@@ -75,6 +78,7 @@ class posix_file final : public file {
   template <class Call>
   result<std::size_t> repeat(const char* action, Call call) {
     for (;;) {
+      // A negative number is the only sign of a failure; zero is the end of the file.
       const ssize_t n = call();
       if (n >= 0) {
         return static_cast<std::size_t>(n);
@@ -103,6 +107,8 @@ class posix_files final : public file_system {
     }
     int descriptor = -1;
     do {
+      // The rights apply to a file that is created, and are reduced by those that the
+      // process masks.
       descriptor = ::open(path.c_str(), flags, 0644);
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) {
@@ -111,6 +117,7 @@ class posix_files final : public file_system {
     return std::unique_ptr<file>(std::make_unique<posix_file>(descriptor, path));
   }
 
+  // Replaces the target in one step. Nobody ever sees it half written.
   result<void> rename(const std::string& old_path, const std::string& new_path) override {
     if (::rename(old_path.c_str(), new_path.c_str()) != 0) {
       return system_error("rename", old_path, errno);
@@ -118,6 +125,7 @@ class posix_files final : public file_system {
     return {};
   }
 
+  // Removes a file, not a folder.
   result<void> remove(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) {
       return system_error("remove", path, errno);
@@ -149,6 +157,7 @@ class posix_files final : public file_system {
     return names;
   }
 
+  // Creates one folder, not those above it.
   result<void> make_folder(const std::string& path) override {
     struct stat info {};
     // The folder may exist, also through a symbolic link.
@@ -162,6 +171,7 @@ class posix_files final : public file_system {
     return {};
   }
 
+  // Makes the names in a folder durable: new files, and files that were renamed.
   result<void> sync_folder(const std::string& path) override {
     // A folder is opened only to be synced.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -169,6 +179,7 @@ class posix_files final : public file_system {
       return system_error("open folder", path, errno);
     }
     const int status = ::fsync(descriptor);
+    // Closing may change the number of the error.
     const int number = errno;
     ::close(descriptor);
     if (status != 0) {
@@ -177,6 +188,7 @@ class posix_files final : public file_system {
     return {};
   }
 
+  // True for everything with this name, also for folders and devices.
   bool exists(const std::string& path) override {
     struct stat info {};
     return ::stat(path.c_str(), &info) == 0;
@@ -194,6 +206,8 @@ file_system& posix_file_system() {
 /// flock() belongs to the open file, so the kernel releases it when the process ends,
 /// however it ends.
 result<file_lock> file_lock::acquire(const std::string& path) {
+  // The file stays when the lock is given back. Removing it could let two processes lock
+  // different files of one name.
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) {
     return system_error("open", path, errno);
@@ -201,6 +215,7 @@ result<file_lock> file_lock::acquire(const std::string& path) {
   // The kernel may still be ending a process that was killed a moment ago and holds the
   // lock, so the first refusals are not final.
   for (std::int64_t start = now_ns(); ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;) {
+    // Closing below would change the number.
     const int number = errno;
     if (number == EWOULDBLOCK && seconds_since(start) < 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -221,12 +236,14 @@ result<file_lock> file_lock::acquire(const std::string& path) {
 file_lock::file_lock(file_lock&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
+/// The other object gets the lock that this one had, and gives it back at its end.
 file_lock& file_lock::operator=(file_lock&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
 
 file_lock::~file_lock() {
+  // Closing the descriptor gives the lock back.
   if (descriptor_ >= 0) {
     ::close(descriptor_);
   }
@@ -241,6 +258,7 @@ result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes buffer) {
       return error(errc::torn,
                    fmt::format("cannot read {} bytes: the file ends after {} of them",
                                buffer.size(), done))
+          // The place is that of the first byte that was asked for.
           .located(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;
@@ -274,14 +292,17 @@ result<byte_vector> read_file(file_system& fs, const std::string& path) {
 }
 
 std::string join_path(const std::string& folder, const std::string& name) {
+  // The caller gives the parts; a name that begins with a slash is not treated specially.
   return folder.empty() || folder.back() == '/' ? folder + name : folder + "/" + name;
 }
 
 std::string folder_of(const std::string& path) {
+  // A path without a slash is a name in the working folder.
   const auto slash = path.find_last_of('/');
   if (slash == std::string::npos) {
     return ".";
   }
+  // The only folder whose path ends in a slash is the root.
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 

@@ -38,12 +38,16 @@ error bad_metadata(const gguf_walker& at, const std::string& name,
 /// length, a list without type and count.
 bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
   std::uint32_t number = 0;
+  // The key comes first in an entry.
   if (!at.text(to.key) || !at.number(number)) {
     return false;
   }
+  // Numbers that are no type fail in `at.value` below.
   to.type = gguf_value{number};
   std::uint64_t begin = at.offset();
   if (to.type == gguf_value::list) {
+    // A copy of the walker looks at the head of the list, and the original then skips all
+    // of it.
     gguf_walker ahead = at;
     // The walker itself finds out again what is wrong, and whether bytes are missing.
     if (!ahead.list(to.item, to.count)) {
@@ -51,12 +55,14 @@ bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
     }
     begin = ahead.offset();
   } else if (to.type == gguf_value::text) {
+    // A text has its length in front, in eight bytes.
     begin += sizeof(std::uint64_t);
   }
   if (!at.value(to.type)) {
     return false;
   }
   to.value = head.subspan(static_cast<std::size_t>(begin),
+                          // The view may be empty, but always lies within the header.
                           static_cast<std::size_t>(at.offset() - begin));
   return true;
 }
@@ -79,6 +85,7 @@ void put_text(byte_vector& out, std::string_view text) {
 std::optional<std::uint64_t> whole_value(const gguf_entry& e) {
   const std::byte* at = e.value.data();
   std::int64_t number = 0;
+  // The bytes need not be aligned.
   switch (e.type) {
     case gguf_value::uint8: return load_le<std::uint8_t>(at);
     case gguf_value::uint16: return load_le<std::uint16_t>(at);
@@ -98,6 +105,7 @@ std::optional<std::uint64_t> whole_value(const gguf_entry& e) {
       break;
     default: return std::nullopt;
   }
+  // A count or size in a file is never negative.
   return number < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(number));
 }
 
@@ -107,11 +115,14 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
   gguf_metadata out;
   out.head_ = head;
   out.name_ = std::move(name);
+  // The walker knows nothing of the file behind the header, so its end is the end of the
+  // bytes.
   gguf_walker at(head, head.size());
   gguf_start start;
   if (!at.start(start)) {
     return bad_metadata(at, out.name_, "24 bytes that begin with \"GGUF\"");
   }
+  // Version 1 had lengths of 32 bits. Version 3 only adds other byte orders.
   if (start.version != 2 && start.version != 3) {
     return error(
                errc::unsupported_version,
@@ -130,6 +141,7 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
     if (!read_entry(at, head, entry)) {
       return bad_metadata(at, out.name_, fmt::format("a key and a value as entry {}", i));
     }
+    // The entry refers to the header, which the caller keeps.
     out.entries_.push_back(entry);
   }
   // Sorting finds equal keys in time that a hostile header cannot make quadratic.
@@ -141,6 +153,7 @@ result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
+    // Two values for one key leave open which of them holds.
     return out.wrong(errc::corrupt, *twice, "one value", "two");
   }
   return out;
@@ -158,6 +171,7 @@ error gguf_metadata::wrong(errc code, std::string_view key, std::string_view exp
   const gguf_entry* e = find(key);
   // An entry that is not there has no place.
   const std::string place =
+      // The place is that of the value in the header.
       e == nullptr ? name_ : fmt::format("{}:{}", name_, e->value.data() - head_.data());
   return error(code, fmt::format("cannot use the GGUF key {}: expected {}, found {}",
                                  json_quote(key), expected, found))
@@ -169,6 +183,7 @@ error gguf_metadata::wrong(errc code, std::string_view key, std::string_view exp
 result<std::optional<std::string_view>> gguf_metadata::text(std::string_view key) const {
   const gguf_entry* e = find(key);
   if (e == nullptr) {
+    // An absent key is no error, because most keys are optional.
     return std::optional<std::string_view>();
   }
   if (e->type != gguf_value::text) {
@@ -185,6 +200,7 @@ result<std::optional<std::uint64_t>> gguf_metadata::whole(std::string_view key) 
   const auto number = whole_value(*e);
   if (!number) {
     return wrong(errc::corrupt, key, "a whole number that is not negative",
+                 // The message names what was found in its place.
                  e->type == gguf_value::list ? "a list" : name_of(e->type));
   }
   return number;
@@ -199,6 +215,7 @@ result<std::optional<float>> gguf_metadata::real(std::string_view key) const {
   if (e->type == gguf_value::float32) {
     return std::optional(std::bit_cast<float>(load_le<std::uint32_t>(e->value.data())));
   }
+  // A value of double precision is rounded.
   if (e->type == gguf_value::float64) {
     return std::optional(static_cast<float>(
         std::bit_cast<double>(load_le<std::uint64_t>(e->value.data()))));
@@ -211,6 +228,7 @@ result<std::optional<bool>> gguf_metadata::boolean(std::string_view key) const {
   if (e == nullptr) {
     return std::optional<bool>();
   }
+  // Other bytes than 0 and 1 are refused, although some readers take them for true.
   if (e->type != gguf_value::boolean || static_cast<unsigned>(e->value[0]) > 1) {
     return wrong(errc::corrupt, key, "a boolean of 0 or 1",
                  e->type == gguf_value::boolean ? "another value" : name_of(e->type));
@@ -221,6 +239,7 @@ result<std::optional<bool>> gguf_metadata::boolean(std::string_view key) const {
 /// Every entry begins with its key and the type of its value.
 void gguf_maker::begin_entry(std::string_view key, gguf_value type) {
   ++entry_count_;
+  // The length of the key stands in front of it.
   put_text(entries_, key);
   put_number(entries_, static_cast<std::uint32_t>(type));
 }
@@ -230,6 +249,7 @@ void gguf_maker::text(std::string_view key, std::string_view value) {
   put_text(entries_, value);
 }
 
+/// The functions for values differ only in the type that they write.
 void gguf_maker::whole(std::string_view key, std::uint32_t value) {
   begin_entry(key, gguf_value::uint32);
   put_number(entries_, value);
@@ -245,6 +265,7 @@ void gguf_maker::boolean(std::string_view key, bool value) {
   put_number(entries_, static_cast<std::uint8_t>(value));
 }
 
+/// A list has the type of its elements and their number in front of them.
 void gguf_maker::texts(std::string_view key, std::span<const std::string> values) {
   begin_entry(key, gguf_value::list);
   put_number(entries_, static_cast<std::uint32_t>(gguf_value::text));
@@ -263,6 +284,8 @@ void gguf_maker::wholes(std::string_view key, std::span<const std::int32_t> valu
   }
 }
 
+/// Adds the description of a tensor. The data itself is written by the caller, in the
+/// order of these calls.
 void gguf_maker::tensor(std::string_view name, std::span<const std::int64_t> shape,
                         std::uint32_t type, std::uint64_t bytes) {
   ++tensor_count_;
@@ -279,9 +302,11 @@ void gguf_maker::tensor(std::string_view name, std::span<const std::int64_t> sha
   data_ = align_up(data_ + bytes, alignment);
 }
 
+/// Puts the parts together, now that both numbers are known.
 byte_vector gguf_maker::header() const {
   const bytes_view magic = as_view("GGUF");
   byte_vector out(magic.begin(), magic.end());
+  // The version of the format.
   put_number(out, std::uint32_t{3});
   put_number(out, tensor_count_);
   put_number(out, entry_count_);

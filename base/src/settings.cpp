@@ -30,6 +30,7 @@ std::string cut(std::string text) {
 }
 
 /// The ends of 64 bits are written as powers.
+/// Both ends mostly mean that there is no limit.
 std::string in_words(std::int64_t bound) {
   return bound == std::numeric_limits<std::int64_t>::max()   ? "2^63-1"
          : bound == std::numeric_limits<std::int64_t>::min() ? "-2^63"
@@ -39,6 +40,7 @@ std::string in_words(std::int64_t bound) {
 /// Describes a range by a noun: "an integer from 1 to 64", or "integers from 1 to 64" if
 /// `several`.
 struct range_words {
+  // Members of lists are described in the plural.
   bool several = false;
 
   std::string operator()(const integer_range& range) const {
@@ -65,6 +67,7 @@ struct range_words {
   std::string operator()(const text_range&) const {
     return several ? "strings" : "a string";
   }
+  // Words are alternatives, so the plural does not change the text.
   std::string operator()(const word_range& range) const {
     std::string out = "one of";
     for (const std::string& word : range.words) {
@@ -79,6 +82,7 @@ struct range_words {
                           ? std::visit(range_words{}, range.items) + " or an array"
                           : "an array";
     out += " of";
+    // With an upper limit, both ends are named.
     if (range.longest != any) {
       out += fmt::format(" {} to {}", range.shortest, range.longest);
     } else if (range.shortest != 0) {
@@ -89,6 +93,7 @@ struct range_words {
 };
 
 /// Tests whether a range holds a value.
+/// The functions return false for a value of another kind.
 struct range_test {
   const setting_value& value;
 
@@ -99,6 +104,7 @@ struct range_test {
           range.words.begin(), range.words.end(),
           [&](const integer_range::word& word) { return word.text == *text; });
     }
+    // An integer out of range is refused like a value of another kind.
     const auto* number = std::get_if<std::int64_t>(&value.data);
     return number != nullptr && *number >= range.low && *number <= range.high &&
            *number % range.step == 0;
@@ -111,6 +117,7 @@ struct range_test {
     }
     // An integer is accepted where a number is expected.
     const double number = whole != nullptr ? static_cast<double>(*whole) : *real;
+    // NaN and infinities are never in a range.
     return std::isfinite(number) && number >= range.low && number <= range.high;
   }
   bool operator()(const boolean_range&) const {
@@ -125,6 +132,7 @@ struct range_test {
            std::find(range.words.begin(), range.words.end(), *text) != range.words.end();
   }
   bool operator()(const list_range& range) const {
+    // Each element is tested against the range of the elements, whose kind may be any.
     const auto holds = [&](const setting_value& item) {
       return std::visit(range_test{item}, range.items);
     };
@@ -138,6 +146,7 @@ struct range_test {
 };
 
 /// Prints a value without its kind: 7, 0.5, "abc", [1, 2].
+/// Texts and lists are cut, because a message is one line.
 struct value_text {
   std::string operator()(std::int64_t v) const { return fmt::to_string(v); }
   std::string operator()(double v) const { return fmt::format("{}", v); }
@@ -161,6 +170,7 @@ struct value_text {
 }  // namespace
 
 std::string setting_value::describe() const {
+  // The names of kinds that messages use. A foreign value describes itself.
   struct kind_word {
     const char* operator()(std::int64_t) const { return "integer "; }
     const char* operator()(double) const { return "number "; }
@@ -178,6 +188,7 @@ bool setting_info::accepts(const setting_value& value) const {
 }
 
 std::string setting_info::expected() const {
+  // The rule is explained by words of its own, behind the range.
   const std::string out = std::visit(range_words{}, range);
   return rule_text.empty() ? out : out + ", " + rule_text;
 }
@@ -206,6 +217,8 @@ error unknown_setting(std::string_view name, std::span<const std::string> known)
   };
   const auto full = std::find_if(known.begin(), known.end(), ends_with_name);
   const std::string suggestion = full == known.end()
+                                     // Without such a setting, the nearest name is
+                                     // suggested.
                                      ? did_you_mean(name, known)
                                      : fmt::format("; did you mean \"{}\"?", *full);
   return {errc::unknown_key,
@@ -217,6 +230,7 @@ error unknown_setting(std::string_view name, std::span<const std::string> known)
 namespace settings_detail {
 
 /// The value fits no integer of settings, and so no range.
+/// Kept as a foreign value, so that messages can still show it.
 setting_value too_large(std::uint64_t number) {
   return {setting_value::foreign{fmt::format("integer {}", number)}};
 }

@@ -61,6 +61,7 @@ outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
 
 extern "C" {
 
+/// The order of the reference: from the first message on.
 tgm_error tgm_scan(const uint8_t* buf, size_t buf_len, tgm_scan_result_t** out) {
   return tgm_x_scan(buf, buf_len, TGM_X_SCAN_FORWARD, out);
 }
@@ -75,6 +76,7 @@ tgm_error tgm_x_scan(const uint8_t* buf, size_t buf_len, tgm_x_scan_order order,
   });
 }
 
+/// NULL has no messages.
 size_t tgm_scan_count(const tgm_scan_result_t* result) {
   return result != nullptr ? result->spans.size() : 0;
 }
@@ -110,6 +112,7 @@ tgm_error tgm_buffer_iter_create(const uint8_t* buf, size_t buf_len,
   });
 }
 
+/// The number does not change while the iterator moves on.
 size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter) {
   return iter != nullptr ? iter->spans.size() : 0;
 }
@@ -135,6 +138,7 @@ void tgm_buffer_iter_free(tgm_buffer_iter_t* iter) {
   delete iter;
 }
 
+/// The message is opened once. Objects are decoded one by one, when they are asked for.
 tgm_error tgm_object_iter_create(const uint8_t* buf, size_t buf_len,
                                  int32_t native_byte_order, int32_t verify_hash,
                                  tgm_object_iter_t** out) {
@@ -160,6 +164,7 @@ tgm_error tgm_object_iter_next(tgm_object_iter_t* iter, tgm_message_t** out) {
   return guarded(given(iter, out), [&]() -> outcome<void> {
     // An object that does not decode is passed over by the next call.
     WEIR_TRY(message_handle object, iter->message.decode(iter->next++));
+    // The caller frees the object.
     *out = object.release();
     return {};
   });
@@ -169,6 +174,7 @@ void tgm_object_iter_free(tgm_object_iter_t* iter) {
   delete iter;
 }
 
+/// The splitter takes bytes in pieces of any size and gives whole messages.
 tgm_error tgm_x_splitter_create(uint64_t max_message_bytes, tgm_x_splitter_t** out) {
   return guarded(given(out), [&]() -> outcome<void> {
     using weir::formats::message_splitter;
@@ -193,6 +199,7 @@ tgm_error tgm_x_splitter_put(tgm_x_splitter_t* splitter, const uint8_t* buf,
   });
 }
 
+/// From here on, what is held cannot become longer.
 tgm_error tgm_x_splitter_end(tgm_x_splitter_t* splitter) {
   return guarded(given(splitter), [&]() -> outcome<void> {
     splitter->ended = true;
@@ -212,6 +219,7 @@ tgm_error tgm_x_splitter_take(tgm_x_splitter_t* splitter, tgm_bytes_t* out,
       // The memory is made first: if that fails, no output is set.
       WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(piece->bytes));
       *out = copy.release();
+      // Both outputs are optional.
       if (out_offset != nullptr) {
         *out_offset = piece->offset;
       }
@@ -224,14 +232,17 @@ tgm_error tgm_x_splitter_take(tgm_x_splitter_t* splitter, tgm_bytes_t* out,
   return found ? code : TGM_ERROR_END_OF_ITER;
 }
 
+/// Bytes that were put and not yet given back or skipped.
 uint64_t tgm_x_splitter_held(const tgm_x_splitter_t* splitter) {
   return splitter != nullptr ? splitter->splitter.held() : 0;
 }
 
+/// Bytes that belonged to no message, since the last one.
 uint64_t tgm_x_splitter_skipped(const tgm_x_splitter_t* splitter) {
   return splitter != nullptr ? splitter->splitter.skipped() : 0;
 }
 
+/// True if the input ended within a message.
 bool tgm_x_splitter_cut_short(const tgm_x_splitter_t* splitter) {
   return splitter != nullptr && splitter->splitter.cut_short();
 }

@@ -12,6 +12,7 @@ using weir::capi::guarded;
 using weir::capi::outcome;
 
 /// Returns an object, or NULL if there is none with this index.
+/// All functions below look up their object here, so none of them can go beyond the end.
 const decoded_object* object_at(const tgm_message_t* msg, std::size_t index) noexcept {
   return msg != nullptr && index < msg->objects.size() ? &msg->objects[index] : nullptr;
 }
@@ -37,10 +38,12 @@ const T* address_of(const std::vector<T>& values) noexcept {
 
 extern "C" {
 
+/// There is only one version that this library decodes.
 uint64_t tgm_message_version(const tgm_message_t* msg) {
   return msg != nullptr ? TGM_WIRE_VERSION : 0;
 }
 
+/// NULL has no objects.
 size_t tgm_message_num_objects(const tgm_message_t* msg) {
   return msg != nullptr ? msg->objects.size() : 0;
 }
@@ -58,15 +61,18 @@ tgm_error tgm_message_metadata(const tgm_message_t* msg, tgm_metadata_t** out) {
   });
 }
 
+/// Frees all that functions below have returned for this message.
 void tgm_message_free(tgm_message_t* msg) {
   delete msg;
 }
 
+/// A number has no dimensions, and so has an object that does not exist.
 uint64_t tgm_object_ndim(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? object->shape.size() : 0;
 }
 
+/// Points to as many numbers as `tgm_object_ndim` says.
 const uint64_t* tgm_object_shape(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? address_of(object->shape) : nullptr;
@@ -77,11 +83,13 @@ const uint64_t* tgm_object_strides(const tgm_message_t* msg, size_t index) {
   return object != nullptr ? address_of(object->strides) : nullptr;
 }
 
+/// The name is a constant of the library and not part of the handle.
 const char* tgm_object_dtype(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? object->dtype : nullptr;
 }
 
+/// The order of the decoded bytes, not that of the file.
 const char* tgm_object_byte_order(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? object->order : nullptr;
@@ -103,11 +111,13 @@ const char* tgm_object_compression(const tgm_message_t* msg, size_t index) {
   return text_at(msg, index, &decoded_object::compression);
 }
 
+/// True if the object has a digest, whether or not it was verified.
 int32_t tgm_payload_has_hash(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr && !object->digest.empty() ? 1 : 0;
 }
 
+/// There is one kind of digest.
 const char* tgm_object_hash_type(const tgm_message_t* msg, size_t index) {
   return tgm_payload_has_hash(msg, index) != 0 ? "xxh3" : nullptr;
 }
@@ -118,6 +128,7 @@ const char* tgm_object_hash_value(const tgm_message_t* msg, size_t index) {
              : nullptr;
 }
 
+/// The bytes belong to the message and are valid until it is freed.
 const uint8_t* tgm_object_data(const tgm_message_t* msg, size_t decoded_index,
                                size_t* out_len) {
   // The length is optional.

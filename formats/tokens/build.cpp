@@ -22,6 +22,7 @@ namespace {
 result<void> check_token(std::string_view content, std::uint64_t id) {
   if (id >= max_vocabulary) {
     return error(errc::out_of_range,
+                 // The message shows the beginning of the token only, which may be long.
                  fmt::format("cannot add the token {}: expected an id below {}, found {}",
                              json_quote(content.substr(0, 40)), max_vocabulary, id));
   }
@@ -31,6 +32,7 @@ result<void> check_token(std::string_view content, std::uint64_t id) {
                              "found {}",
                              id, max_token_bytes, content.size()));
   }
+  // Text is always UTF-8, so a token of other bytes could never be found.
   if (!is_utf8(content)) {
     return error(errc::corrupt, fmt::format("cannot add the token of id {}: expected "
                                             "UTF-8, found other bytes",
@@ -53,17 +55,21 @@ bool equal(const added_token& a, const added_token& b) {
 /// `tokens`, so it is filled when these do not move any more.
 result<void> set_vocabulary(model& to,
                             std::vector<std::pair<std::string, std::uint64_t>> entries) {
+  // First pass: checks only.
   std::uint64_t largest = 0;
   for (const auto& [content, id] : entries) {
     WEIR_CHECK(check_token(content, id));
     largest = std::max(largest, id);
   }
+  // Ids need not be without gaps, and a vocabulary may be empty.
   const std::size_t size = entries.empty() ? 0 : static_cast<std::size_t>(largest) + 1;
   to.tokens.assign(size, {});
   to.present.assign(size, false);
   to.by_spelling = text_index(entries.size());
   to.token_count = entries.size();
+  // Second pass: the strings are moved into the table.
   for (auto& [content, id] : entries) {
+    // The id was checked above, so it lies within the table.
     if (to.present[id]) {
       return error(
           errc::corrupt,
@@ -74,6 +80,7 @@ result<void> set_vocabulary(model& to,
     to.present[id] = true;
     to.tokens[id] = std::move(content);
   }
+  // Third pass: the strings do not move any more.
   for (std::uint32_t id = 0; id < size; ++id) {
     if (to.present[id] && !to.by_spelling.add(to.tokens[id], id)) {
       return error(errc::corrupt,
@@ -89,10 +96,12 @@ result<void> set_vocabulary(model& to,
 /// rank, as in the reference.
 result<void> set_merges(model& to,
                         const std::vector<std::pair<std::string, std::string>>& pairs) {
+  // Merges are found by the ids of both tokens.
   to.merges = merge_index(pairs.size());
   for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
     const auto& [left, right] = pairs[rank];
     std::array<std::uint32_t, 3> ids{};
+    // The pair itself, and the token that it becomes.
     const std::array<std::string, 3> names = {left, right, left + right};
     for (std::size_t i = 0; i < names.size(); ++i) {
       ids[i] = to.by_spelling.find(names[i]);
@@ -117,24 +126,31 @@ void prepare_model(model& to) {
   if (to.type == model::kind::wordpiece) {
     to.inner = text_index(to.token_count);
     for (std::uint32_t id = 0; id < to.tokens.size(); ++id) {
+      // The prefix alone, without text behind it, is entered as an empty text and never
+      // found.
       if (to.present[id] && to.tokens[id].starts_with(to.prefix)) {
         to.inner.add(std::string_view(to.tokens[id]).substr(to.prefix.size()), id);
       }
     }
     return;
   }
+  // Not every vocabulary has tokens for all bytes.
   to.byte_ids.fill(no_id);
   to.fallback_ids.fill(no_id);
   for (unsigned byte = 0; byte < 256; ++byte) {
     std::string spelling;
+    // In a byte-level vocabulary each byte is spelled as a character.
     append_character(spelling, character_of_byte(byte));
     to.byte_ids[byte] = to.by_spelling.find(spelling);
+    // In other vocabularies the tokens of bytes are written in hexadecimal.
     to.fallback_ids[byte] = to.by_spelling.find(fmt::format("<0x{:02X}>", byte));
   }
   if (to.byte_level && to.ignore_merges) {
     to.byte_texts.resize(to.tokens.size());
     to.by_bytes = text_index(to.token_count);
     for (std::uint32_t id = 0; id < to.tokens.size(); ++id) {
+      // A token with characters that stand for no byte is no text, and cannot be found in
+      // one.
       auto bytes = to.present[id] ? bytes_of_spelling(to.tokens[id]) : std::nullopt;
       if (bytes) {
         to.byte_texts[id] = std::move(*bytes);
@@ -150,6 +166,7 @@ void prepare_model(model& to) {
 /// normalized token is looked for in normalized text, so its content is normalized here
 /// too.
 result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
+  // The next free id, if the vocabulary has no gaps.
   std::uint64_t next = to.model.token_count;
   std::string spare;
   for (added_token& token : added) {
@@ -161,6 +178,7 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
         to.added.begin(), to.added.end(),
         [&](const added_token& other) { return other.content == token.content; });
     if (same != to.added.end()) {
+      // The same token twice is no problem.
       if (equal(*same, token)) {
         continue;
       }
@@ -179,6 +197,7 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
                                json_quote(token.content), id, token.id))
           .hint("load the file with Hugging Face tokenizers and save it again");
     }
+    // The text that is looked for may differ from the content of the token.
     std::string content = token.content;
     if (token.normalized) {
       to.normalizer.apply(content, spare);
@@ -190,11 +209,14 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
                       "found none",
                       json_quote(token.content)));
     }
+    // Tokens of both kinds are looked for separately: before and after normalization.
     (token.normalized ? to.normalized : to.raw).add(token, std::move(content));
     to.added.push_back(std::move(token));
   }
+  // Builds the structures for searching, which needs all tokens.
   to.raw.prepare();
   to.normalized.prepare();
+  // Added tokens may lie behind the vocabulary.
   to.size = static_cast<std::uint32_t>(to.model.tokens.size());
   for (const added_token& token : to.added) {
     to.size = std::max(to.size, token.id + 1);
@@ -208,14 +230,17 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
   return {};
 }
 
+/// Makes a level of a pre-tokenizer that splits where a pattern matches.
 result<split_level> search_level(const std::string& text, split_behavior behavior) {
   split_level out;
   out.type = split_level::kind::search;
+  // The pattern comes from a file and may be refused.
   WEIR_TRY(out.regex, pattern::compile(text));
   out.behavior = behavior;
   return out;
 }
 
+/// Makes a level that splits at characters with a property, such as punctuation.
 split_level property_level(bool (*property)(char32_t) noexcept, split_behavior behavior) {
   split_level out;
   out.type = split_level::kind::predicate;

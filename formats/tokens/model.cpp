@@ -35,6 +35,7 @@ char32_t character_of_byte(unsigned byte) noexcept {
     return byte;
   }
   char32_t next = 0x100;
+  // Counts the bytes before this one that do not stand for themselves.
   for (unsigned b = 0; b < byte; ++b) {
     next += is_own_character(b) ? 0 : 1;
   }
@@ -43,6 +44,7 @@ char32_t character_of_byte(unsigned byte) noexcept {
 
 /// U+0143 is the last character that stands for a byte.
 std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
+  // The reverse of `character_of_byte`, made once.
   static const auto table = [] {
     std::array<std::int16_t, 0x144> out{};
     out.fill(-1);
@@ -53,6 +55,7 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   }();
   std::string out;
   for (std::size_t i = 0; i < spelling.size();) {
+    // The spelling is UTF-8, as it has been checked when the vocabulary was read.
     const character c = first_character(spelling.data() + i);
     if (c.code >= table.size() || table[c.code] < 0) {
       return std::nullopt;
@@ -67,10 +70,12 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
 void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
                    model_memory& memory) const {
   const bool is_short = piece.size() <= piece_cache::max_bytes;
+  // Long pieces are rare and are not cached, so their hash is not needed.
   const std::uint64_t hash = is_short ? hash_of(piece) : 0;
   if (is_short && memory.cache.find(piece, hash, ids)) {
     return;
   }
+  // Only the ids of this piece go into the cache.
   const std::size_t before = ids.size();
   if (type == kind::wordpiece) {
     encode_wordpiece(piece, ids);
@@ -87,14 +92,17 @@ void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
 /// long, the whole piece becomes the unknown token.
 void model::encode_wordpiece(std::string_view piece,
                              std::vector<std::uint32_t>& ids) const {
+  // Bytes that continue a character are not counted.
   const auto characters =
       static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
       }));
   const std::size_t before = ids.size();
+  // The position `npos` marks a piece that becomes the unknown token.
   std::size_t start = characters > max_characters ? std::string_view::npos : 0;
   while (start < piece.size()) {
     const text_index& known = start == 0 ? by_spelling : inner;
+    // No token is longer than the longest one.
     std::size_t end = std::min(piece.size(), start + known.longest());
     std::uint32_t found = no_id;
     // The search begins at the length of the longest token and goes back by characters.
@@ -115,6 +123,7 @@ void model::encode_wordpiece(std::string_view piece,
     ids.push_back(found);
     start = end;
   }
+  // Ids that were found before the failure are taken back.
   if (start == std::string_view::npos) {
     ids.resize(before);
     ids.push_back(unknown);
@@ -129,14 +138,18 @@ void model::begin_symbols(std::string_view piece,
   bool unknown_before = false;  // an unknown token waits to be fused with the next one
   const auto add_unknown = [&](std::size_t /*bytes*/) {
     if (unknown == no_id) {
+      // Without an unknown token, characters without a token are lost, as in the
+      // reference.
       return;
     }
+    // Several unknown characters may become one token.
     if (!(unknown_before && fuse_unknown)) {
       symbols.push_back(unknown);
     }
     unknown_before = true;
   };
   for (std::size_t i = 0; i < piece.size();) {
+    // A symbol begins as a byte or as a character.
     const std::size_t bytes = byte_level ? 1 : first_character(piece.data() + i).bytes;
     const std::string_view text = piece.substr(i, bytes);
     const std::uint32_t id = byte_level ? byte_ids[static_cast<unsigned char>(piece[i])]
@@ -165,6 +178,7 @@ void model::begin_symbols(std::string_view piece,
     // The reference keeps an unknown token waiting while bytes are added, so that the
     // token comes behind the bytes.
     const bool waits = unknown_before;
+    // The unknown token that was added last is put behind the bytes.
     if (waits) {
       symbols.pop_back();
     }
@@ -190,6 +204,7 @@ void model::encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
   }
   auto& symbols = memory.ids;
   begin_symbols(piece, symbols);
+  // Both functions give the same ids and differ only in time.
   if (symbols.size() <= few_symbols) {
     merge_few(symbols, memory);
   } else {
@@ -209,13 +224,16 @@ void model::merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory)
   }
   while (count > 1) {
     std::size_t best = 0;
+    // The comparison keeps the leftmost of several equal ranks.
     for (std::size_t i = 1; i + 1 < count; ++i) {
       best = found[i].rank < found[best].rank ? i : best;
     }
+    // No pair can be merged any more.
     if (found[best].rank == no_id) {
       break;
     }
     symbols[best] = found[best].id;
+    // Closes the gap that the merged symbol leaves, in both arrays.
     std::copy(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 2,
               symbols.begin() + static_cast<std::ptrdiff_t>(count),
               symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
@@ -245,9 +263,11 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
   next.resize(count);
   heap.clear();
   using candidate = model_memory::candidate;
+  // The heap has its largest element in front, so "later" counts as smaller.
   const auto later = [](const candidate& a, const candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.place > b.place;
   };
+  // Both symbols must exist when this is called.
   const auto candidate_of = [&](std::uint32_t place) {
     const std::uint32_t left = symbols[place];
     const std::uint32_t right = symbols[next[place]];
@@ -257,6 +277,7 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
     previous[i] = i - 1;  // no_id for the first
     next[i] = i + 1 < count ? i + 1 : no_id;
   }
+  // The first candidates are all pairs that can be merged.
   for (std::uint32_t i = 0; i + 1 < count; ++i) {
     const candidate c = candidate_of(i);
     if (c.rank != no_id) {
@@ -264,6 +285,7 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
     }
   }
   std::make_heap(heap.begin(), heap.end(), later);
+  // Adds the pair that begins at a place, if it can be merged.
   const auto offer = [&](std::uint32_t place) {
     const candidate c = candidate_of(place);
     if (c.rank != no_id) {
@@ -280,6 +302,7 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
         symbols[next[c.place]] != c.right) {
       continue;
     }
+    // The right symbol merges into the left one, whose place stays.
     const std::uint32_t gone = next[c.place];
     symbols[c.place] = merges.find(c.left, c.right).id;
     symbols[gone] = no_id;
@@ -292,6 +315,7 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
       offer(previous[c.place]);
     }
   }
+  // What is left is the result, in order.
   std::erase(symbols, no_id);
 }
 

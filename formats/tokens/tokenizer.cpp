@@ -20,6 +20,7 @@ namespace {
 
 /// Replaces every occurrence from left to right. A replacement is not searched again.
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  // The next search begins behind the replacement.
   for (std::size_t at = text.find(from); at != std::string::npos;
        at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
@@ -50,10 +51,12 @@ void append_decoded(const token_decoder& with, std::string_view token, bool firs
   switch (with.type) {
     case token_decoder::kind::byte_level: {
       const auto bytes = bytes_of_spelling(token);
+      // The spelling is not text but bytes, one for each character.
       out += bytes ? std::string_view(*bytes) : token;
       return;
     }
     case token_decoder::kind::joined:
+      // Tokens are words, with a space between them.
       out += first ? "" : " ";
       out += token;
       return;
@@ -61,6 +64,7 @@ void append_decoded(const token_decoder& with, std::string_view token, bool firs
       std::string text;
       if (first) {
         text = token;
+        // A token with the prefix continues the word before it.
       } else if (token.starts_with(with.prefix)) {
         text = token.substr(with.prefix.size());
       } else {
@@ -88,6 +92,7 @@ result<std::string> decode_ids(const tokenizer_parts& with,
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint32_t id = ids[i];
     const std::string_view token = with.spelling(id);
+    // A view without an address means that no token has this id. A token may be empty.
     if (token.data() == nullptr) {
       return error(errc::out_of_range,
                    fmt::format("cannot decode id {} at place {}: expected an id of the "
@@ -95,12 +100,15 @@ result<std::string> decode_ids(const tokenizer_parts& with,
                                id, i, with.size))
           .hint("decode with the tokenizer that has made the ids");
     }
+    // Special tokens are counted in the error above, but leave no text.
     if (skip_special && id < with.special.size() && with.special[id]) {
       continue;
     }
     append_decoded(with.decoder, token, first, text);
+    // The first token that gives text, even if special ones were left out before it.
     first = false;
   }
+  // Other decoders join texts that are UTF-8 already.
   if (with.decoder.type != token_decoder::kind::byte_level || is_utf8(text)) {
     return text;
   }
@@ -115,6 +123,7 @@ result<std::string> decode_ids(const tokenizer_parts& with,
 /// failure stay in the vector.
 result<void> tokenizer::encode(std::string_view text, std::vector<std::uint32_t>& ids,
                                const encode_options& options) const {
+  // The first byte that forms no character, for the message.
   if (!is_utf8(text)) {
     std::size_t at = 0;
     while (const std::size_t bytes = utf8_sequence_length(text.substr(at))) {
@@ -130,7 +139,9 @@ result<void> tokenizer::encode(std::string_view text, std::vector<std::uint32_t>
   if (options.add_special_tokens) {
     ids.insert(ids.end(), parts_->prefix.begin(), parts_->prefix.end());
   }
+  // Memory is taken from a pool and given back below, also after a failure.
   auto memory = parts_->pool.take();
+  // The whole text is given at once, so neither end is open.
   const auto done = tokens::run_text(*parts_, text, false, false, ids, *memory);
   parts_->pool.give(std::move(memory));
   if (!done) {
@@ -147,6 +158,7 @@ result<std::string> tokenizer::decode(std::span<const std::uint32_t> ids,
   return tokens::decode_ids(*parts_, ids, options.skip_special_tokens);
 }
 
+/// The number behind the largest id, also if ids below it are not used.
 std::uint32_t tokenizer::vocabulary_size() const noexcept {
   return parts_->size;
 }
@@ -158,6 +170,7 @@ std::optional<std::string_view> tokenizer::token(std::uint32_t id) const noexcep
 
 /// Added tokens come first, because their contents may also be in the vocabulary.
 std::optional<std::uint32_t> tokenizer::id(std::string_view content) const noexcept {
+  // There are few added tokens, mostly below a hundred.
   for (const added_token& token : parts_->added) {
     if (token.content == content) {
       return token.id;

@@ -13,10 +13,11 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 namespace {
 
 /// Launches work on the file of a handle. The task shares the file with the handle.
-template <class Work>
 /// `work` gets the file and the stop token of the task.
+template <class Work>
 tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
                     tgm_async_task_t** out_task, Work work) {
+  // Checks the pointers before the handle is used.
   return guarded(given(file, out_task), [&] {
     return launch_work(limits, out_task,
                        [file = file->file, work = std::move(work)](
@@ -37,16 +38,19 @@ task_value handle_of_file(std::shared_ptr<message_store> file) {
 extern "C" {
 
 const char* tgm_async_file_path(const tgm_async_file_t* file) {
+  // The text belongs to the handle.
   return file != nullptr ? file->file->name().c_str() : nullptr;
 }
 
 void tgm_async_file_close(tgm_async_file_t* file) {
+  // Tasks that use the file go on, because each shares it.
   delete file;
 }
 
 tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel,
                               uint64_t timeout_ms, tgm_async_task_t** out_task) {
   return guarded(given(path, out_task), [&]() -> outcome<void> {
+    // The path is copied, since the task may start after the call has returned.
     WEIR_TRY(const std::string name, text_argument(path, "the path"));
     return launch_work({cancel, timeout_ms}, out_task,
                        // Opening does not scan; the first task that needs a message does.
@@ -79,8 +83,11 @@ tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage
                text_argument(storage_values[i], "the value of an option"));
       request.options.emplace_back(std::move(key), std::move(value));
     }
+    // The request is copied into the task as well.
     return launch_work({cancel, timeout_ms}, out_task,
                        [request](const std::stop_token& stop) -> outcome<task_value> {
+                         // Opening a remote file sends requests, which the stop token can
+                         // end.
                          WEIR_TRY(auto file, open_remote(request, stop));
                          return handle_of_file(std::move(file));
                        });
@@ -107,7 +114,9 @@ tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
   return launch_on(
       file, {cancel, timeout_ms}, out_task,
       [index](message_store& from, const std::stop_token& stop) -> outcome<task_value> {
+        // The place says where the message is; the bytes are read by the next step.
         WEIR_TRY(const message_place place, from.place(index, stop));
+        // The bytes are copied into memory that C code can free.
         WEIR_TRY(owned_bytes bytes, read_message(place));
         return task_value(std::move(bytes));
       });
@@ -127,6 +136,7 @@ tgm_error tgm_async_file_decode_message(tgm_async_file_t* file, size_t index,
                                     const std::stop_token& stop) -> outcome<task_value> {
                      WEIR_TRY(const message_place place, from.place(index, stop));
                      WEIR_TRY(message_handle message,
+                              // Decoding looks at the stop token between objects.
                               decode_message(place, options, stop));
                      return task_value(std::move(message));
                    });
@@ -140,6 +150,7 @@ tgm_error tgm_async_file_decode_metadata(tgm_async_file_t* file, size_t index,
       file, {cancel, timeout_ms}, out_task,
       [index](message_store& from, const std::stop_token& stop) -> outcome<task_value> {
         WEIR_TRY(const message_place place, from.place(index, stop));
+        // Reads only the parts of the message that have metadata.
         WEIR_TRY(auto metadata, decode_metadata(place));
         return task_value(std::move(metadata));
       });
@@ -157,6 +168,7 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
       [msg_index, obj_index, options](
           message_store& from, const std::stop_token& stop) -> outcome<task_value> {
         WEIR_TRY(const message_place place, from.place(msg_index, stop));
+        // Other objects of the message are neither read nor decoded.
         WEIR_TRY(message_handle object, decode_object(place, obj_index, options));
         return task_value(std::move(object));
       });
@@ -179,6 +191,7 @@ tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
         [=, from = file->file](const std::stop_token& stop) -> outcome<task_value> {
       WEIR_TRY(const message_place place, from->place(msg_index, stop));
       WEIR_TRY(const auto parts,
+               // All ranges belong to one object.
                decode_ranges(place, {obj_index, first, count}, options));
       std::vector<owned_bytes> copies;
       for (const weir::byte_vector& part : parts) {
@@ -191,6 +204,7 @@ tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
   });
 }
 
+/// Decodes a message of a buffer instead of a file, so there is no handle of a file.
 tgm_error tgm_x_async_decode(const uint8_t* buf, size_t buf_len,
                              const tgm_x_decode_options_t* options,
                              tgm_cancellation_token_t* cancel, uint64_t timeout_ms,
