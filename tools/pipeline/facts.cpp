@@ -26,11 +26,13 @@ std::string failure_word(flow::failure_policy policy) {
     case flow::failure_policy::skip: return "skip";
     case flow::failure_policy::dead_letter: return "dead_letter";
   }
+  // For a number of a newer version.
   return "unknown";
 }
 
 /// Returns a port as files name it: stage and port with a dot between them.
 std::string end_name(const flow::graph_stage& stage, std::uint32_t index) {
+  // Names of stages may contain dots; the last one divides, since ports have none.
   return fmt::format("{}.{}", stage.name, stage.info.ports[index].name);
 }
 
@@ -42,6 +44,7 @@ facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   one["name"] = stage.name;
   one["use"] = stage.info.name;
   one["face"] = face_word(stage.info.face);
+  // The place in the file, for messages of other programs.
   one["place"] = stage.place;
   one["numbering"] = planned.numbering;
   one["slots"] = planned.slots;
@@ -64,6 +67,7 @@ facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
   facts one;
   one["from"] = end_name(p.source.stages[edge.from], edge.outlet);
   one["to"] = end_name(p.source.stages[edge.to], edge.inlet);
+  // Types are known for all ports after the plan. Both ends have the same one.
   one["type"] = p.stages[edge.from].types[edge.outlet].text();
   one["delay"] = edge.delay;
   one["window_items"] = edge.window_items;
@@ -75,12 +79,14 @@ facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
 /// file would write it.
 facts setting_facts(const flow::stage_info& info, std::size_t index) {
   const setting_info& setting = info.settings[index];
+  // The default of a setting that must be given has no meaning.
   const bool has_default = index < info.defaults.size() && !setting.required;
   facts one;
   one["name"] = setting.name;
   one["documentation"] = setting.documentation;
   one["takes"] = setting.expected();
   one["unit"] = setting.unit;
+  // Null tells a missing default from an empty text.
   one["default"] = has_default ? facts(toml_text(info.defaults[index])) : facts();
   one["required"] = setting.required;
   one["may_change"] = setting.may_change;
@@ -89,12 +95,14 @@ facts setting_facts(const flow::stage_info& info, std::size_t index) {
 
 /// Adds the counters of a stage. Times are in nanoseconds in the counters.
 void add_counters(facts& to, const flow::stage_counters& c) {
+  // The keys are part of the interface; docs/pipelines.md names them.
   to["items"] = c.items;
   to["emitted"] = c.emitted;
   to["skipped"] = c.skipped;
   to["failed"] = c.failed;
   to["blocked_input"] = c.blocked_input;
   to["blocked_output"] = c.blocked_output;
+  // Busy time is the sum over all workers.
   to["busy_seconds"] = static_cast<double>(c.busy_ns) * 1e-9;
 }
 
@@ -112,14 +120,17 @@ void add_figures(facts& to, const figures& told) {
     return;
   }
   facts values = facts::object();
+  // A stage may tell the same name only once.
   for (const auto& [name, value] : told.values()) {
     // A figure is a number or a text; both become the JSON value of their kind.
     std::visit([&, &key = name](const auto& v) { values[key] = v; }, value);
   }
   to["figures"] = std::move(values);
+  // What the stage could not compute, as texts.
   to["problems"] = told.problems();
   facts curves = facts::array();
   for (const figures::curve& one : told.curves()) {
+    // The points are pairs of x and y.
     curves.push_back(
         {{"title", one.title}, {"x", one.x}, {"y", one.y}, {"points", one.points}});
   }
@@ -129,6 +140,7 @@ void add_figures(facts& to, const figures& told) {
 /// Returns the latencies of a sink: two quantiles, the largest, and the counts by powers
 /// of two from which the quantiles are taken.
 facts latency_facts(const flow::latency_counts& c) {
+  // Quantiles are upper ends of classes, so they are exact to a factor of two.
   return {{"p50_ns", c.quantile_ns(0.5)},
           {"p99_ns", c.quantile_ns(0.99)},
           {"largest_ns", c.largest_ns},
@@ -140,6 +152,7 @@ facts latency_facts(const flow::latency_counts& c) {
 facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
   std::uint64_t total = 0;
   const std::pair<const std::string, std::uint64_t>* most = nullptr;
+  // The map is sorted by names, which makes the result the same in every run.
   for (const auto& one : limiting) {
     total += one.second;
     // The first of several stages with equal counts, in the order of their names.
@@ -157,6 +170,7 @@ facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
 // Paths of files need not be UTF-8, but JSON is.
 // Bytes that are not UTF-8 are replaced.
 std::string facts_text(const facts& value) {
+  // Two spaces of indentation, and a line feed at the end.
   return value.dump(2, ' ', false, facts::error_handler_t::replace) + "\n";
 }
 
@@ -173,6 +187,7 @@ std::string face_word(flow::face face) {
   return "unknown";
 }
 
+/// The order of the enumeration is from weak to strong.
 std::string guarantee_words(flow::guarantee promise) {
   switch (promise) {
     case flow::guarantee::none: return "none";
@@ -183,6 +198,7 @@ std::string guarantee_words(flow::guarantee promise) {
 }
 
 facts plan_facts(const flow::plan& p) {
+  // The keys of the whole come first, then stages and edges.
   facts out;
   out["pipeline"] = p.source.name;
   out["memory_bound_bytes"] = p.memory_bound;
@@ -203,6 +219,7 @@ facts plan_facts(const flow::plan& p) {
 
 facts stage_facts(const flow::stage_info& info) {
   facts out;
+  // The description as the stage has written it.
   out["name"] = info.name;
   out["documentation"] = info.documentation;
   out["details"] = info.details;
@@ -214,6 +231,7 @@ facts stage_facts(const flow::stage_info& info) {
   out["ports"] = facts::array();
   for (const flow::port_info& p : info.ports) {
     out["ports"].push_back({{"name", p.name},
+                            // "in" and "out" are seen from the stage.
                             {"direction", p.inlet ? "in" : "out"},
                             {"type", p.type.text()}});
   }
@@ -226,6 +244,7 @@ facts stage_facts(const flow::stage_info& info) {
     out["state"].push_back(
         {{"name", one.name}, {"kind", one.tensor ? "tensor" : "value"}});
   }
+  // Numbers for stages whose items have a numbering of their own.
   out["takes"] = info.takes;
   out["gives"] = info.gives;
   out["holds"] = info.holds;
@@ -239,6 +258,7 @@ facts stage_facts(const flow::stage_info& info) {
 
 facts run_facts(const pipeline_report& report,
                 const std::map<std::string, std::uint64_t>& limiting) {
+  // The counters are added to the facts of the plan, stage by stage.
   facts out = plan_facts(report.planned);
   // The head comes first in the file, so that people find it.
   facts head;
@@ -249,6 +269,7 @@ facts run_facts(const pipeline_report& report,
   head["resumed_item"] = report.resumed_item;
   head["seconds"] = report.seconds;
   head["items_per_second"] =
+      // The mean over the whole run, without the time before the first item.
       report.seconds > 0 ? static_cast<double>(report.items) / report.seconds : 0;
   head["checkpoints"] = report.epochs;
   head["restarts"] = report.restarts;
@@ -262,6 +283,7 @@ facts run_facts(const pipeline_report& report,
       add_counters(out["stages"][i], report.counters.stages[i]);
     }
   }
+  // Figures exist for stages that were opened.
   for (std::size_t i = 0; i < out["stages"].size() && i < report.stages.size(); ++i) {
     add_figures(out["stages"][i], report.stages[i]);
   }
@@ -277,6 +299,7 @@ facts run_facts(const pipeline_report& report,
       add_counters(out["edges"][i], report.counters.edges[i]);
     }
   }
+  // The head takes over all keys of the plan. "pipeline" has the same value in both.
   head.update(out);
   return head;
 }

@@ -30,12 +30,14 @@ namespace {
 /// Returns the time between checkpoints in words.
 std::string interval_words(const weir::run_options& options) {
   std::vector<std::string> limits;
+  // Zero means that this kind of limit is not set.
   if (options.every_items > 0) {
     limits.push_back(counted(options.every_items, "item"));
   }
   if (options.every_seconds > 0) {
     limits.push_back(fmt::format("{:g} s", options.every_seconds));
   }
+  // Both limits may be set, and then the first one that is reached counts.
   return limits.empty() ? "at the end alone"
                         : fmt::format("every {}", fmt::join(limits, " or "));
 }
@@ -43,6 +45,7 @@ std::string interval_words(const weir::run_options& options) {
 /// Returns the ports of a stage, inlets first, one on a line.
 std::string ports_text(const std::vector<flow::port_info>& ports) {
   std::string out;
+  // Two passes keep the order of the ports within each kind.
   for (const bool inlet : {true, false}) {
     for (const flow::port_info& p : ports) {
       if (p.inlet == inlet) {
@@ -51,6 +54,7 @@ std::string ports_text(const std::vector<flow::port_info>& ports) {
       }
     }
   }
+  // The ports of some stages follow from their settings.
   return out.empty() ? "  known only with settings\n" : out;
 }
 
@@ -58,6 +62,7 @@ std::string ports_text(const std::vector<flow::port_info>& ports) {
 std::string indented(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
+    // The last line may have no line feed.
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     out += (end == begin ? "" : "  ") + text.substr(begin, end - begin) + "\n";
     begin = end + 1;
@@ -76,6 +81,8 @@ setting_list settings_of(const flow::stage_info& info) {
   setting_list all;
   for (std::size_t i = 0; i < info.settings.size(); ++i) {
     all.push_back(
+        // A description without all defaults is one of a stage that cannot be made
+        // without settings.
         {&info.settings[i], i < info.defaults.size()
                                 ? info.defaults[i]
                                 : setting_value{setting_value::foreign{"unknown"}}});
@@ -86,6 +93,7 @@ setting_list settings_of(const flow::stage_info& info) {
 /// Returns the behaviour of a stage in sentences, apart from its ports.
 std::string behaviour_text(const flow::stage_info& info) {
   std::string out;
+  // A source has numbers of its own in any case, which is not worth a sentence.
   if (info.own_numbering && info.face != flow::face::source) {
     out += fmt::format("  takes {} and gives up to {}, which have numbers of their own\n",
                        counted(info.takes, "item"), info.gives);
@@ -103,6 +111,7 @@ std::string behaviour_text(const flow::stage_info& info) {
   if (info.holds > 0) {
     out += fmt::format("  keeps back {}\n", counted(info.holds, "item"));
   }
+  // The usual stage is not called if one of its inlets has no item.
   if (info.gaps == flow::gap_policy::pass) {
     out += "  is called for numbers that some of its inlets have no item for\n";
   }
@@ -111,6 +120,7 @@ std::string behaviour_text(const flow::stage_info& info) {
         "  has no state, so failed items may be skipped (on_error = \"skip\" or "
         "\"dead_letter\")\n";
   }
+  // The guarantees of other stages follow from what they are.
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("  guarantees: {}\n", guarantee_words(info.promise));
   }
@@ -121,8 +131,11 @@ std::string behaviour_text(const flow::stage_info& info) {
 
 command_result check_command(const graph_options& options, output& out) {
   WEIR_TRY(const loaded_pipeline loaded,
+           // A file for a job that learns from text is expanded to the stages of that
+           // job.
            load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  // Two stages must not write one file.
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
   // Missing files are warnings here and errors of `weir run`, because a pipeline may be
@@ -131,6 +144,7 @@ command_result check_command(const graph_options& options, output& out) {
     warnings.push_back(one.text());
   }
   if (!options.json) {
+    // The description is that of the library, so programs can print the same.
     out.write(flow::describe(plan));
     out.print("checkpoints: {}\nworkers: {}\n", interval_words(loaded.options),
               loaded.options.workers);
@@ -161,11 +175,13 @@ result<facts> drawn_facts(const graph_options& options) {
         .hint("weir graph FILE, or weir graph --run DIR");
   }
   if (!options.run.empty()) {
+    // The facts of a run are those of its plan, and its counters.
     return read_pipeline_metrics(options.run);
   }
   WEIR_TRY(const loaded_pipeline loaded,
            load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  // Without a run, the drawing has neither rates nor depths.
   return plan_facts(plan);
 }
 
@@ -174,6 +190,7 @@ result<facts> drawn_facts(const graph_options& options) {
 command_result graph_command(const graph_options& options, output& out) {
   WEIR_TRY(const facts all, drawn_facts(options));
   const graph_picture picture = picture_of(all);
+  // Both forms have the same picture.
   const std::string drawing = options.dot ? picture_dot(picture) : picture_svg(picture);
   // The drawing is written first: if that fails, nothing is printed.
   if (options.drawing != "-") {
@@ -181,10 +198,12 @@ command_result graph_command(const graph_options& options, output& out) {
         write_file_atomically(posix_file_system(), options.drawing, as_view(drawing)));
   }
   if (options.json) {
+    // Facts go to standard output, even if the drawing goes to a file.
     out.write(facts_text(all));
   } else if (options.drawing == "-") {
     out.write(drawing);
   } else {
+    // The name of the file, so that a script can open it.
     out.print("{}\n", options.drawing);
   }
   return 0;
@@ -196,6 +215,7 @@ namespace {
 result<void> add_stages_and_plugins(const stages_options& options) {
   add_standard_stages();
   for (const std::string& plugin : options.plugins) {
+    // A plug-in adds its stages to the same catalog.
     WEIR_CHECK(load_plugin(flow::stages(), plugin));
   }
   return {};
@@ -211,12 +231,14 @@ command_result stages_command(const stages_options& options, output& out) {
   // The widths are known only when all stages are, so the lines are printed at the end.
   for (const std::string& name : flow::stages().names()) {
     WEIR_TRY(flow::stage_info info, flow::stages().describe(name));
+    // The catalog may know a stage under another name than its own description.
     info.name = name;
     width = std::max(width, name.size());
     face_width = std::max(face_width, known_face(info).size());
     known.push_back(std::move(info));
   }
   if (options.markdown) {
+    // Fails if an example of a stage does not hold what it says.
     WEIR_TRY(const std::string page, stages_page(known));
     out.write(page);
     return 0;
@@ -229,6 +251,7 @@ command_result stages_command(const stages_options& options, output& out) {
     out.write(facts_text(all));
     return 0;
   }
+  // Three columns: name, face and one sentence.
   for (const flow::stage_info& info : known) {
     out.print("{:<{}}  {:<{}}  {}\n", info.name, width, known_face(info), face_width,
               info.documentation);
@@ -239,6 +262,7 @@ command_result stages_command(const stages_options& options, output& out) {
 command_result inspect_command(const stages_options& options, output& out) {
   // A misspelt name is answered with the nearest one.
   WEIR_CHECK(add_stages_and_plugins(options));
+  // The error suggests the nearest name and the command that lists all.
   const auto known = flow::stages().describe(options.stage);
   if (!known) {
     return pointing_to_stages(known.error());
@@ -247,9 +271,11 @@ command_result inspect_command(const stages_options& options, output& out) {
   // The ports of some stages depend on settings. For these the ports of the example are
   // shown, and the output says so.
   WEIR_TRY(const flow::stage_info shown, as_in_example(info));
+  // Ports that do not depend on settings are those of the description.
   const bool differ = info.ports.empty() && !shown.ports.empty();
   if (options.json) {
     facts all = stage_facts(info);
+    // Only ports and state are taken from the example. Everything else is general.
     const facts of_example = stage_facts(shown);
     all["ports_of_example"] = differ;
     all["ports"] = of_example["ports"];
@@ -264,6 +290,7 @@ command_result inspect_command(const stages_options& options, output& out) {
   if (!info.settings.empty()) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }
+  // State comes from the example, too, as it may depend on settings.
   if (!shown.state.empty()) {
     out.write("\nstate in checkpoints\n");
     for (const flow::state_info& one : shown.state) {

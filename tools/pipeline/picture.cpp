@@ -52,6 +52,7 @@ constexpr double wide_picture = 980;  ///< a wider one is scrolled and not made 
 /// Returns a text of the facts; empty if it is missing or no text.
 std::string fact_text(const facts& object, const char* key) {
   const auto found = object.find(key);
+  // Facts may come from a file, so neither presence nor kind is certain.
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
@@ -59,6 +60,7 @@ std::string fact_text(const facts& object, const char* key) {
 std::uint64_t fact_number(const facts& object, const char* key) {
   const auto found = object.find(key);
   const bool is_count =
+      // Negative and fractional numbers are no counts.
       found != object.end() && found->is_number_integer() && *found >= 0;
   return is_count ? found->get<std::uint64_t>() : 0;
 }
@@ -83,6 +85,7 @@ std::optional<std::size_t> take_stage(const graph_picture& picture, std::string&
   }
   const auto found =
       std::ranges::find(picture.stages, end.substr(0, dot), &pictured_stage::name);
+  // Cut even if the stage is not found; the caller then drops the edge.
   end.erase(0, dot + 1);
   return found == picture.stages.end()
              ? std::nullopt
@@ -91,6 +94,7 @@ std::optional<std::size_t> take_stage(const graph_picture& picture, std::string&
 
 /// Returns the window of an edge in words.
 std::string window_text(const facts& edge) {
+  // Both limits hold at once.
   return fmt::format("window {}, {}", counted(fact_number(edge, "window_items"), "item"),
                      human_bytes(fact_number(edge, "window_bytes")));
 }
@@ -98,8 +102,10 @@ std::string window_text(const facts& edge) {
 /// Returns the rate at which a stage has handed items on, or at which a sink has taken
 /// them; empty if there was no run.
 std::string rate_text(const facts& run, const facts& stage) {
+  // A sink hands nothing on, so its items are counted where they arrive.
   const char* const count = fact_text(stage, "face") == "sink" ? "items" : "emitted";
   const auto seconds = run.find("seconds");
+  // No run, or one so short that a rate has no meaning.
   if (!stage.contains(count) || seconds == run.end() || !seconds->is_number() ||
       *seconds <= 0) {
     return {};
@@ -112,8 +118,10 @@ std::string rate_text(const facts& run, const facts& stage) {
 /// Draws the box of a stage: a stripe in the colour of its face, names, rate, and the
 /// labels of its ports outside of the box.
 void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
+  // The tip appears under the pointer.
   s.rect(box.x, box.y, box.width, box.height,
          css(stage.limits ? "pl-box pl-limit" : "pl-box"), stage.tip);
+  // The stripe at the left side says what kind of stage it is.
   s.rect(box.x, box.y, 5, box.height, css("pl-" + stage.face));
   draw_text(s, box.x + 14, box.y + 18, "pl-name", "start", stage.name);
   draw_text(s, box.x + 14, box.y + 33, "pl-use", "start", stage.use);
@@ -121,6 +129,7 @@ void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
     draw_text(s, box.x + 14, box.y + 50, "pl-port", "start", stage.rate);
   }
   for (std::size_t i = 0; i < box.outlets.size(); ++i) {
+    // Labels stand a little above the line of their edge.
     draw_text(s, box.x + box.width + 5, box.port_y(box.outlets, box.outlets[i]) - 4,
               "pl-port", "start", box.outlet_labels[i]);
   }
@@ -136,7 +145,9 @@ void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& poin
                point label) {
   const bool delayed = edge.delay > 0;
   s.polyline(points, css(delayed ? "pl-delay" : "pl-edge"), edge.tip);
+  // The last point is the tip of the arrow.
   const auto [x, y] = points.back();
+  // The arrow points to the right, because edges enter a box at its left side.
   s.polyline({{x - 8, y - 4}, {x, y}, {x - 8, y + 4}},
              css(delayed ? "pl-arrow-delay" : "pl-arrow"));
   if (delayed) {
@@ -147,6 +158,7 @@ void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& poin
 
 /// Draws the faces that occur, with their colours, at height `y`.
 void draw_legend(svg& s, const graph_picture& picture, double y) {
+  // The entries stand in one line, in a fixed order.
   double x = 16;
   for (const std::string_view face : faces) {
     if (std::ranges::count(picture.stages, face, &pictured_stage::face) == 0) {
@@ -162,6 +174,7 @@ void draw_legend(svg& s, const graph_picture& picture, double y) {
 std::string dot_quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
+    // A line feed is the only control character that names and tips have.
     if (c == '\n') {
       out += "\\n";
       continue;
@@ -173,6 +186,7 @@ std::string dot_quote(std::string_view text) {
 
 /// Returns the shape of a stage.
 std::string_view dot_shape(std::string_view face) {
+  // Sources and sinks are round, so that the ends of a graph can be seen.
   return face == "source" || face == "sink" ? "ellipse" : "box";
 }
 
@@ -187,8 +201,10 @@ graph_picture picture_of(const facts& plan) {
                                    ? fact_text(*bottleneck, "stage")
                                    : "";
   for (const facts& one : objects_at(plan, "stages")) {
+    // The tip needs the other texts and is made below.
     pictured_stage stage{fact_text(one, "name"), fact_text(one, "use"),
                          fact_text(one, "face"), ""};
+    // Step loops, blocking stages and faces of a newer version.
     if (std::ranges::count(faces, stage.face) == 0) {
       stage.face = "task";
     }
@@ -225,6 +241,7 @@ graph_picture picture_of(const facts& plan) {
     // The texts "stage.port" become the names of ports.
     const auto from = take_stage(picture, edge.outlet);
     const auto to = take_stage(picture, edge.inlet);
+    // An edge whose ends are not in the picture cannot be drawn.
     if (from && to) {
       edge.from = *from;
       edge.to = *to;
@@ -236,6 +253,7 @@ graph_picture picture_of(const facts& plan) {
 
 std::string picture_svg(const graph_picture& picture) {
   const placed_picture placed = place_picture(picture);
+  // The legend stands below the graph.
   const double legend_y = placed.height + 14;
   const double height = legend_y + 14;
   // A file needs its name space and its size, and a page must not shrink a wide drawing.
@@ -249,6 +267,7 @@ std::string picture_svg(const graph_picture& picture) {
   if (std::ranges::any_of(picture.stages, &pictured_stage::limits)) {
     s.add(limit_style);
   }
+  // Behind everything else, so that the drawing can be read on any background.
   s.rect(0, 0, placed.width, height, css("pl-page"));
   draw_text(s, 16, 28, "pl-title", "start", picture.name);
   // Edges come first, so that boxes cover their ends.
@@ -264,9 +283,11 @@ std::string picture_svg(const graph_picture& picture) {
 
 std::string picture_dot(const graph_picture& picture) {
   std::string out =
+      // Ranks go from left to right, like the drawing.
       fmt::format("digraph {} {{\n  rankdir=LR;\n", dot_quote(picture.name));
   for (const pictured_stage& stage : picture.stages) {
     const std::string label =
+        // Without a label, Graphviz shows the name.
         stage.rate.empty()
             ? ""
             : fmt::format(" label={},", dot_quote(stage.name + "\n" + stage.rate));
@@ -274,6 +295,7 @@ std::string picture_dot(const graph_picture& picture) {
                        dot_shape(stage.face), label, dot_quote(stage.tip));
   }
   for (const pictured_edge& edge : picture.edges) {
+    // The label has the type and, if there are any, delay and depth.
     const std::string label =
         (edge.delay == 0 ? edge.type
                          : fmt::format("{}, delay {}", edge.type, edge.delay)) +

@@ -28,6 +28,7 @@ namespace {
 
 /// Returns the content of a file of the folder; empty if it cannot be read.
 std::string read_text(const std::string& folder, const char* name) {
+  // The file may be missing, for instance if the run has not written its log yet.
   const auto content = read_file(posix_file_system(), join_path(folder, name));
   return content ? std::string(as_text(*content)) : "";
 }
@@ -35,6 +36,7 @@ std::string read_text(const std::string& folder, const char* name) {
 /// Returns a value as text for people. Numbers get groups of digits.
 std::string shown(const facts& object, std::string_view key) {
   const auto found = object.find(std::string(key));
+  // A missing value and null look alike to the reader.
   if (found == object.end() || found->is_null()) {
     return "-";
   }
@@ -47,6 +49,7 @@ std::string shown(const facts& object, std::string_view key) {
     return grouped(found->get<double>());
   }
   return found->is_number_float() ? fmt::format("{:.3g}", found->get<double>())
+                                  // Other kinds, such as true, are shown as JSON.
                                   : found->dump();
 }
 
@@ -64,10 +67,12 @@ std::string table_html(const facts& metrics, const char* list,
   }
   out += "</tr>\n";
   const auto rows = metrics.find(list);
+  // Without the list, the table has only its head.
   if (rows != metrics.end() && rows->is_array()) {
     for (const facts& row : *rows) {
       out += "<tr>";
       for (const auto& [key, heading] : columns) {
+        // A row that is no object has no cells, so its cells show "-".
         const auto cell = row.find(std::string(key));
         const bool number = cell != row.end() && cell->is_number();
         out += fmt::format("<td{}>{}</td>", number ? " class=\"n\"" : "",
@@ -105,8 +110,10 @@ constexpr std::array<column, 8> edge_columns{{{"from", "from"},
 std::string duration_text(const facts& latency, const char* key) {
   const auto found = latency.find(key);
   if (found == latency.end() || !found->is_number()) {
+    // The value was missing or damaged.
     return "-";
   }
+  // Latencies are nanoseconds in the file.
   const double seconds = found->get<double>() * 1e-9;
   return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : human_seconds(seconds);
 }
@@ -120,6 +127,7 @@ std::string latency_text(const facts& metrics) {
   }
   for (const facts& stage : *stages) {
     const auto latency = stage.find("latency");
+    // Only sinks have latencies.
     if (latency == stage.end() || !latency->is_object()) {
       continue;
     }
@@ -134,6 +142,7 @@ std::string latency_text(const facts& metrics) {
 
 /// Returns a sentence about the stage that limited the rate.
 std::string bottleneck_text(const facts& metrics) {
+  // Null if no stage was ever seen to limit the rate.
   const auto found = metrics.find("bottleneck");
   if (found == metrics.end() || !found->is_object()) {
     return "No stage was found to limit the rate: the run was too short, or nothing had "
@@ -157,6 +166,7 @@ void add_notes(html_page& page, const facts& metrics) {
     return;
   }
   for (const facts& note : *notes) {
+    // A note is a text. Anything else is damage and shown as it is.
     page.paragraph(note.is_string() ? note.get<std::string>() : note.dump(), "note");
   }
 }
@@ -169,6 +179,7 @@ std::string failure_text(const facts& metrics) {
            "its process was killed since; `weir resume` then continues it.";
   }
   const auto failure = metrics.find("failure");
+  // Other runs have ended well or were stopped.
   return failure == metrics.end() || !failure->is_object()
              ? std::string()
              : fmt::format("The run has failed ({}): {}", shown(*failure, "code"),
@@ -184,6 +195,7 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
   // The rows are collected first, because the section is left out if there are none.
   std::string rows;
   for (const facts& stage : *stages) {
+    // A stage that has told nothing has no such object.
     const auto told = stage.find("figures");
     if (told == stage.end() || !told->is_object()) {
       continue;
@@ -191,6 +203,7 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
     for (const auto& [name, value] : told->items()) {
       rows += fmt::format("<tr><td>{}</td><td>{}</td><td{}>{}</td></tr>\n",
                           xml_escape(shown(stage, "name")), xml_escape(name),
+                          // Numbers are aligned to the right, as in the other tables.
                           value.is_number() ? " class=\"n\"" : "",
                           xml_escape(shown(*told, name)));
     }
@@ -199,6 +212,7 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
     return;
   }
   page.section("Figures of stages");
+  // Curves of all stages come first, and then one table for all figures.
   for (const facts& stage : *stages) {
     const auto curves = stage.find("curves");
     if (curves == stage.end() || !curves->is_array()) {
@@ -223,6 +237,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
   if (const std::string text = failure_text(metrics); !text.empty()) {
     page.paragraph(text, "verdict");
   }
+  // Key and unit are in the name below each figure.
   page.tiles({{"items", shown(metrics, "items")},
               {"items per second", shown(metrics, "items_per_second")},
               {"seconds", shown(metrics, "seconds")},
@@ -231,6 +246,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
                fmt::format("{} / {}", shown(metrics, "peak_item_bytes"),
                            shown(metrics, "memory_bound_bytes"))},
               {"guarantee", shown(metrics, "guarantee")}});
+  // A run without observations has a sentence for that.
   page.paragraph(bottleneck_text(metrics), "verdict");
   if (const std::string latency = latency_text(metrics); !latency.empty()) {
     page.paragraph(latency);
@@ -247,8 +263,10 @@ std::string page_of(const std::string& folder, const facts& metrics) {
   page.figure(table_html(metrics, "edges", edge_columns),
               "Items and bytes of this process; \"most alive\" is the largest number of "
               "items on the edge at one time.");
+  // Left out if no stage has told anything.
   add_figures_of_run(page, metrics);
   page.section("File and log");
+  // Both are folded, since they may be long.
   page.folded("pipeline.toml", read_text(folder, "pipeline.toml"));
   page.folded("log", read_text(folder, "log"));
   return std::move(page).finish();
@@ -263,6 +281,7 @@ error missing_metrics(const std::string& folder) {
       folder);
   // A folder with a log is that of a run, which may not have written the file yet.
   if (!posix_file_system().exists(join_path(folder, "log"))) {
+    // No sign of a run at all, so there is nothing to hint at.
     return {errc::not_found, text};
   }
   return error(errc::not_found, text)
@@ -296,6 +315,7 @@ result<facts> read_pipeline_metrics(const std::string& folder) {
 result<std::string> write_pipeline_report(const std::string& folder) {
   WEIR_TRY(const facts metrics, read_pipeline_metrics(folder));
   const std::string path = join_path(folder, "report.html");
+  // The page is complete or not written at all.
   WEIR_CHECK(write_file_atomically(posix_file_system(), path,
                                    as_view(page_of(folder, metrics))));
   return path;

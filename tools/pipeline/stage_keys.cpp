@@ -22,6 +22,7 @@ namespace {
 
 /// Returns the found value in words. A list of tables has no value of its own.
 std::string found_in(const toml_item& item) {
+  // A description names kind and value.
   return item.list_of_tables ? "a list of tables" : item.value.describe();
 }
 
@@ -58,11 +59,13 @@ result<void> set_use(written_stage& stage, const toml_item& item) {
 // An edge replaces an earlier one that ends at the same inlet.
 // So an assignment can lead an inlet to another stage.
 void add_edge(written_stage& stage, written_edge edge) {
+  // An inlet has one edge, so the new one takes the place of the old.
   std::erase_if(stage.edges,
                 [&](const written_edge& other) { return other.inlet == edge.inlet; });
   stage.edges.push_back(std::move(edge));
 }
 
+/// What the messages about edges say was expected.
 constexpr std::string_view outlet_words =
     "a stage and its outlet, such as \"first.y\", or a stage with one outlet";
 
@@ -70,6 +73,7 @@ constexpr std::string_view outlet_words =
 /// edge of the stage names.
 result<void> set_from(written_stage& stage, const toml_item& item) {
   WEIR_TRY(std::string from, text_of(item, outlet_words));
+  // An empty name means the inlet that is left.
   add_edge(stage, {"", std::move(from), 0, item.where});
   stage.has_from = true;
   return {};
@@ -77,10 +81,12 @@ result<void> set_from(written_stage& stage, const toml_item& item) {
 
 /// Sets `inlets`: one edge for each key of the table, which is the name of an inlet.
 result<void> set_inlets(written_stage& stage, const toml_item& item) {
+  // An empty table would say nothing.
   if (!item.table || item.items.empty()) {
     return refused(item, "a table such as { a = \"first.y\", b = \"second\" }");
   }
   for (const toml_item& one : item.items) {
+    // The place of an edge is that of its own key.
     WEIR_TRY(std::string from, text_of(one, outlet_words));
     add_edge(stage, {one.key, std::move(from), 0, one.where});
   }
@@ -91,6 +97,7 @@ result<void> set_inlets(written_stage& stage, const toml_item& item) {
 /// Returns the delay of feedback edges. An edge with a delay of 0 is not a feedback edge.
 result<std::uint32_t> delay_of(const toml_item& item) {
   const auto* number = std::get_if<std::int64_t>(&item.value.data);
+  // A delay of zero would close a circle without any item in it.
   if (number == nullptr || *number < 1 ||
       *number > std::numeric_limits<std::uint32_t>::max()) {
     return refused(item, "a delay of 1 item or more as an integer");
@@ -106,9 +113,11 @@ result<void> set_loop(written_stage& stage, const toml_item& item) {
   if (!item.table) {
     return refused(item, expected);
   }
+  // The delay has this default, which is the most common loop.
   std::uint32_t delay = 1;
   std::vector<written_edge> edges;
   for (const toml_item& one : item.items) {
+    // The name `delay` is reserved here, so an inlet of this name cannot be in a loop.
     if (one.key == "delay") {
       WEIR_TRY(delay, delay_of(one));
     } else {
@@ -116,6 +125,7 @@ result<void> set_loop(written_stage& stage, const toml_item& item) {
       edges.push_back({one.key, std::move(from), 0, one.where});
     }
   }
+  // A delay alone makes no loop.
   if (edges.empty()) {
     return refused(item, expected);
   }
@@ -129,9 +139,11 @@ result<void> set_loop(written_stage& stage, const toml_item& item) {
 /// Sets `window`. The limits are those of the types in which a plan holds them.
 result<void> set_window(written_stage& stage, const toml_item& item) {
   const auto* text = std::get_if<std::string>(&item.value.data);
+  // A value of another kind is refused like a text of another form.
   const auto window = text != nullptr ? parse_limits(*text) : std::nullopt;
   constexpr std::uint64_t max_items = std::numeric_limits<std::uint32_t>::max();
   constexpr std::uint64_t max_bytes = std::numeric_limits<std::int64_t>::max();
+  // A window cannot be a time.
   if (!window || window->seconds || window->items.value_or(1) > max_items ||
       window->bytes.value_or(1) > max_bytes) {
     return refused(item, "items or bytes, such as \"8 items, 64 MiB\"");
@@ -142,6 +154,7 @@ result<void> set_window(written_stage& stage, const toml_item& item) {
 
 /// Sets `on_error`. Whether the stage may skip items is checked when it is planned.
 result<void> set_on_error(written_stage& stage, const toml_item& item) {
+  // Words, not numbers, so that a file can be read without the documentation.
   const auto* text = std::get_if<std::string>(&item.value.data);
   if (text != nullptr && *text == "stop") {
     stage.on_failure = flow::failure_policy::stop;
@@ -176,6 +189,8 @@ result<void> set_host(written_stage& stage, const toml_item& item) {
                              item.key, *text))
         .located(item.where);
   }
+  // The hosts of this machine that a file may choose. The fourth kind is chosen by
+  // itself.
   for (const auto kind :
        {flow::host_kind::engine, flow::host_kind::own, flow::host_kind::process}) {
     if (text != nullptr && *text == flow::name_of(kind)) {
@@ -192,6 +207,7 @@ result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
   return error(errc::unsupported,
                fmt::format("cannot use key \"{}\" of a stage: expected a key of this "
                            "version, found one that is reserved for a later version",
+                           // The key itself is known, so it is not reported as unknown.
                            item.key))
       .located(item.where);
 }
@@ -235,6 +251,7 @@ std::vector<std::string> keys_of_every_stage() {
 }
 
 result<void> set_stage_key(written_stage& stage, const toml_item& item) {
+  // A search through ten names is fast enough.
   for (const auto& [key, set] : reserved) {
     if (item.key == key) {
       return set(stage, item);
@@ -243,10 +260,12 @@ result<void> set_stage_key(written_stage& stage, const toml_item& item) {
   // A table is a group of settings: its keys follow behind a dot.
   std::vector<config_entry> entries;
   if (item.table) {
+    // Inner tables add further parts to the key.
     add_entries(item, item.key + ".", entries);
   } else {
     entries.push_back({item.key, item.value, item.where});
   }
+  // Later values replace earlier ones, as with assignments.
   for (config_entry& entry : entries) {
     set_setting(stage, std::move(entry));
   }
@@ -256,6 +275,7 @@ result<void> set_stage_key(written_stage& stage, const toml_item& item) {
 result<written_stage> read_stage(const toml_item& table) {
   written_stage stage;
   stage.where = table.where;
+  // Errors are those of the first wrong key in the file.
   for (const toml_item& item : table.items) {
     WEIR_CHECK(set_stage_key(stage, item));
   }

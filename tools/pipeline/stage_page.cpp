@@ -47,6 +47,7 @@ that the run has read: other data is `history_mismatch`, less data is
 struct chapter {
   std::string_view title;
   bool (*holds)(flow::face);
+  /// Each face belongs to exactly one chapter.
 };
 /// In the order of the page. Each function says which faces belong to the chapter.
 constexpr std::array<chapter, 3> chapters{
@@ -57,6 +58,8 @@ constexpr std::array<chapter, 3> chapters{
 
 /// Returns a sentence that begins with a capital letter and ends with a full stop.
 std::string sentence(std::string text) {
+  // Only letters of ASCII change. A sentence that begins with anything else stays as it
+  // is.
   if (!text.empty() && text.front() >= 'a' && text.front() <= 'z') {
     text.front() = static_cast<char>(text.front() - 'a' + 'A');
   }
@@ -67,6 +70,7 @@ std::string sentence(std::string text) {
 /// A bar would end the cell.
 std::string table_cell(const std::string& text) {
   std::string out;
+  // A backslash in front keeps the bar as text.
   for (const char c : text) {
     out += c == '|' ? "\\|" : std::string(1, c);
   }
@@ -76,6 +80,7 @@ std::string table_cell(const std::string& text) {
 /// Returns the row of a setting: name, range and unit, default, meaning.
 std::string setting_row(const flow::stage_info& info, std::size_t index) {
   const setting_info& one = info.settings[index];
+  // The default of a setting that must be given would mislead.
   const bool known = index < info.defaults.size() && !one.required;
   return fmt::format(
       "| `{}`{} | {}{} | {} | {}{} |\n", one.name, one.required ? " *" : "",
@@ -109,12 +114,14 @@ std::string ports_part(std::span<const flow::port_info> ports) {
       }
     }
   }
+  // "in the example", because other settings may give other ports.
   return out.empty() ? out : fmt::format("Ports in the example: {}.\n\n", out);
 }
 
 /// Makes the section of a stage. The ports are those of its example, since many depend on
 /// settings.
 result<std::string> section(const flow::stage_info& described) {
+  // Describes the stage once more, as it is in its example.
   WEIR_TRY(const flow::stage_info info, as_in_example(described));
   std::string out =
       fmt::format("## {}\n\n{} {}\n\n", info.name, sentence(face_word(info.face)),
@@ -123,6 +130,7 @@ result<std::string> section(const flow::stage_info& described) {
     out += info.details + "\n\n";
   }
   out += ports_part(info.ports) + settings_part(info);
+  // Other stages repeat exactly what they did, so they have no guarantee of their own.
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("Guarantee: {}.\n\n", guarantee_words(info.promise));
   } else if (info.stateless) {
@@ -136,18 +144,22 @@ result<std::string> section(const flow::stage_info& described) {
     }
     out += fmt::format("State in checkpoints: {}.\n\n", fmt::join(names, ", "));
   }
+  // An example ends with a line feed of its own.
   return info.example.empty() ? out : out + fmt::format("```toml\n{}```\n", info.example);
 }
 
 }  // namespace
 
 result<flow::stage_info> as_in_example(flow::stage_info info) {
+  // Nothing to learn beyond the general description.
   if (info.example.empty()) {
     return info;
   }
   // The example is a whole file, read as if it were in the folder "/".
   WEIR_TRY(const written_pipeline written,
+           // Without assignments and plug-ins.
            read_pipeline(info.example, "example of " + info.name, "/", {}));
+  // The first stage of this kind, if the example has several.
   const auto stage = std::ranges::find(written.stages, info.name, &written_stage::use);
   if (stage == written.stages.end()) {
     return error(errc::invalid_argument,
@@ -160,6 +172,7 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
   for (const config_entry& one : stage->settings) {
     settings.emplace(one.key, one.value);
   }
+  // The stage is made but not opened, so no file is touched.
   WEIR_TRY(flow::described_stage made, flow::stages().make(stage->use, settings));
   info.ports = std::move(made.info.ports);
   info.state = std::move(made.info.state);
@@ -172,6 +185,7 @@ result<std::string> stages_page(std::span<const flow::stage_info> stages) {
   for (const chapter& part : chapters) {
     out += fmt::format("\n# {}\n", part.title);
     for (const flow::stage_info& info : stages) {
+      // A stage whose face is only known with settings has that of its description.
       if (part.holds(info.face)) {
         WEIR_TRY(const std::string text, section(info));
         out += "\n" + text;

@@ -17,6 +17,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Enough for several blocks of each codec, and small enough to take no time.
 constexpr std::size_t tested_elements = 1000;
 
 /// A pipeline to be tested, with the largest error that it may make.
@@ -30,12 +31,15 @@ struct round_trip {
 /// accepts; other types get bytes with runs.
 /// The field is the same in every run, so a failure can be repeated.
 byte_vector tested_field(const object_descriptor& d) {
+  // The size follows from type and shape, also for bits.
   byte_vector out(or_throw(decoded_size(d)));
+  // The conditions of both loops select one of them.
   for (std::size_t i = 0; d.type == dtype::fp64 && i < tested_elements; ++i) {
     const double value = 250 + static_cast<double>(i % 97) / 4;
     std::memcpy(out.data() + 8 * i, &value, 8);
   }
   for (std::size_t i = 0; d.type != dtype::fp64 && i < out.size(); ++i) {
+    // Runs of zeros suit the codecs of bits, and some other bytes are mixed in.
     out[i] = static_cast<std::byte>(i % 50 < 40 ? 0 : i * 7 & 0xFF);
   }
   return out;
@@ -45,11 +49,13 @@ byte_vector tested_field(const object_descriptor& d) {
 /// Writes a message with one object, opens it and compares the elements.
 std::string try_round_trip(const round_trip& test) {
   const byte_vector field = tested_field(test.descriptor);
+  // The descriptor asks for the codec that is tested.
   const object_to_write one{test.descriptor, {}, field};
   const auto message = encode_message({&one, 1});
   if (!message) {
     return message.error().text();
   }
+  // Opening reads the message as any other.
   const auto reader = message_reader::open(*message);
   if (!reader) {
     return reader.error().text();
@@ -67,6 +73,7 @@ std::string try_round_trip(const round_trip& test) {
     double after = 0;
     std::memcpy(&before, field.data() + 8 * i, 8);
     std::memcpy(&after, back->data() + 8 * i, 8);
+    // The negated comparison also finds NaN.
     if (!(std::abs(before - after) <= test.bound)) {
       return fmt::format("element {} came back as {} instead of {}", i, after, before);
     }
@@ -92,12 +99,14 @@ std::vector<round_trip> all_round_trips() {
     out.push_back({label, std::move(d), bound});
   };
   // szip needs integers, so the values are packed to 24 bits before.
+  // The flag 8 asks for the preprocessing of szip, which predicts from neighbours.
   const cbor_map szip{{"sp_bits_per_value", 24},
                       {"szip_rsi", 128},
                       {"szip_block_size", 16},
                       {"szip_flags", 8}};
   const auto fp64 = dtype::fp64;
   add("raw round trip", fp64, "none", "none", "none", {}, 0);
+  // Sixteen bits for a range of 24 give steps that are smaller than the bound.
   add("simple_packing", fp64, "simple_packing", "none", "none",
       {{"sp_bits_per_value", 16}}, 1e-2);
   add("lz4", fp64, "none", "none", "lz4", {}, 0);
@@ -114,8 +123,10 @@ std::vector<round_trip> all_round_trips() {
 /// Writes and reads metadata. Returns the error, or an empty string.
 std::string try_metadata() {
   message_options options;
+  // A text beyond ASCII, and values of several kinds within each other.
   options.extra = {{"text", "ä"}, {"deep", cbor_map{{"list", cbor_array{1, 2.5, true}}}}};
   const auto message = encode_message({}, options);
+  // A message may have metadata alone.
   if (!message) {
     return message.error().text();
   }
@@ -136,6 +147,7 @@ std::string try_scan() {
       return message.error().text();
     }
     file.insert(file.end(), message->begin(), message->end());
+    // One byte that belongs to no message.
     file.push_back(std::byte{7});
   }
   const std::size_t found = scan(bytes_view(file)).size();
@@ -147,6 +159,7 @@ std::string try_scan() {
 cbor_map feature(const char* name, const char* kind, bool enabled,
                  const char* backend = "", const std::string& version = "") {
   cbor_map out{{"name", name}, {"kind", kind}, {"state", enabled ? "on" : "off"}};
+  // A feature that is off has no backend.
   if (enabled && *backend != '\0') {
     out.set("backend", backend);
     out.set("linkage", version.empty() ? "native" : "ffi");
@@ -159,6 +172,8 @@ cbor_map feature(const char* name, const char* kind, bool enabled,
 
 /// Returns the features of the whole build. "remote" is the library weir::remote, which
 /// is built with every weir::formats.
+/// Versions are those of the libraries that were compiled in, if they do not tell at run
+/// time.
 cbor_array all_features() {
   const std::string zfp =
       fmt::format("{}.{}.{}", ZFP_VERSION_MAJOR, ZFP_VERSION_MINOR, ZFP_VERSION_PATCH);
@@ -167,6 +182,7 @@ cbor_array all_features() {
           feature("lz4", "compression", true, "liblz4", LZ4_versionString()),
           feature("blosc2", "compression", true, "own frames"),
           feature("zfp", "compression", true, "libzfp", zfp),
+          // Listed so that the report has the same features as that of the reference.
           feature("sz3", "compression", false),
           feature("rle", "compression", true, "own coder"),
           feature("roaring", "compression", true, "own coder"),
@@ -174,8 +190,7 @@ cbor_array all_features() {
           feature("mmap", "io", true, "mmap"),
           feature("async", "io", true, "std::future"),
           feature("remote", "io", true, "libcurl", LIBCURL_VERSION),
-          feature("grib", "converter", false),
-          feature("netcdf", "converter", false)};
+          feature("grib", "converter", false), feature("netcdf", "converter", false)};
 }
 
 }  // namespace
@@ -193,12 +208,13 @@ self_test_report self_test() {
     }
     rows.emplace_back(std::move(row));
   };
+  // A failure does not stop the other tests.
   for (const round_trip& test : all_round_trips()) {
     add(test.label, try_round_trip(test));
   }
   add("metadata round trip", try_metadata());
   add("multi-message scan", try_scan());
-/// The profile is that of this file, which is built like the others.
+  // The profile is that of this file, which is built like the others.
 #if defined(__OPTIMIZE__)
   const char* const profile = "release";
 #else
