@@ -165,8 +165,11 @@ void prepare_model(model& to) {
 /// the reference would ignore the claim; refusing it is safer than ids that surprise. A
 /// normalized token is looked for in normalized text, so its content is normalized here
 /// too.
+///
+/// The same token twice is no problem. `next` is the next free id, if the vocabulary has
+/// no gaps. The structures for searching are built at the end, since they need all
+/// tokens.
 result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
-  // The next free id, if the vocabulary has no gaps.
   std::uint64_t next = to.model.token_count;
   std::string spare;
   for (added_token& token : added) {
@@ -178,7 +181,6 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
         to.added.begin(), to.added.end(),
         [&](const added_token& other) { return other.content == token.content; });
     if (same != to.added.end()) {
-      // The same token twice is no problem.
       if (equal(*same, token)) {
         continue;
       }
@@ -213,10 +215,8 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
     (token.normalized ? to.normalized : to.raw).add(token, std::move(content));
     to.added.push_back(std::move(token));
   }
-  // Builds the structures for searching, which needs all tokens.
   to.raw.prepare();
   to.normalized.prepare();
-  // Added tokens may lie behind the vocabulary.
   to.size = static_cast<std::uint32_t>(to.model.tokens.size());
   for (const added_token& token : to.added) {
     to.size = std::max(to.size, token.id + 1);

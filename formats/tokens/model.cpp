@@ -254,6 +254,9 @@ void model::merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory)
 /// neighbour is `no_id`. The heap has the candidates by rank, then by place. Candidates
 /// are not removed when a symbol of theirs changes. Each remembers the two ids it was
 /// made for, and a candidate that does not find them is skipped. The cost is n log n.
+///
+/// The first candidates are all pairs that can be merged. A merge offers the pairs on
+/// both of its sides. What is left at the end is the result, in order.
 void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory) const {
   const auto count = static_cast<std::uint32_t>(symbols.size());
   auto& previous = memory.previous;
@@ -267,7 +270,6 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
   const auto later = [](const candidate& a, const candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.place > b.place;
   };
-  // Both symbols must exist when this is called.
   const auto candidate_of = [&](std::uint32_t place) {
     const std::uint32_t left = symbols[place];
     const std::uint32_t right = symbols[next[place]];
@@ -277,7 +279,6 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
     previous[i] = i - 1;  // no_id for the first
     next[i] = i + 1 < count ? i + 1 : no_id;
   }
-  // The first candidates are all pairs that can be merged.
   for (std::uint32_t i = 0; i + 1 < count; ++i) {
     const candidate c = candidate_of(i);
     if (c.rank != no_id) {
@@ -285,7 +286,6 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
     }
   }
   std::make_heap(heap.begin(), heap.end(), later);
-  // Adds the pair that begins at a place, if it can be merged.
   const auto offer = [&](std::uint32_t place) {
     const candidate c = candidate_of(place);
     if (c.rank != no_id) {
@@ -315,7 +315,6 @@ void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory
       offer(previous[c.place]);
     }
   }
-  // What is left is the result, in order.
   std::erase(symbols, no_id);
 }
 
