@@ -21,6 +21,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 /// order: JSON, numbers of entries, pointers, options, objects.
 outcome<byte_vector> encode(const object_arguments& from,
                             outcome<message_options> options) {
+  // The JSON comes first, because everything else is compared with it.
   WEIR_TRY(json_message message, parse_message(from.json));
   // Each descriptor needs its data and the other way round.
   if (message.descriptors.size() != from.count) {
@@ -34,9 +35,11 @@ outcome<byte_vector> encode(const object_arguments& from,
         "cannot encode: expected no more entries in \"base\" than {} objects, found {}",
         from.count, message.base.size()));
   }
+  // Pairs each pointer with its length, and refuses NULL with a length.
   WEIR_TRY(const auto data, data_arguments(from.data, from.lengths, from.count));
   // The options come last: their error is reported only if the rest is sound.
   WEIR_TRY(message_options how, std::move(options));
+  // Keys of the message travel in the options.
   how.extra = std::move(message.extra);
   std::vector<object_to_write> objects;
   // The missing entries are empty maps.
@@ -44,6 +47,7 @@ outcome<byte_vector> encode(const object_arguments& from,
   for (std::size_t i = 0; i < from.count; ++i) {
     objects.push_back({std::move(message.descriptors[i]), std::move(message.base[i]),
                        data[i], from.stored});
+    // The data is referred to, not copied.
   }
   auto bytes = encode_message(objects, how);
   if (!bytes) {
@@ -66,6 +70,7 @@ tgm_error encode_to(const object_arguments& objects,
                     tgm_bytes_t* out) {
   return guarded(given(objects.json, out), [&]() -> outcome<void> {
     WEIR_TRY(const weir::byte_vector bytes, encode(objects, options()));
+    // The caller frees the bytes by `free`, so they must come from `malloc`.
     WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(bytes));
     *out = copy.release();
     return {};
@@ -79,6 +84,7 @@ extern "C" {
 tgm_error tgm_encode(const char* metadata_json, const uint8_t* const* data_ptrs,
                      const size_t* data_lens, size_t num_objects, const char* hash_algo,
                      uint32_t threads, tgm_bytes_t* out) {
+  // NULL for the masks means the defaults.
   return tgm_encode_with_options(metadata_json, data_ptrs, data_lens, num_objects,
                                  hash_algo, threads, nullptr, out);
 }
@@ -96,6 +102,7 @@ tgm_error tgm_encode_with_options(const char* metadata_json,
 
 tgm_error tgm_encode_pre_encoded(const char* metadata_json,
                                  const uint8_t* const* data_ptrs, const size_t* data_lens,
+                                 // True: the data is encoded already.
                                  size_t num_objects, const char* hash_algo,
                                  uint32_t threads, tgm_bytes_t* out) {
   return encode_to(
@@ -108,6 +115,7 @@ tgm_error tgm_x_encode(const char* metadata_json, const uint8_t* const* data_ptr
                        const tgm_x_encode_options_t* options, tgm_bytes_t* out) {
   return encode_to(
       {metadata_json, data_ptrs, data_lens, num_objects},
+      // The structure of options may be NULL, too.
       [&] { return encode_arguments(options); }, out);
 }
 
@@ -117,6 +125,7 @@ tgm_error tgm_compute_hash(const uint8_t* data, size_t data_len, const char* alg
     // The algorithm is checked, but there is only one.
     WEIR_CHECK(hash_argument(algo));
     const std::string digits = weir::hex64(weir::xxh3_64(view_of(data, data_len)));
+    // Sixteen digits without a zero at the end, as the length is given.
     WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(weir::as_view(digits)));
     *out = copy.release();
     return {};

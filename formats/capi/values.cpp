@@ -16,6 +16,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 /// Tags may be nested; each has exactly one value.
 const cbor_value& without_tags(const cbor_value& value) noexcept {
   const cbor_value* out = &value;
+  // A tag without a value cannot come from decoding.
   while (out->tag() != nullptr) {
     out = &out->tag()->content.front();
   }
@@ -25,6 +26,7 @@ const cbor_value& without_tags(const cbor_value& value) noexcept {
 /// Integers beyond 64 bits are -1 - bits with bits of 2^63 or more.
 std::optional<double> widened(const cbor_value& value) noexcept {
   if (value.integer() == nullptr) {
+    // Reals are returned as they are, other kinds not at all.
     return value.real();
   }
   if (value.int64()) {
@@ -43,6 +45,7 @@ std::string digits_of(const cbor_integer& value) {
   // The number is -1 - bits, whose digits are those of bits + 1.
   const bool fits = value.bits != std::numeric_limits<std::uint64_t>::max();
   std::string out = "-";
+  // The largest number of bits plus one does not fit, so its digits are written out.
   out += fits ? std::to_string(value.bits + 1) : "18446744073709551616";
   return out;
 }
@@ -58,6 +61,7 @@ namespace {
 /// The handle is the address of the value (values.hpp).
 const cbor_value& value_of(const tgm_value_t* v) noexcept {
   static const cbor_value null;
+  // Tags have no meaning for these functions.
   return v != nullptr ? weir::capi::without_tags(*reinterpret_cast<const cbor_value*>(v))
                       : null;
 }
@@ -65,6 +69,7 @@ const cbor_value& value_of(const tgm_value_t* v) noexcept {
 /// Stores a value for the caller. Returns false if there is none.
 template <class T>
 bool give(const std::optional<T>& value, T* out) noexcept {
+  // The output is not touched if there is no value.
   if (!value || out == nullptr) {
     return false;
   }
@@ -76,6 +81,7 @@ bool give(const std::optional<T>& value, T* out) noexcept {
 /// are none.
 template <class Content>
 auto give_content(const Content* found, std::size_t* out_length) noexcept {
+  // The length is optional.
   if (out_length != nullptr) {
     *out_length = found != nullptr ? found->size() : 0;
   }
@@ -86,6 +92,7 @@ auto give_content(const Content* found, std::size_t* out_length) noexcept {
 /// Maps are ordered by their keys, so the index of an entry does not change.
 const cbor_entry* entry_at(const tgm_value_t* v, std::size_t index) noexcept {
   const cbor_map* map = value_of(v).map();
+  // The entries are one array, so the index is enough.
   return map != nullptr && index < map->size() ? map->begin() + index : nullptr;
 }
 
@@ -94,6 +101,7 @@ const cbor_entry* entry_at(const tgm_value_t* v, std::size_t index) noexcept {
 extern "C" {
 
 tgm_value_type tgm_value_get_type(const tgm_value_t* v) {
+  // The type is that of the value within all tags.
   switch (value_of(v).kind()) {
     case cbor_kind::boolean: return TGM_VALUE_TYPE_BOOL;
     case cbor_kind::integer: return TGM_VALUE_TYPE_INT;
@@ -112,6 +120,7 @@ bool tgm_value_as_bool(const tgm_value_t* v, bool* out) {
 }
 
 bool tgm_value_as_i64(const tgm_value_t* v, int64_t* out) {
+  // False for numbers beyond the type.
   return give(value_of(v).int64(), out);
 }
 
@@ -120,10 +129,12 @@ bool tgm_value_as_u64(const tgm_value_t* v, uint64_t* out) {
 }
 
 bool tgm_value_as_f64(const tgm_value_t* v, double* out) {
+  // Also true for integers, which are the only conversion.
   return give(weir::capi::widened(value_of(v)), out);
 }
 
 const char* tgm_value_as_string(const tgm_value_t* v, size_t* len_out) {
+  // Texts may contain zeros, hence the length.
   return give_content(value_of(v).text(), len_out);
 }
 
@@ -136,6 +147,7 @@ const uint8_t* tgm_value_as_bytes(const tgm_value_t* v, size_t* len_out) {
 }
 
 size_t tgm_value_array_len(const tgm_value_t* v) {
+  // Zero for values that are no arrays.
   const cbor_array* array = value_of(v).array();
   return array != nullptr ? array->size() : 0;
 }
@@ -147,6 +159,7 @@ const tgm_value_t* tgm_value_array_get(const tgm_value_t* v, size_t index) {
 }
 
 size_t tgm_value_map_len(const tgm_value_t* v) {
+  // Zero for values that are no maps.
   const cbor_map* map = value_of(v).map();
   return map != nullptr ? map->size() : 0;
 }
@@ -159,11 +172,13 @@ const char* tgm_value_map_key_at(const tgm_value_t* v, size_t index, size_t* len
 
 const tgm_value_t* tgm_value_map_value_at(const tgm_value_t* v, size_t index) {
   const cbor_entry* entry = entry_at(v, index);
+  // The handle is valid as long as the metadata is.
   return entry != nullptr ? handle_of(&entry->value) : nullptr;
 }
 
 const tgm_value_t* tgm_value_map_get(const tgm_value_t* v, const char* key) {
   const cbor_map* map = value_of(v).map();
+  // Only keys that are texts can be found by name.
   return map != nullptr && key != nullptr ? handle_of(map->find(key)) : nullptr;
 }
 

@@ -25,6 +25,7 @@ using head_buffer = std::array<unsigned char, 9>;
 /// Appends a head that one of libcbor's primitives, which choose the shortest form, has
 /// written.
 template <class Write>
+/// `write` gets the place and its size, and returns the bytes that it has written.
 void append_head(byte_vector& to, Write write) {
   head_buffer buffer{};
   const std::size_t size = write(buffer.data(), buffer.size());
@@ -37,16 +38,19 @@ void append_head(byte_vector& to, Write write) {
 /// that of a float. Below 2^-14 a half is subnormal: its last bit is worth 2^-24.
 std::optional<std::uint16_t> exact_half(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
+  // The sign is the topmost bit in both widths.
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const int exponent = static_cast<int>((bits >> 23) & 0xFFu);
   const std::uint32_t fraction = bits & 0x7F'FFFFu;
   if (exponent == 0xFF) {  // infinity; NaN never comes here
     return static_cast<std::uint16_t>(sign | 0x7C00u);
   }
+  // Zero of either sign.
   if (exponent == 0 && fraction == 0) {
     return sign;
   }
   const int unbiased = exponent - 127;
+  // The lowest 13 bits would be lost, so they must be zero.
   if (unbiased >= -14 && unbiased <= 15 && (fraction & 0x1FFFu) == 0) {
     return static_cast<std::uint16_t>(
         sign | (static_cast<unsigned>(unbiased + 15) << 10) | (fraction >> 13));
@@ -59,6 +63,7 @@ std::optional<std::uint16_t> exact_half(float value) noexcept {
       return static_cast<std::uint16_t>(sign | (full >> shift));
     }
   }
+  // Too large, too small, or too many bits.
   return std::nullopt;
 }
 
@@ -75,6 +80,7 @@ void append_float(byte_vector& to, unsigned char initial, T bits) {
 /// Writes a real in the shortest of the three widths that keeps its value. Every NaN
 /// becomes the canonical one, 0xF97E00.
 void encode_real(double value, byte_vector& to) {
+  // A NaN has no width of its own.
   if (std::isnan(value)) {
     append_float<std::uint16_t>(to, 0xF9, 0x7E00);
     return;
@@ -83,6 +89,7 @@ void encode_real(double value, byte_vector& to) {
   const auto single = static_cast<float>(value);
   if (static_cast<double>(single) != value) {
     append_float(to, 0xFB, std::bit_cast<std::uint64_t>(value));
+    // Exact as a half, so two bytes are enough.
   } else if (const auto half = exact_half(single)) {
     append_float(to, 0xF9, *half);
   } else {
@@ -95,6 +102,7 @@ void encode_real(double value, byte_vector& to) {
 /// Returns the size that `encode_real` will write.
 /// The size is 3, 5 or 9 bytes: the initial byte and 2, 4 or 8 bytes of the number.
 std::size_t cbor_real_size(double value) noexcept {
+  // The same decisions as above, without writing.
   const auto single = static_cast<float>(value);
   if (!std::isnan(value) && static_cast<double>(single) != value) {
     return 9;
@@ -108,12 +116,14 @@ namespace {
 void encode_scalar(const cbor_value& value, byte_vector& to) {
   switch (value.kind()) {
     case cbor_kind::boolean:
+      // A boolean is a head without content.
       append_head(
           to, [&](auto* p, auto n) { return cbor_encode_bool(*value.boolean(), p, n); });
       break;
     case cbor_kind::integer:
       append_head(to, [&](auto* p, auto n) {
         const cbor_integer& i = *value.integer();
+        // The bits of a negative number are those of -1 - value.
         return i.negative ? cbor_encode_negint(i.bits, p, n)
                           : cbor_encode_uint(i.bits, p, n);
       });
@@ -131,6 +141,7 @@ void encode_scalar(const cbor_value& value, byte_vector& to) {
       });
       append(to, *value.bytes());
       break;
+    // Null; all other kinds are handled above or contain others.
     default: append_head(to, [](auto* p, auto n) { return cbor_encode_null(p, n); });
   }
 }
@@ -139,6 +150,7 @@ void encode_scalar(const cbor_value& value, byte_vector& to) {
 
 /// The recursion is bounded for decoded values, whose depth decode_cbor() limits.
 void encode_cbor(const cbor_value& value, byte_vector& to) {
+  // The head of a container has its number of items. The items follow.
   if (const cbor_array* array = value.array()) {
     append_head(to, [&](auto* p, auto n) {
       return cbor_encode_array_start(array->size(), p, n);
@@ -154,6 +166,7 @@ void encode_cbor(const cbor_value& value, byte_vector& to) {
       encode_cbor(entry.value, to);
     }
   } else if (const cbor_tag* tag = value.tag()) {
+    // A tag has exactly one value.
     WEIR_EXPECT(tag->content.size() == 1);
     append_head(to, [&](auto* p, auto n) { return cbor_encode_tag(tag->number, p, n); });
     encode_cbor(tag->content.front(), to);
@@ -163,6 +176,7 @@ void encode_cbor(const cbor_value& value, byte_vector& to) {
 }
 
 byte_vector encode_cbor(const cbor_value& value) {
+  // Encoding cannot fail except for want of memory.
   byte_vector out;
   encode_cbor(value, out);
   return out;
@@ -171,6 +185,7 @@ byte_vector encode_cbor(const cbor_value& value) {
 /// Mirrors the widths that libcbor's encoders choose, so that sizes can be computed
 /// without encoding.
 std::size_t cbor_head_size(std::uint64_t value) noexcept {
+  // Small values stand in the initial byte itself.
   if (value < 24) {
     return 1;
   }

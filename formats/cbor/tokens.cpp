@@ -27,10 +27,12 @@ void take_number(void* context, token_kind kind, std::uint64_t v) {
   t.kind = kind;
   t.number = v;
 }
+/// The widths of the encoding are not kept; `size` tells them if need be.
 void take_unsigned(void* context, std::uint64_t v) {
   take_number(context, token_kind::unsigned_integer, v);
 }
 void take_negative(void* context, std::uint64_t v) {
+  // The number is -1 - v.
   take_number(context, token_kind::negative_integer, v);
 }
 void take_real(void* context, double v) {
@@ -52,6 +54,7 @@ void take_indefinite(void* context, token_kind kind) {
 
 /// All callbacks. None of them keeps state, so one table serves all threads.
 cbor_callbacks make_callbacks() {
+  // Callbacks that are not set do nothing.
   cbor_callbacks c = cbor_empty_callbacks;
   c.uint8 = [](void* x, std::uint8_t v) { take_unsigned(x, v); };
   c.uint16 = [](void* x, std::uint16_t v) { take_unsigned(x, v); };
@@ -61,6 +64,7 @@ cbor_callbacks make_callbacks() {
   c.negint16 = [](void* x, std::uint16_t v) { take_negative(x, v); };
   c.negint32 = [](void* x, std::uint32_t v) { take_negative(x, v); };
   c.negint64 = [](void* x, std::uint64_t v) { take_negative(x, v); };
+  // All three widths become a double, which holds each of them exactly.
   c.float2 = [](void* x, float v) { take_real(x, static_cast<double>(v)); };
   c.float4 = [](void* x, float v) { take_real(x, static_cast<double>(v)); };
   c.float8 = [](void* x, double v) { take_real(x, v); };
@@ -76,12 +80,14 @@ cbor_callbacks make_callbacks() {
   c.byte_string = [](void* x, cbor_data from, std::size_t n) {
     take_string(x, token_kind::bytes, from, n);
   };
+  // The chunks follow as tokens of their own, up to the "break".
   c.string_start = [](void* x) { take_indefinite(x, token_kind::text_chunks); };
   c.byte_string_start = [](void* x) { take_indefinite(x, token_kind::byte_chunks); };
   c.array_start = [](void* x, std::size_t n) { take_number(x, token_kind::array, n); };
   c.map_start = [](void* x, std::size_t n) { take_number(x, token_kind::map, n); };
   c.indef_array_start = [](void* x) { take_indefinite(x, token_kind::array); };
   c.indef_map_start = [](void* x) { take_indefinite(x, token_kind::map); };
+  // Ends the innermost item of indefinite length.
   c.indef_break = [](void* x) { as_token(x).kind = token_kind::stop; };
   return c;
 }
@@ -100,6 +106,7 @@ std::string first_byte(bytes_view rest) {
 /// The lower five bits of the first byte are the number, or say how many bytes have it.
 result<cbor_token> next_tag(bytes_view rest) {
   const unsigned info = std::to_integer<unsigned>(rest[0]) & 31u;
+  // 28 to 30 are reserved, and 31 has no meaning for a tag.
   if (info > 27) {
     return malformed("a tag", first_byte(rest));
   }
@@ -111,8 +118,10 @@ result<cbor_token> next_tag(bytes_view rest) {
   }
   cbor_token t;
   t.kind = token_kind::tag;
+  // Replaced below if the number follows in bytes of its own.
   t.number = info;
   for (std::size_t i = 0; i < extra; ++i) {
+    // The bytes of the number are in big-endian order.
     t.number = (i == 0 ? 0 : t.number << 8) | std::to_integer<std::uint64_t>(rest[1 + i]);
   }
   t.size = 1 + extra;
@@ -124,6 +133,7 @@ result<cbor_token> next_tag(bytes_view rest) {
 /// Reads one token of any kind. Errors say whether the input ends too early or is
 /// malformed.
 result<cbor_token> next_token(bytes_view rest) {
+  // Whoever calls this expects an item.
   if (rest.empty()) {
     return malformed("another item", "the end");
   }
@@ -131,13 +141,16 @@ result<cbor_token> next_token(bytes_view rest) {
   if (std::to_integer<unsigned>(rest[0]) >> 5 == 6) {
     return next_tag(rest);
   }
+  // Made at the first use, and never changed.
   static const cbor_callbacks callbacks = make_callbacks();
   cbor_token t;
   const auto* data = reinterpret_cast<cbor_data>(rest.data());
   const cbor_decoder_result r = cbor_stream_decode(data, rest.size(), &callbacks, &t);
+  // The head, or the content of a string, goes beyond the end.
   if (r.status == CBOR_DECODER_NEDATA) {
     return malformed("a whole item", "the end");
   }
+  // Reserved encodings, which libcbor does not know.
   if (r.status != CBOR_DECODER_FINISHED || r.read == 0) {
     return malformed("a known item", first_byte(rest));
   }
@@ -153,12 +166,15 @@ std::string_view excess_of(const cbor_token& t) noexcept {
   }
   switch (t.kind) {
     case token_kind::undefined: return "undefined";
+    // Compared with the shortest float that keeps the value.
     case token_kind::real:
       return cbor_real_size(t.real) != t.size ? "a float wider than need be"
                                               : std::string_view();
     case token_kind::null:
     case token_kind::boolean:
+    // One byte in every case.
     case token_kind::stop: return {};
+    // The size includes the content, which is no part of the head.
     default:
       return cbor_head_size(t.number) + t.content.size() != t.size
                  ? "an integer or length wider than need be"

@@ -26,6 +26,7 @@ int major_type(const cbor_value& v) noexcept {
     case cbor_kind::array: return 4;
     case cbor_kind::map: return 5;
     case cbor_kind::tag: return 6;
+    // Reals, booleans, null and other simple values.
     default: return 7;
   }
 }
@@ -40,6 +41,7 @@ bool text_before(std::string_view a, std::string_view b) noexcept {
 /// a smaller major type than text (3) come before all texts.
 bool before_text(const cbor_value& key, std::string_view text) noexcept {
   const std::string* own = key.text();
+  // Keys of a larger major type come behind all texts.
   return own != nullptr ? text_before(*own, text) : major_type(key) < 3;
 }
 
@@ -51,6 +53,7 @@ bool is_text(const cbor_value& key, std::string_view text) noexcept {
 /// Returns the bits of a real, with one value for all NaNs.
 std::uint64_t comparable_bits(double value) noexcept {
   return std::bit_cast<std::uint64_t>(
+      // NaN has many patterns of bits, and a comparison should not see the difference.
       std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
 }
 
@@ -71,6 +74,7 @@ bool cbor_key_before(const cbor_value& a, const cbor_value& b) {
   if (major_a == 3) {
     return text_before(*a.text(), *b.text());
   }
+  // Rare kinds of keys are encoded. Their bytes decide by definition.
   const byte_vector left = encode_cbor(a);
   const byte_vector right = encode_cbor(b);
   return std::lexicographical_compare(left.begin(), left.end(), right.begin(),
@@ -86,6 +90,7 @@ cbor_map::~cbor_map() = default;
 
 cbor_map::cbor_map(
     std::initializer_list<std::pair<std::string_view, cbor_value>> entries) {
+  // Sets each entry, so the order of the list does not matter.
   for (const auto& [key, value] : entries) {
     set(cbor_value(key), value);
   }
@@ -108,6 +113,7 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto not_before = [&](const cbor_entry& a, const cbor_entry& b) {
     return !before(a, b);
   };
+  // Decoded messages are sorted already, so this is the usual case.
   if (std::adjacent_find(entries.begin(), entries.end(), not_before) == entries.end()) {
     return from_sorted(std::move(entries));
   }
@@ -115,10 +121,12 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   // Equal keys stand side by side in the order of the file: keep the last of each run.
   std::size_t unique = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    // A key that comes again further behind is dropped here.
     if (i + 1 < entries.size() && !before(entries[i], entries[i + 1])) {
       continue;
     }
     if (unique != i) {
+      // An element must not be moved to itself.
       entries[unique] = std::move(entries[i]);
     }
     ++unique;
@@ -127,9 +135,11 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   return from_sorted(std::move(entries));
 }
 
+/// Entries, not keys: no key occurs twice.
 std::size_t cbor_map::size() const noexcept {
   return entries_.size();
 }
+/// Entries are in one array, so a pointer serves as an iterator.
 const cbor_entry* cbor_map::begin() const noexcept {
   return entries_.data();
 }
@@ -143,10 +153,12 @@ const cbor_value* cbor_map::find(std::string_view key) const noexcept {
   const auto entry = std::lower_bound(
       entries_.begin(), entries_.end(), key,
       [](const cbor_entry& e, std::string_view k) { return before_text(e.key, k); });
+  // The place at which the key would stand may hold another one.
   return entry != entries_.end() && is_text(entry->key, key) ? &entry->value : nullptr;
 }
 
 cbor_value* cbor_map::find(std::string_view key) noexcept {
+  // One search serves both. The entry belongs to this map, which is not constant.
   return const_cast<cbor_value*>(std::as_const(*this).find(key));
 }
 
@@ -156,6 +168,7 @@ bool cbor_map::set(cbor_value key, cbor_value value) {
   const auto entry = std::lower_bound(
       entries_.begin(), entries_.end(), key,
       [](const cbor_entry& e, const cbor_value& k) { return cbor_key_before(e.key, k); });
+  // Neither is before the other, so they are equal.
   if (entry != entries_.end() && !cbor_key_before(key, entry->key)) {
     entry->value = std::move(value);
     return true;
@@ -189,6 +202,7 @@ bool operator==(const cbor_tag& a, const cbor_tag& b) {
 /// `comparable_bits` defines it; so a value is always equal to its copy, also if it
 /// contains a NaN.
 bool operator==(const cbor_value& a, const cbor_value& b) {
+  // All other kinds are compared as they are.
   if (a.kind() == cbor_kind::real && b.kind() == cbor_kind::real) {
     return comparable_bits(*a.real()) == comparable_bits(*b.real());
   }
@@ -203,6 +217,7 @@ std::optional<bool> cbor_value::boolean() const noexcept {
 /// The value is bits, or -1 - bits if negative, so 2^63 - 1 is the limit of both.
 std::optional<std::int64_t> cbor_value::int64() const noexcept {
   const cbor_integer* value = integer();
+  // Larger numbers exist in CBOR, but not in this type.
   if (value == nullptr || value->bits > 0x7FFF'FFFF'FFFF'FFFFu) {
     return std::nullopt;
   }
@@ -211,16 +226,19 @@ std::optional<std::int64_t> cbor_value::int64() const noexcept {
 }
 
 std::optional<std::uint64_t> cbor_value::uint64() const noexcept {
+  // Negative numbers do not fit, whatever their size.
   const cbor_integer* value = integer();
   return value != nullptr && !value->negative ? std::optional(value->bits) : std::nullopt;
 }
 
 std::optional<double> cbor_value::real() const noexcept {
+  // Integers are no reals here, so that kinds stay apart.
   const double* value = std::get_if<double>(&data_);
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
 const cbor_integer* cbor_value::integer() const noexcept {
+  // The functions below give null for values of another kind.
   return std::get_if<cbor_integer>(&data_);
 }
 const std::string* cbor_value::text() const noexcept {
@@ -256,8 +274,10 @@ std::string_view name_of(cbor_kind kind) noexcept {
 std::size_t depth_of(const cbor_map& map) noexcept {
   std::size_t inner = 0;
   for (const cbor_entry& entry : map) {
+    // Keys may be containers, too.
     inner = std::max({inner, depth_of(entry.key), depth_of(entry.value)});
   }
+  // The map itself counts as one level.
   return inner + 1;
 }
 
@@ -268,6 +288,7 @@ std::size_t depth_of(const cbor_value& value) noexcept {
     for (const cbor_value& item : *array) {
       inner = std::max(inner, depth_of(item));
     }
+    // Maps count their own level.
   } else if (const cbor_map* map = value.map()) {
     return depth_of(*map);
   } else if (const cbor_tag* tag = value.tag()) {

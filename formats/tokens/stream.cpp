@@ -89,6 +89,7 @@ struct token_stream::state {
 /// message counts from the start of the whole text.
 result<void> token_stream::state::add(bytes_view bytes) {
   std::string_view source = as_text(bytes);
+  // Bytes that waited come first, so a character that was cut is complete now.
   byte_vector joined;
   if (!raw.empty()) {
     joined = std::exchange(raw, {});
@@ -96,10 +97,13 @@ result<void> token_stream::state::add(bytes_view bytes) {
     source = as_text(joined);
   }
   const std::size_t before = replaced.size();
+  // The offset of the first byte of `source` in the whole text.
   const std::uint64_t begin = pushed + bytes.size() - source.size();
+  // At the end of the input, nothing may wait any more.
   const std::size_t read = tokens::append_well_formed(text, source, !finished, &replaced);
   pushed += bytes.size();
   if (invalid == invalid_utf8::refuse && replaced.size() > before) {
+    // Finds the byte for the message. The text will not be used any further.
     std::size_t at = 0;
     while (const std::size_t length = utf8_sequence_length(source.substr(at))) {
       at += length;
@@ -111,6 +115,7 @@ result<void> token_stream::state::add(bytes_view bytes) {
                      static_cast<unsigned char>(source[at]), begin + at))
         .hint("invalid_utf8::replace reads U+FFFD in its place");
   }
+  // What was not read is the beginning of a character.
   raw.assign(as_view(source.substr(read)).begin(), as_view(source.substr(read)).end());
   return {};
 }
@@ -119,17 +124,21 @@ result<void> token_stream::state::add(bytes_view bytes) {
 /// bytes. The ids that are known end at the cut when this function is called.
 void token_stream::state::move_cut(const tokens::progress& to) {
   // A replacement is three bytes of text for other bytes that were pushed.
+  // Counts the bytes before the cut as they were pushed.
   std::uint64_t bytes = to.bytes;
   std::size_t passed = 0;
   for (; passed < replaced.size() && replaced[passed].first <= to.bytes; ++passed) {
     bytes = bytes - 3 + replaced[passed].second;
   }
+  // Replacements before the cut are done with.
   replaced.erase(replaced.begin(),
                  replaced.begin() + static_cast<std::ptrdiff_t>(passed));
+  // All places in the text move with it.
   for (auto& place : replaced) {
     place.first -= to.bytes;
   }
   text.erase(0, to.bytes);
+  // From here on, the special ids before the text lie before every cut.
   cut = {cut.offset + bytes, known(), to.inside, true};
   cuts.push_back(cut);
 }
@@ -137,6 +146,7 @@ void token_stream::state::move_cut(const tokens::progress& to) {
 /// Drops ids that a resumed stream has given before. They are known before any id of the
 /// stream is taken, so they are the first ones.
 void token_stream::state::skip() {
+  // Some of them may still be unknown.
   const std::size_t count =
       static_cast<std::size_t>(std::min<std::uint64_t>(to_skip, ids.size() - taken_here));
   to_skip -= count;
@@ -148,6 +158,7 @@ void token_stream::state::skip() {
 result<void> token_stream::state::run(bool open) {
   // Windows of a limited size keep cuts near to each other.
   while (text.size() >= wanted || (!open && !text.empty())) {
+    // At the end, the rest is one window, if it is not larger than that.
     const bool whole = !open && text.size() <= wanted;
     std::size_t size = whole ? text.size() : wanted;
     // A window must not end inside a character.
@@ -156,12 +167,15 @@ result<void> token_stream::state::run(bool open) {
       --size;
     }
     const std::size_t before = ids.size();
+    // With an open end, only ids that no later text can change are valid.
     const auto done = tokens::run_text(*parts, std::string_view(text).substr(0, size),
                                        cut.inside, !whole, ids, *memory);
     if (!done) {
+      // The failure leaves no ids of this window.
       ids.resize(before);
       return done.error();
     }
+    // Ids behind the cut are made again with the next window.
     ids.resize(done->ids);
     // No cut was found: the next attempt uses twice as much text.
     if (done->bytes == 0 && !whole) {
@@ -176,6 +190,7 @@ result<void> token_stream::state::run(bool open) {
       wanted *= 2;
       continue;
     }
+    // A cut was found, so the next window has its usual size.
     wanted = window;
     if (whole) {
       // The end of a text is no safe cut: the text may have grown when it is read again.
@@ -197,6 +212,7 @@ token_stream::~token_stream() = default;
 /// A new stream is a stream that is resumed at the start of the text.
 result<token_stream> token_stream::open(tokenizer with,
                                         const token_stream_options& options) {
+  // The digest and the flags are the same that a cursor of this stream will have.
   token_cursor start;
   start.tokenizer = with.digest();
   start.add_special = options.add_special_tokens ? 1 : 0;
@@ -207,6 +223,7 @@ result<token_stream> token_stream::open(tokenizer with,
 /// The cursor may come from a file, so every value is checked before it is used.
 result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cursor,
                                           std::size_t window) {
+  // Kept, since `with` is moved below.
   auto parts = with.parts_;
   if (cursor.tokenizer != parts->digest) {
     return error(errc::config_mismatch,
@@ -215,6 +232,7 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
                              parts->digest, cursor.tokenizer))
         .hint("resume with the tokenizer that has made the cursor");
   }
+  // Everything that the code below relies on.
   if (cursor.inside > 1 || cursor.begun > 1 || cursor.add_special > 1 ||
       cursor.invalid > 1 || cursor.ids > cursor.taken ||
       (cursor.begun == 0 && cursor.offset != 0)) {
@@ -233,6 +251,7 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
                     "found {}",
                     max_uncut_bytes, window));
   }
+  // Some normalizers and splits look at text before any cut.
   if (const std::string_view obstacle = parts->obstacle(); !obstacle.empty()) {
     return error(
                errc::unsupported,
@@ -251,6 +270,7 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
   s->wanted = window;
   s->cut = {cursor.offset, cursor.taken - cursor.ids, cursor.inside == 1,
             cursor.begun == 1};
+  // Before any id is taken, the place of the cursor is the cut itself.
   s->behind = s->cut;
   s->begin();
   // The ids since the cut are made again and left out.
@@ -261,10 +281,12 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
 }
 
 result<void> token_stream::push(bytes_view bytes) {
+  // Pushing behind the end is a mistake of the program.
   WEIR_EXPECT(!state_->finished);
   // A large buffer is not copied whole: each part is encoded before the next one is
   // added.
   for (std::size_t at = 0; at < bytes.size();) {
+    // As much as makes a window complete.
     const std::size_t size = std::min(state_->wanted, bytes.size() - at);
     WEIR_CHECK(state_->add(bytes.subspan(at, size)));
     WEIR_CHECK(state_->run(true));
@@ -276,10 +298,12 @@ result<void> token_stream::push(bytes_view bytes) {
 /// The ids behind the text follow, and a cursor that claims more ids than the text has is
 /// refused, because the text is then not the one that the cursor belongs to.
 result<void> token_stream::finish() {
+  // A second call changes nothing.
   if (state_->finished) {
     return {};
   }
   state_->finished = true;
+  // Bytes that wait for the rest of a character are ill-formed now.
   WEIR_CHECK(state_->add({}));
   WEIR_CHECK(state_->run(false));
   if (state_->add_special) {
@@ -299,6 +323,7 @@ result<void> token_stream::finish() {
 }
 
 std::span<const std::uint32_t> token_stream::ready() const noexcept {
+  // The view is valid until the next call.
   return std::span(state_->ids).subspan(state_->taken_here);
 }
 
@@ -306,9 +331,11 @@ std::span<const std::uint32_t> token_stream::ready() const noexcept {
 /// are in the order of their ids.
 void token_stream::take(std::size_t count) {
   state& s = *state_;
+  // More ids than are ready cannot be taken.
   WEIR_EXPECT(count <= s.ids.size() - s.taken_here);
   s.taken_here += count;
   s.taken += count;
+  // Finds the first cut behind the ids taken.
   const auto next = std::find_if(s.cuts.begin(), s.cuts.end(),
                                  [&](const cut_place& c) { return c.ids > s.taken; });
   if (next != s.cuts.begin()) {
@@ -326,6 +353,7 @@ token_cursor token_stream::cursor() const noexcept {
   const state& s = *state_;
   token_cursor out;
   out.offset = s.behind.offset;
+  // Ids that a resumed stream makes again and skips.
   out.ids = s.taken - s.behind.ids;
   out.taken = s.taken;
   out.tokenizer = s.parts->digest;

@@ -23,6 +23,7 @@ namespace {
 
 /// Allocates memory for elements.
 result<byte_vector> allocate(std::uint64_t bytes) {
+  // The size comes from the file, and may be more than there is.
   try {
     return byte_vector(bytes);
   } catch (const std::exception&) {
@@ -48,6 +49,7 @@ element_memory memory_of(byte_vector& out) {
 result<byte_vector> message_reader::state::stored(std::size_t i,
                                                   std::uint64_t bytes) const {
   WEIR_TRY(byte_vector out, allocate(bytes));
+  // The range has been checked when the message was opened.
   WEIR_CHECK(source->read(layout.span.offset + contents.objects[i].payload_offset, out));
   return out;
 }
@@ -59,6 +61,7 @@ message_reader::~message_reader() = default;
 
 result<message_reader> message_reader::open(bytes_view message,
                                             const read_options& options) {
+  // The bytes are not copied, so they must live as long as the reader.
   return open(std::make_shared<memory_source>(message), {0, message.size()}, options);
 }
 
@@ -70,15 +73,18 @@ result<message_reader> message_reader::open(std::shared_ptr<const byte_source> s
     // Reading frames one by one would cost one request each.
     WEIR_CHECK(prefetch_frames(source, span));
   }
+  // The state has a fixed address, since the reader may be moved.
   auto s = std::make_unique<state>();
   s->source = std::move(source);
   s->options = options;
   piece_reader pieces(*s->source);
   issue_list issues;
+  // Structure first: without it, the content cannot be found.
   WEIR_TRY(s->layout, read_layout(pieces, span, issues));
   if (const found_issue* found = issues.first_error()) {
     return as_error(*found, *s->source, span.offset);
   }
+  // Which digests are checked now depends on the options.
   const content_checks checks{
       options.hashes != hash_check::none,
       options.legacy_hashes || options.hashes == hash_check::present, false};
@@ -90,12 +96,13 @@ result<message_reader> message_reader::open(std::shared_ptr<const byte_source> s
 }
 
 std::size_t message_reader::object_count() const noexcept {
+  // The number of frames that hold an object.
   return state_->contents.objects.size();
 }
 const message_metadata& message_reader::metadata() const noexcept {
   return state_->contents.metadata;
-  /// Accessors of one object expect a valid number: a caller counts the objects first.
 }
+/// Accessors of one object expect a valid number: a caller counts the objects first.
 const cbor_map& message_reader::metadata(std::size_t i) const {
   WEIR_EXPECT(i < object_count());
   return state_->contents.metadata.base[i];
@@ -114,6 +121,7 @@ std::uint64_t message_reader::stored_bytes(std::size_t i) const {
 }
 
 /// Returns the first object with this name in its metadata.
+/// A name that is no text is no name.
 std::optional<std::size_t> message_reader::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = metadata(i).find("name");
@@ -142,6 +150,7 @@ result<byte_vector> message_reader::decode(std::size_t i) const {
 result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
+  // Neither more nor less space, so that no byte stays without a value.
   if (to.size() != object.decoded) {
     return error(errc::invalid_argument,
                  fmt::format(
@@ -166,6 +175,8 @@ result<std::vector<byte_vector>> message_reader::decode_all() const {
   for_each_piece(object_count() > 1 ? threads : 1, object_count(),
                  [&](std::size_t i) { parts[i].emplace(decode(i)); });
   std::vector<byte_vector> out;
+  // The first error in the order of the objects is returned, whichever came first in
+  // time.
   for (auto& part : parts) {
     WEIR_TRY(byte_vector elements, std::move(*part));
     out.push_back(std::move(elements));
@@ -212,11 +223,13 @@ result<value_masks> message_reader::masks(std::size_t i) const {
 /// The bytes are not verified; `verify` does that for all objects.
 result<byte_vector> message_reader::stored_payload(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
+  // As they are in the file, in its own byte order.
   return state_->stored(i, state_->contents.objects[i].payload_length);
 }
 
 result<byte_vector> message_reader::stored_region(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
+  // Payload and masks together.
   return state_->stored(i, state_->contents.objects[i].region_length);
 }
 
@@ -228,8 +241,8 @@ result<bytes_view> message_reader::view(std::size_t i) const {
   const auto memory = state_->source->view();
   const bool swap = state_->options.native_order &&
                     object.descriptor.order != native_byte_order &&
-                    // A plan tells whether any stage is in the way.
                     info_of(object.descriptor.type).swap_unit > 1;
+  // A plan tells whether any stage is in the way.
   const auto plan =
       plan_reading(object.descriptor, object.payload_length, state_->options);
   if (!plan) {
@@ -237,6 +250,7 @@ result<bytes_view> message_reader::view(std::size_t i) const {
   }
   const bool masked =
       state_->options.restore_non_finite && !object.descriptor.masks.empty();
+  // All four conditions must hold for the bytes to be the elements.
   if (!memory || swap || masked || !plan->raw()) {
     return error(errc::unsupported,
                  "cannot view object: expected uncompressed elements in memory and "
@@ -269,12 +283,15 @@ result<void> message_reader::verify() const {
   return {};
 }
 
+/// The range of the message in its source.
 message_span message_reader::span() const noexcept {
   return state_->layout.span;
 }
+/// The flags of the preamble.
 std::uint16_t message_reader::flags() const noexcept {
   return state_->layout.head.flags;
 }
+/// A streamed message has no length in its preamble.
 bool message_reader::streamed() const noexcept {
   return state_->layout.head.total_length == 0;
 }
@@ -285,6 +302,7 @@ const std::vector<frame_info>& message_reader::frames() const noexcept {
 /// The future waits in its destructor, as futures of std::async do.
 std::future<result<byte_vector>> decode_later(
     std::shared_ptr<const message_reader> reader, std::size_t i) {
+  // The reader is shared, so it lives until the result is there.
   return std::async(std::launch::async,
                     [reader = std::move(reader), i] { return reader->decode(i); });
 }

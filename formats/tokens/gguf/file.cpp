@@ -47,10 +47,12 @@ using key_target = std::variant<std::monostate, std::string*, std::vector<std::s
 /// Returns where the value of a key goes; nowhere for keys without use.
 key_target target_of(std::string_view key, found_keys& to) {
   constexpr std::string_view prefix = "tokenizer.ggml.";
+  // Other keys describe the model, not its tokenizer.
   if (!key.starts_with(prefix)) {
     return {};
   }
   key.remove_prefix(prefix.size());
+  // One row for each key that is used, with the place for its value.
   const std::array<std::pair<std::string_view, key_target>, 13> targets{{
       {"model", &to.keys.model},
       {"pre", &to.keys.pre},
@@ -67,6 +69,7 @@ key_target target_of(std::string_view key, found_keys& to) {
       {"add_bos_token", &to.add_bos},
       {"add_eos_token", &to.add_eos},
   }};
+  // Thirteen rows are searched fast enough, as this happens once for each entry.
   const auto row = std::find_if(targets.begin(), targets.end(),
                                 [&](const auto& t) { return t.first == key; });
   return row == targets.end() ? key_target{} : row->second;
@@ -84,10 +87,12 @@ class key_reader {
   // Reads the start and all entries. Keys without use are skipped by their type.
   result<bool> read(found_keys& to) {
     gguf_start start;
+    // The walker tells a short head from a wrong one, see `stopped`.
     if (!at_.start(start)) {
       return stopped("a GGUF header", "24 bytes");
     }
     if (start.version != 2 && start.version != 3) {
+      // Version 1 had other lengths, and later versions are not known.
       return wrong(errc::unsupported_version, "a GGUF header", "version 2 or 3",
                    fmt::format("version {}", start.version));
     }
@@ -97,6 +102,7 @@ class key_reader {
                    fmt::format("{}", start.entries));
     }
     for (std::uint64_t i = 0; i < start.entries; ++i) {
+      // False means that the entry goes beyond the head.
       WEIR_TRY(const bool whole, entry(i, to));
       if (!whole) {
         return false;
@@ -116,12 +122,14 @@ class key_reader {
   /// Answers a step of the walker that failed.
   [[nodiscard]] result<bool> stopped(std::string_view key,
                                      std::string_view expected) const {
+    // The head was too short, but the file may have more.
     if (at_.ran_out()) {
       return false;
     }
     return wrong(errc::corrupt, key, fmt::format("{} within {} bytes", expected, size_),
                  "a wrong length or type");
   }
+  // The type of the value is not the one that the key has by its definition.
   [[nodiscard]] error wrong_type(std::string_view key, std::string_view expected,
                                  gguf_value found) const {
     return wrong(errc::corrupt, key, expected, fmt::format("type {}", name_of(found)));
@@ -132,23 +140,29 @@ class key_reader {
   result<bool> entry(std::uint64_t index, found_keys& to) {
     std::string_view key;
     std::uint32_t number = 0;
+    // Every entry begins with its key and the number of its type.
     if (!at_.text(key) || !at_.number(number)) {
       return stopped(fmt::format("entry {} of a GGUF header", index), "a key and a type");
     }
     const gguf_value type{number};
     const key_target target = target_of(key, to);
+    // The value is skipped by its length, without being looked at.
     if (target.index() == 0) {
       return at_.value(type) ? result<bool>(true)
                              : stopped(json_quote(key), "a value of a known type");
     }
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
       return wrong(errc::corrupt, key, "one value", "two");
+      // Only keys with use are compared, so the list stays short.
     }
     seen_.push_back(key);
+    // The alternative of the target chooses the function below.
     return std::visit([&](auto goal) { return value(key, type, goal); }, target);
   }
 
+  // Never called, because targets without a place are handled before.
   result<bool> value(std::string_view, gguf_value, std::monostate) { return true; }
+  // The six functions named `value` have one form: check the type, read, store.
   result<bool> value(std::string_view key, gguf_value type, std::string* to) {
     std::string_view text;
     if (type != gguf_value::text) {
@@ -157,6 +171,7 @@ class key_reader {
     if (!at_.text(text)) {
       return stopped(key, "a text");
     }
+    // The text is copied, since the head may be thrown away before the tokenizer is made.
     *to = text;
     return true;
   }
@@ -180,6 +195,7 @@ class key_reader {
     if (!at_.number(byte)) {
       return stopped(key, "a boolean");
     }
+    // Other bytes are neither true nor false.
     if (byte > 1) {
       return wrong(errc::corrupt, key, "0 or 1", fmt::format("{}", byte));
     }
@@ -196,6 +212,7 @@ class key_reader {
       return wrong_type(key, fmt::format("a list of {}", name_of(item)), type);
     }
     gguf_value found{};
+    // The list begins with the type of its items and their number.
     if (!at_.list(found, count)) {
       return stopped(key, "a list");
     }
@@ -214,6 +231,7 @@ class key_reader {
                      std::vector<std::string>* to) {
     std::uint64_t count = 0;
     WEIR_TRY(const bool begun, list(key, type, gguf_value::text, count));
+    // Nothing is read if the list did not begin.
     for (std::uint64_t i = 0; begun && i < count; ++i) {
       std::string_view text;
       if (!at_.text(text)) {
@@ -232,6 +250,7 @@ class key_reader {
       if (!at_.number(number)) {
         return stopped(fmt::format("{}[{}]", key, i), fmt::format("{} numbers", count));
       }
+      // Types of tokens are signed in the file.
       to->push_back(static_cast<std::int32_t>(number));
     }
     return begun;
@@ -258,6 +277,7 @@ result<gguf_tokenizer> choose_ids(found_keys found) {
   if (keys.model == "bert") {
     keys.bos = found.cls ? found.cls : keys.bos;
     keys.eos = found.separator ? found.separator : keys.eos;
+    // A flag may say that the id is not wanted, and then it may be missing.
     const bool lacks_first = !keys.bos && found.add_bos.value_or(true);
     if (lacks_first || (!keys.eos && found.add_eos.value_or(true))) {
       return error(errc::corrupt,
@@ -267,6 +287,7 @@ result<gguf_tokenizer> choose_ids(found_keys found) {
     }
   }
   const bool bert = keys.model == "bert";
+  // An id that is not wanted is dropped, so it does not get into the prefix.
   if (!found.add_bos.value_or(bert || tokens::is_llama3(keys.pre))) {
     keys.bos.reset();
   }
@@ -280,6 +301,7 @@ result<gguf_tokenizer> choose_ids(found_keys found) {
 result<gguf_tokenizer> chosen_keys(found_keys found, const std::string& name) {
   auto keys = choose_ids(std::move(found));
   if (!keys) {
+    // The values belong to the whole file, so there is no place within it.
     return std::move(keys.error()).located(name);
   }
   return keys;
@@ -299,6 +321,7 @@ result<tokenizer> made_of(found_keys found, const std::string& name) {
 
 /// `head` must hold all entries; what follows them is not read.
 result<gguf_tokenizer> tokenizer_keys_of_gguf(bytes_view head, const std::string& name) {
+  // The whole header is at hand, so too few bytes are an error here.
   found_keys found;
   WEIR_TRY(const bool whole, key_reader(head, head.size(), name).read(found));
   if (!whole) {
@@ -311,11 +334,14 @@ result<gguf_tokenizer> tokenizer_keys_of_gguf(bytes_view head, const std::string
 }
 
 result<tokenizer> tokenizer::from_bytes(bytes_view bytes, const std::string& name) {
+  // The first four bytes decide.
   if (!is_gguf(bytes)) {
     return from_json(bytes, name);
   }
   // All bytes are at hand, so that a header that needs more is an error.
   found_keys found;
+  // The answer is not looked at: with all bytes at hand it is true, or an error came
+  // first.
   WEIR_CHECK(key_reader(bytes, bytes.size(), name).read(found));
   return made_of(std::move(found), name);
 }
@@ -325,6 +351,7 @@ result<tokenizer> tokenizer::from_bytes(bytes_view bytes, const std::string& nam
 result<tokenizer> tokenizer::from_file(file_system& fs, const std::string& path) {
   WEIR_TRY(const auto in, fs.open(path, open_mode::read));
   WEIR_TRY(const std::uint64_t size, in->size());
+  // Four bytes are enough to see which kind of file it is.
   byte_vector head(static_cast<std::size_t>(std::min<std::uint64_t>(size, 4)));
   WEIR_CHECK(read_exactly(*in, 0, head));
   if (!is_gguf(head)) {
@@ -335,8 +362,10 @@ result<tokenizer> tokenizer::from_file(file_system& fs, const std::string& path)
   // suffices. A header that needs more than the file has is an error of the reader.
   for (std::uint64_t want = first_header_read; want <= max_header_bytes; want *= 2) {
     const std::size_t had = head.size();
+    // The file may be shorter than what is wanted.
     head.resize(static_cast<std::size_t>(std::min(size, want)));
     WEIR_CHECK(read_exactly(*in, had, std::span(head).subspan(had)));
+    // Values of an earlier, incomplete pass are thrown away.
     found_keys found;
     WEIR_TRY(const bool whole, key_reader(head, size, path).read(found));
     if (whole) {

@@ -42,7 +42,10 @@ error no_gguf_form(const std::string& name, std::string_view part,
 
 /// Returns a member of an object that `tokenizer::from_json` has accepted, or null.
 const json& member_or_none(const json& from, const char* key) {
+  // The reference must outlive the call, so the value that stands for none is a static
+  // one.
   static const json none;
+  // A member of something that is no object is absent.
   const auto found = from.is_object() ? from.find(key) : from.end();
   return from.is_object() && found != from.end() ? *found : none;
 }
@@ -68,6 +71,7 @@ bool is_byte_level(const json& component, bool with_pattern) {
 std::string name_of_split(const json& description) {
   const json& pre = member_or_none(description, "pre_tokenizer");
   const json& normalizer = member_or_none(description, "normalizer");
+  // GPT-2 is the only one that is not a sequence.
   if (is_byte_level(pre, true)) {
     return normalizer.is_null() ? "gpt-2" : "";
   }
@@ -75,21 +79,25 @@ std::string name_of_split(const json& description) {
   if (!has_type(pre, "Sequence") || !list.is_array() || list.size() != 2) {
     return "";
   }
+  // Digits one by one, and then the pattern of GPT-2.
   if (has_type(list[0], "Digits") && is_byte_level(list[1], true)) {
     const bool each = member_or_none(list[0], "individual_digits") == true;
     return each && normalizer.is_null() ? "smollm" : "";
   }
+  // Llama and Qwen have a pattern of their own, and ByteLevel behind it without one.
   const json& pattern = member_or_none(member_or_none(list[0], "pattern"), "Regex");
   if (!has_type(list[0], "Split") || !is_byte_level(list[1], false) ||
       member_or_none(list[0], "behavior") != "Isolated" ||
       member_or_none(list[0], "invert") != false) {
     return "";
   }
+  // An absent member means false.
   const bool merges =
       member_or_none(member_or_none(description, "model"), "ignore_merges") != true;
   if (pattern == llama3_pattern && !merges && normalizer.is_null()) {
     return "llama-bpe";
   }
+  // The two patterns differ, and so do normalizer and merges.
   return pattern == qwen2_pattern && merges && has_type(normalizer, "NFC") ? "qwen2" : "";
 }
 
@@ -99,6 +107,7 @@ std::string name_of_split(const json& description) {
 result<void> list_tokens(const tokenizer& from, const std::string& name, bool bert,
                          gguf_tokenizer& to) {
   const std::uint32_t size = from.vocabulary_size();
+  // Counted first, because the list has an entry for every id.
   std::size_t present = 0;
   for (std::uint32_t id = 0; id < size; ++id) {
     present += from.token(id) ? 1 : 0;
@@ -109,18 +118,22 @@ result<void> list_tokens(const tokenizer& from, const std::string& name, bool be
   }
   to.token_type.assign(size, type_normal);
   for (const added_token& token : from.added_tokens()) {
+    // All added tokens of BERT are control tokens, which keep their spelling.
     to.token_type[token.id] = token.special || bert ? type_control : type_user_defined;
   }
   for (std::uint32_t id = 0; id < size; ++id) {
     const auto content = from.token(id);
     if (!content) {
+      // The name that llama.cpp gives to ids that are not used.
       to.tokens.push_back(fmt::format("[PAD{}]", id));
       to.token_type[id] = type_unused;
     } else if (!bert || to.token_type[id] == type_control || id == to.unknown) {
       to.tokens.emplace_back(*content);
+      // A continuation has no mark in GGUF.
     } else if (content->starts_with(continuation)) {
       to.tokens.emplace_back(content->substr(continuation.size()));
     } else {
+      // A beginning has one.
       to.tokens.push_back(std::string(word_mark) + std::string(*content));
     }
   }
@@ -130,6 +143,7 @@ result<void> list_tokens(const tokenizer& from, const std::string& name, bool be
 /// GGUF has both tokens of a merge in one text, with a space between them.
 void list_merges(const json& model, gguf_tokenizer& to) {
   for (const json& merge : member_or_none(model, "merges")) {
+    // The JSON may have a merge as one text or as two.
     to.merges.push_back(merge.is_string() ? merge.get<std::string>()
                                           : merge[0].get<std::string>() + " " +
                                                 merge[1].get<std::string>());
@@ -139,6 +153,7 @@ void list_merges(const json& model, gguf_tokenizer& to) {
 /// Returns whether the parts of a WordPiece tokenizer are those that GGUF means.
 bool is_plain_bert(const json& description) {
   const json& normalizer = member_or_none(description, "normalizer");
+  // Absent members have their default, which is true, or null for accents.
   const auto not_false = [&](const char* key) {
     return member_or_none(normalizer, key) != false;
   };
@@ -146,6 +161,7 @@ bool is_plain_bert(const json& description) {
          not_false("handle_chinese_chars") && not_false("lowercase") &&
          not_false("strip_accents") &&
          has_type(member_or_none(description, "pre_tokenizer"), "BertPreTokenizer") &&
+         // The prefix is not stored in GGUF, so only the usual one can be converted.
          member_or_none(member_or_none(description, "model"),
                         "continuing_subword_prefix") == continuation;
 }
@@ -154,6 +170,7 @@ bool is_plain_bert(const json& description) {
 /// GGUF has one key for the id before a text, and one for the id behind it.
 result<std::optional<std::uint32_t>> only_id(std::span<const std::uint32_t> ids,
                                              const std::string& name) {
+  // BERT has one id on each side, and so have all others that are known here.
   if (ids.size() > 1) {
     return no_gguf_form(name, "at most one id", "the ids before and behind a text");
   }
@@ -168,9 +185,11 @@ result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string
   const json description = json::parse(as_text(text), nullptr, false);
   const json& model = member_or_none(description, "model");
   gguf_tokenizer keys;
+  // The ids are those that the post-processor adds, whatever its form is.
   WEIR_TRY(keys.bos, only_id(read.prefix(), name));
   WEIR_TRY(keys.eos, only_id(read.suffix(), name));
   const json& unknown = member_or_none(model, "unk_token");
+  // The unknown token is a text in JSON and an id in GGUF.
   if (unknown.is_string()) {
     keys.unknown = read.id(unknown.get<std::string>());
   }
@@ -178,6 +197,7 @@ result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string
   if (bert && !is_plain_bert(description)) {
     return no_gguf_form(name, "the normalizer and pre-tokenizer", "BERT, lower case");
   }
+  // The names are those of llama.cpp.
   keys.model = bert ? "bert" : "gpt2";
   keys.pre = bert ? "" : name_of_split(description);
   if (!bert && keys.pre.empty()) {
@@ -185,6 +205,7 @@ result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string
                         "GPT-2, SmolLM, Llama 3 or Qwen 2");
   }
   WEIR_CHECK(list_tokens(read, name, bert, keys));
+  // Absent for WordPiece, which gives no merges.
   list_merges(model, keys);
   return keys;
 }
@@ -196,6 +217,7 @@ ordered_json byte_level_component(bool with_pattern) {
   ordered_json out;
   out["type"] = "ByteLevel";
   out["add_prefix_space"] = false;
+  // Only matters for offsets, which are no ids.
   out["trim_offsets"] = true;
   out["use_regex"] = with_pattern;
   return out;
@@ -205,6 +227,7 @@ ordered_json byte_level_component(bool with_pattern) {
 ordered_json sequence_of(ordered_json first, ordered_json second) {
   ordered_json out;
   out["type"] = "Sequence";
+  // The order of the two matters.
   out["pretokenizers"] = ordered_json::array({std::move(first), std::move(second)});
   return out;
 }
@@ -218,11 +241,13 @@ ordered_json split_named(const std::string& pre) {
     digits["individual_digits"] = true;
     return sequence_of(std::move(digits), byte_level_component(true));
   }
+  // GPT-2, under either of its names.
   if (!is_llama3(pre) && pre != "qwen2") {
     return byte_level_component(true);
   }
   ordered_json split;
   split["type"] = "Split";
+  // The same constants as in the other direction.
   split["pattern"]["Regex"] = pre == "qwen2" ? qwen2_pattern : llama3_pattern;
   split["behavior"] = "Isolated";
   split["invert"] = false;
@@ -236,6 +261,7 @@ ordered_json template_of(const gguf_tokenizer& keys) {
   if (!keys.bos && !keys.eos) {
     return nullptr;
   }
+  // Pieces in their order, and the tokens that occur in them.
   ordered_json single = ordered_json::array(), known = ordered_json::object();
   const auto add = [&](std::optional<std::uint32_t> id) {
     if (!id) {
@@ -246,6 +272,7 @@ ordered_json template_of(const gguf_tokenizer& keys) {
     piece["SpecialToken"]["id"] = content;
     piece["SpecialToken"]["type_id"] = 0;
     single.push_back(std::move(piece));
+    // A token that stands at both ends is entered once.
     known[content]["id"] = content;
     known[content]["ids"] = {*id};
     known[content]["tokens"] = {content};
@@ -256,6 +283,7 @@ ordered_json template_of(const gguf_tokenizer& keys) {
     piece["Sequence"]["type_id"] = type;
     return piece;
   };
+  // The text stands between both ids.
   add(keys.bos);
   single.push_back(text("A", 0));
   add(keys.eos);
@@ -274,6 +302,7 @@ ordered_json added_of(const gguf_tokenizer& keys) {
   ordered_json out = ordered_json::array();
   for (std::uint32_t id = 0; id < keys.token_type.size(); ++id) {
     const std::int32_t type = keys.token_type[id];
+    // Normal tokens are in the vocabulary alone.
     if (type != type_control && type != type_user_defined) {
       continue;
     }
@@ -295,6 +324,7 @@ void set_bert_parts(ordered_json& out) {
   normalizer["type"] = "BertNormalizer";
   normalizer["clean_text"] = true;
   normalizer["handle_chinese_chars"] = true;
+  // Null means: as `lowercase` says.
   normalizer["strip_accents"] = nullptr;
   normalizer["lowercase"] = true;
   out["pre_tokenizer"]["type"] = "BertPreTokenizer";
@@ -307,9 +337,11 @@ ordered_json model_of(const gguf_tokenizer& keys, const tokenizer& made, bool be
   if (bert) {
     out["unk_token"] = keys.tokens[*keys.unknown];
     out["continuing_subword_prefix"] = continuation;
+    // The limit of BERT. GGUF does not store it.
     out["max_input_chars_per_word"] = 100;
   } else {
     for (const char* key :
+         // BPE without any of the variations.
          {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
       out[key] = nullptr;
     }
@@ -323,12 +355,14 @@ ordered_json model_of(const gguf_tokenizer& keys, const tokenizer& made, bool be
   ordered_json vocabulary = ordered_json::object();
   auto& members = vocabulary.get_ref<ordered_json::object_t&>();
   for (std::uint32_t id = 0; id < keys.tokens.size(); ++id) {
+    // WordPiece spellings come from the tokenizer, which has converted the marks.
     members.emplace_back(std::string(made.token(id).value_or(keys.tokens[id])), id);
   }
   out["vocab"] = std::move(vocabulary);
   if (!bert) {
     ordered_json merges = ordered_json::array();
     for (const std::string& merge : keys.merges) {
+      // Each merge has one space, which `from_gguf` has checked.
       const std::size_t space = merge.find(' ');
       merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
     }
@@ -344,7 +378,9 @@ result<std::string> tokenizer_json_of(const gguf_tokenizer& keys) {
   WEIR_TRY(const tokenizer made, tokenizer::from_gguf(keys));
   const bool bert = keys.model == "bert";
   ordered_json out;
+  // The version of the format, not that of the tokenizer.
   out["version"] = "1.0";
+  // Neither is part of a tokenizer; the reference expects the keys.
   out["truncation"] = nullptr;
   out["padding"] = nullptr;
   out["added_tokens"] = added_of(keys);
@@ -360,6 +396,7 @@ result<std::string> tokenizer_json_of(const gguf_tokenizer& keys) {
   out["post_processor"] = template_of(keys);
   ordered_json& decoder = out["decoder"];
   if (bert) {
+    // The decoder undoes what the splits have removed.
     decoder["type"] = "WordPiece";
     decoder["prefix"] = continuation;
     decoder["cleanup"] = true;
@@ -367,6 +404,7 @@ result<std::string> tokenizer_json_of(const gguf_tokenizer& keys) {
     decoder = byte_level_component(true);
   }
   out["model"] = model_of(keys, made, bert);
+  // Indented by one space, as the reference saves it.
   return out.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

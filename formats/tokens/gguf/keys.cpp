@@ -29,6 +29,8 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
     // Digits first: the splits of GPT-2 alone keep numbers together.
     to.levels.push_back(property_level(&is_numeric, split_behavior::isolated));
   } else if (is_llama3(name) || name == "qwen2") {
+    // Both have one pattern for everything. Only Qwen normalizes, and only Llama ignores
+    // merges.
     const bool qwen = name == "qwen2";
     if (qwen) {
       normalize_step form;
@@ -39,6 +41,7 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
     WEIR_TRY(auto level, search_level(qwen ? qwen2_pattern : llama3_pattern));
     to.levels.push_back(std::move(level));
     return {};
+    // Everything else is unknown. A name without meaning would give wrong ids.
   } else if (name != "gpt-2" && name != "gpt2") {
     return error(errc::unsupported,
                  fmt::format("cannot read tokenizer.ggml.pre: expected gpt-2, smollm, "
@@ -46,6 +49,7 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
                              name.empty() ? "none" : json_quote(name)))
         .hint("use the tokenizer.json of the model");
   }
+  // The pattern of GPT-2 is the last level of all that come here.
   WEIR_TRY(auto level, search_level(gpt2_pattern));
   to.levels.push_back(std::move(level));
   return {};
@@ -58,6 +62,7 @@ result<void> add_merges(model& to, const std::vector<std::string>& merges) {
   pairs.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const std::size_t space = merges[i].find(' ');
+    // Exactly one space, with text on both sides.
     if (space == std::string::npos || space == 0 || space + 1 == merges[i].size() ||
         merges[i].find(' ', space + 1) != std::string::npos) {
       return error(
@@ -74,6 +79,7 @@ result<void> add_merges(model& to, const std::vector<std::string>& merges) {
 /// Writes a token of a BERT vocabulary as WordPiece has it: GGUF marks the tokens that
 /// begin a word, WordPiece those that continue one.
 std::string wordpiece_spelling(const std::string& token, bool control) {
+  // Control tokens are no words and have no mark in either form.
   if (control) {
     return token;
   }
@@ -83,6 +89,7 @@ std::string wordpiece_spelling(const std::string& token, bool control) {
 /// Checks an id of a special token, if it is there.
 result<void> check_id(const gguf_tokenizer& keys, const char* key,
                       std::optional<std::uint32_t> id) {
+  // An id that is absent is none to check.
   if (id && *id >= keys.tokens.size()) {
     return error(errc::corrupt,
                  fmt::format("cannot read {}: expected an id below {}, found {}", key,
@@ -94,8 +101,10 @@ result<void> check_id(const gguf_tokenizer& keys, const char* key,
 /// Sets what every `bert` vocabulary of llama.cpp uses: the normalizer in lower case,
 /// white space removed, punctuation alone.
 void set_bert(tokenizer_parts& to) {
+  // The tokens are those of WordPiece, and so is the way back to text.
   to.model.type = model::kind::wordpiece;
   to.decoder.type = token_decoder::kind::wordpiece;
+  // The default of this step is lower case, without accents.
   normalize_step bert;
   bert.type = normalize_step::kind::bert;
   to.normalizer.steps.push_back(bert);
@@ -106,6 +115,7 @@ void set_bert(tokenizer_parts& to) {
 /// Checks what later steps rely on: one type for each token (or none at all), a known
 /// model, and ids within the vocabulary.
 result<void> check_keys(const gguf_tokenizer& keys) {
+  // An empty list of types means that all tokens are normal.
   if (keys.tokens.empty() ||
       (!keys.token_type.empty() && keys.token_type.size() != keys.tokens.size())) {
     return error(errc::corrupt,
@@ -128,12 +138,14 @@ result<void> check_keys(const gguf_tokenizer& keys) {
 /// Hashes all keys. Each text is preceded by its size, so that moving a byte from one
 /// text to the next changes the digest. A cursor of a stream holds this digest.
 std::uint64_t digest_of(const gguf_tokenizer& keys) {
+  // The size of a text is hashed as eight bytes.
   xxh3_stream hash;
   const auto add = [&](const std::string& text) {
     const std::uint64_t size = text.size();
     hash.update(std::as_bytes(std::span(&size, 1)));
     hash.update(as_view(text));
   };
+  // Each key is hashed, in a fixed order.
   add(keys.model);
   add(keys.pre);
   for (const std::string& token : keys.tokens) {
@@ -143,6 +155,7 @@ std::uint64_t digest_of(const gguf_tokenizer& keys) {
     add(merge);
   }
   hash.update(std::as_bytes(std::span(keys.token_type)));
+  // An absent id is hashed as a number that no id has.
   const std::array<std::uint32_t, 3> ids = {
       keys.bos.value_or(no_id), keys.eos.value_or(no_id), keys.unknown.value_or(no_id)};
   hash.update(std::as_bytes(std::span(ids)));
@@ -161,13 +174,16 @@ result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
   WEIR_CHECK(check_keys(keys));
   const bool bert = keys.model == "bert";
   auto parts = std::make_shared<tokenizer_parts>();
+  // Vocabulary and added tokens are collected first, because both are checked as a whole.
   std::vector<std::pair<std::string, std::uint64_t>> entries;
   std::vector<added_token> added;
   for (std::uint32_t id = 0; id < keys.tokens.size(); ++id) {
+    // Without types, all tokens are normal.
     const std::int32_t type = keys.token_type.empty() ? 1 : keys.token_type[id];
     const bool control = type == type_control || id == keys.unknown;
     entries.emplace_back(
         bert ? wordpiece_spelling(keys.tokens[id], control) : keys.tokens[id], id);
+    // Both kinds are found in a text before it is split.
     if (type == type_control || type == type_user_defined) {
       added_token token;
       token.content = keys.tokens[id];
@@ -176,7 +192,9 @@ result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
       added.push_back(std::move(token));
     }
   }
+  // Fails if an id or a token occurs twice.
   WEIR_CHECK(set_vocabulary(parts->model, std::move(entries)));
+  // WordPiece cannot do without an unknown token.
   if (bert) {
     if (!keys.unknown) {
       return error(
@@ -187,13 +205,16 @@ result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
     parts->model.unknown = *keys.unknown;
     set_bert(*parts);
   } else {
+    // Byte-level tokens spell each byte as a character.
     parts->model.byte_level = true;
     parts->decoder.type = token_decoder::kind::byte_level;
     WEIR_CHECK(add_levels(*parts, keys.pre));
     WEIR_CHECK(add_merges(parts->model, keys.merges));
   }
+  // The tables of bytes need vocabulary and settings.
   prepare_model(parts->model);
   WEIR_CHECK(set_added(*parts, std::move(added)));
+  // Ids that stand at both ends of each text.
   if (keys.bos) {
     parts->prefix.push_back(*keys.bos);
   }
