@@ -17,6 +17,7 @@ auto read_object(weir::bytes_view bytes, const weir::formats::read_options& opti
                  const auto& read)
     -> outcome<typename decltype(read(
         std::declval<const weir::formats::message_reader&>()))::value_type> {
+  // Opening reads the structure and the metadata.
   const auto reader = weir::formats::message_reader::open(bytes, options);
   if (!reader) {
     return cannot_read(reader.error(), bytes);

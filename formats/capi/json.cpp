@@ -34,6 +34,7 @@ failure bad_json(std::string_view subject, std::string_view expected,
 /// depth of nesting.
 cbor_value to_cbor(const json& from) {
   switch (from.type()) {
+    // Each kind of JSON has exactly one kind of CBOR.
     case json::value_t::boolean: return from.get<bool>();
     case json::value_t::number_integer: return from.get<std::int64_t>();
     case json::value_t::number_unsigned: return from.get<std::uint64_t>();
@@ -50,6 +51,7 @@ cbor_value to_cbor(const json& from) {
     case json::value_t::object: {
       cbor_map out;
       for (const auto& [key, value] : from.items()) {
+        // A key that occurs twice has been replaced by the parser already.
         out.set(key, to_cbor(value));
       }
       return out;
@@ -82,6 +84,7 @@ outcome<json> parse_object(const char* text, const char* subject) {
     }
     return out;
   } catch (const json::exception& e) {
+    // The message of the parser says where the text is wrong.
     return bad_json(subject, "JSON", fmt::format("\"{}\"", e.what()));
   }
 }
@@ -100,6 +103,7 @@ outcome<cbor_map> map_of(const json& from, const std::string& subject) {
 /// writes it.
 outcome<cbor_map> map_without_reserved(const json& from, const std::string& subject) {
   WEIR_TRY(cbor_map out, map_of(from, subject));
+  // On the first level only. Deeper keys of this name are ordinary ones.
   if (out.find("_reserved_") != nullptr) {
     return bad_json(subject, "keys other than _reserved_, which is the library's", "it");
   }
@@ -111,6 +115,7 @@ outcome<cbor_map> map_without_reserved(const json& from, const std::string& subj
 outcome<object_descriptor> descriptor_of(const json& from, const std::string& subject) {
   // A caller may leave out what a file must have.
   WEIR_TRY(cbor_map map, map_of(from, subject));
+  // Sets a key that the caller has left out.
   const auto set_default = [&](const char* key, cbor_value with) {
     if (map.find(key) == nullptr) {
       map.set(key, std::move(with));
@@ -120,6 +125,7 @@ outcome<object_descriptor> descriptor_of(const json& from, const std::string& su
   for (const char* stage : {"encoding", "filter", "compression"}) {
     set_default(stage, "none");
   }
+  // A shape that is wrong is found by the parser below.
   const cbor_value* shape = map.find("shape");
   const std::size_t dimensions =
       shape != nullptr && shape->array() != nullptr ? shape->array()->size() : 0;
@@ -127,10 +133,12 @@ outcome<object_descriptor> descriptor_of(const json& from, const std::string& su
   set_default("ndim", dimensions);
   // The zeros only have the right number; they are removed again below.
   set_default("strides", cbor_array(dimensions, cbor_value(0)));
+  // The parser is that of the format, so all of its rules hold.
   auto out = formats::parse_descriptor(cbor_value(std::move(map)));
   if (!out) {
     return invalid_metadata(out.error().message());
   }
+  // Without strides, the writer makes those of rows without gaps.
   if (derive_strides) {
     out->strides.clear();
   }
@@ -141,6 +149,7 @@ outcome<object_descriptor> descriptor_of(const json& from, const std::string& su
 outcome<std::vector<cbor_map>> base_of(const json& message) {
   std::vector<cbor_map> out;
   const auto found = message.find("base");
+  // An absent key is no error, as objects need no metadata.
   if (found == message.end()) {
     return out;
   }
@@ -162,6 +171,7 @@ outcome<std::vector<cbor_map>> base_of(const json& message) {
 outcome<cbor_map> extra_of(const json& message, std::span<const char* const> taken) {
   const auto underlined = message.find("_extra_");
   const auto plain = message.find("extra");
+  // Both names mean the same, so both at once would be unclear.
   if (underlined != message.end() && plain != message.end()) {
     return bad_json("the message", "either \"_extra_\" or \"extra\"", "both");
   }
@@ -170,6 +180,7 @@ outcome<cbor_map> extra_of(const json& message, std::span<const char* const> tak
   if (own != message.end()) {
     WEIR_TRY(out, map_of(*own, fmt::format("\"{}\"", own.key())));
   }
+  // All other keys at the top belong to the message.
   for (const auto& [key, value] : message.items()) {
     const bool meant = key == "_extra_" || key == "extra" ||
                        std::find(taken.begin(), taken.end(), key) != taken.end();
@@ -190,6 +201,7 @@ outcome<cbor_map> extra_of(const json& message, std::span<const char* const> tak
 outcome<json_message> parse_message(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the message"));
   json_message out;
+  // A message may have no objects.
   if (const auto found = from.find("descriptors"); found != from.end()) {
     if (!found->is_array()) {
       return bad_json("\"descriptors\"", "an array", found->type_name());
@@ -202,6 +214,7 @@ outcome<json_message> parse_message(const char* text) {
       out.descriptors.push_back(std::move(descriptor));
     }
   }
+  // Keys that are not part of the keys of the message.
   constexpr std::array<const char*, 2> taken{"descriptors", "base"};
   WEIR_TRY(out.base, base_of(from));
   WEIR_TRY(out.extra, extra_of(from, taken));
@@ -212,6 +225,7 @@ outcome<json_message> parse_message(const char* text) {
 outcome<json_message> parse_stream(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the stream"));
   json_message out;
+  // "descriptors" has no meaning in a stream, and is a key like others.
   constexpr std::array<const char*, 1> taken{"base"};
   WEIR_TRY(out.base, base_of(from));
   WEIR_TRY(out.extra, extra_of(from, taken));
@@ -220,6 +234,7 @@ outcome<json_message> parse_stream(const char* text) {
 
 outcome<object_descriptor> parse_descriptor(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the descriptor"));
+  // A single descriptor has no number in errors.
   return descriptor_of(from, "the JSON of the descriptor");
 }
 

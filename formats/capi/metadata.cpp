@@ -28,6 +28,7 @@ using weir::formats::find_path;
 /// The parts are moved; a reader that made them is not needed any more.
 tgm_metadata_t::tgm_metadata_t(weir::formats::message_metadata from)
     : extra(std::move(from.extra)), reserved(std::move(from.reserved)) {
+  // Entries become values, as handles refer to values.
   base.reserve(from.base.size());
   for (cbor_map& entry : from.base) {
     base.emplace_back(std::move(entry));
@@ -37,6 +38,7 @@ tgm_metadata_t::tgm_metadata_t(weir::formats::message_metadata from)
 /// The map never moves its texts, so their addresses stay valid.
 const char* tgm_metadata_t::keep(const std::string& name, std::string text) const {
   const std::lock_guard lock(mutex_);
+  // A text that is kept already stays, so that earlier addresses stay valid.
   return kept_.try_emplace(name, std::move(text)).first->second.c_str();
 }
 
@@ -45,6 +47,7 @@ namespace {
 /// Returns the text as a C string can hold it: a text that contains a zero byte becomes
 /// an empty text.
 std::string as_c_text(std::string text) {
+  // C code would take the part before the zero for the whole.
   return text.find('\0') == std::string::npos ? std::move(text) : std::string();
 }
 
@@ -58,6 +61,7 @@ std::string first_key(std::string_view path) {
 /// `map` holds a map.
 const cbor_value* look_up(const cbor_value& map, std::string_view path) {
   const std::string first = first_key(path);
+  // The rest of the path may contain the word; only its first key is hidden.
   return first.empty() || first == "_reserved_" ? nullptr : find_path(*map.map(), path);
 }
 
@@ -66,6 +70,7 @@ const cbor_value* look_up(const cbor_value& map, std::string_view path) {
 const cbor_value* look_up(const tgm_metadata_t& meta, std::string_view path) {
   const std::string first = first_key(path);
   if (first == "extra" || first == "_extra_") {
+    // The prefix alone names no key.
     return path.size() > first.size() ? look_up(meta.extra, path.substr(first.size() + 1))
                                       : nullptr;
   }
@@ -75,6 +80,7 @@ const cbor_value* look_up(const tgm_metadata_t& meta, std::string_view path) {
       return found;
     }
   }
+  // Last, the keys of the message, without the prefix.
   return look_up(meta.extra, path);
 }
 
@@ -94,6 +100,7 @@ std::string decimal_of(double value) {
   std::array<char, 400> digits{};  // the smallest numbers have the longest texts
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::fixed);
+  // "fixed" excludes exponents.
   return {digits.data(), end.ptr};
 }
 
@@ -116,11 +123,13 @@ std::optional<std::string> text_of(const cbor_value* found) {
   if (value.boolean()) {
     return *value.boolean() ? "true" : "false";
   }
+  // Arrays, maps, bytes and null have no text here.
   return std::nullopt;
 }
 
 /// Returns an integer, or `otherwise` if the value is none or does not fit.
 std::int64_t integer_of(const cbor_value* found, std::int64_t otherwise) {
+  // Reals are no integers, even if they have no fraction.
   return found != nullptr ? without_tags(*found).int64().value_or(otherwise) : otherwise;
 }
 
@@ -141,20 +150,24 @@ bool asks_version(std::string_view key) {
 extern "C" {
 
 uint64_t tgm_metadata_version(const tgm_metadata_t* meta) {
+  // There is one version only.
   return meta != nullptr ? TGM_WIRE_VERSION : 0;
 }
 
 size_t tgm_metadata_num_objects(const tgm_metadata_t* meta) {
+  // One entry for each object.
   return meta != nullptr ? meta->base.size() : 0;
 }
 
 void tgm_metadata_free(tgm_metadata_t* meta) {
+  // Frees all texts and values that functions have returned.
   delete meta;
 }
 
 /// NULL for "not found" and for a NULL argument alike.
 const tgm_value_t* tgm_metadata_get(const tgm_metadata_t* meta, const char* path) {
   return accessed<const tgm_value_t*>(nullptr, [&] {
+    // Exceptions, such as lack of memory, give the default.
     return given(meta, path) ? handle_of(look_up(*meta, path)) : nullptr;
   });
 }
@@ -167,6 +180,7 @@ const tgm_value_t* tgm_metadata_get_at(const tgm_metadata_t* meta, size_t obj_in
 }
 
 bool tgm_metadata_has(const tgm_metadata_t* meta, const char* path) {
+  // The version is no stored key, so it is not found here.
   return tgm_metadata_get(meta, path) != nullptr;
 }
 
@@ -174,6 +188,7 @@ bool tgm_metadata_has_at(const tgm_metadata_t* meta, size_t obj_index, const cha
   return tgm_metadata_get_at(meta, obj_index, path) != nullptr;
 }
 
+/// The handle refers to the entry within the metadata.
 const tgm_value_t* tgm_metadata_object(const tgm_metadata_t* meta, size_t obj_index) {
   return meta != nullptr && obj_index < meta->base.size()
              ? handle_of(&meta->base[obj_index])
@@ -196,6 +211,7 @@ const char* tgm_metadata_get_string(const tgm_metadata_t* meta, const char* key)
     // The version comes first, so a key of this name is never looked up.
     const auto text = asks_version(key) ? std::optional(std::to_string(TGM_WIRE_VERSION))
                                         : text_of(look_up(*meta, key));
+    // The prefix keeps texts of different functions apart.
     return text ? meta->keep(std::string("path ") + key, as_c_text(*text)) : nullptr;
   });
 }
@@ -225,6 +241,7 @@ const char* tgm_metadata_get_string_at(const tgm_metadata_t* meta, size_t obj_in
                                        const char* key) {
   return accessed<const char*>(nullptr, [&]() -> const char* {
     const auto text =
+        // The version belongs to the message, so it is not answered here.
         given(meta, key) ? text_of(look_up(*meta, obj_index, key)) : std::nullopt;
     return text ? meta->keep("at " + std::to_string(obj_index) + " " + key,
                              as_c_text(*text))
@@ -251,6 +268,7 @@ double tgm_metadata_get_float_at(const tgm_metadata_t* meta, size_t obj_index,
 const char* tgm_metadata_object_to_json(const tgm_metadata_t* meta, size_t obj_index) {
   return accessed<const char*>(nullptr, [&]() -> const char* {
     return meta != nullptr && obj_index < meta->base.size()
+               // The JSON is made once for each object.
                ? meta->keep("json " + std::to_string(obj_index),
                             to_json(meta->base[obj_index]))
                : nullptr;

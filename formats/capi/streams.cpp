@@ -33,6 +33,7 @@ class stream_file final : public stream_target {
   /// Appends bytes. What was collected is written first whenever the new bytes do not fit
   /// behind it, so that the order of the bytes in the file is kept.
   result<void> put(bytes_view bytes) override {
+    // More than the limit would be collected together.
     if (gathered_.size() + bytes.size() > gathered_limit) {
       WEIR_CHECK(flush());
     }
@@ -48,12 +49,14 @@ class stream_file final : public stream_target {
   /// are written first.
   result<void> patch(std::uint64_t offset, bytes_view bytes) override {
     WEIR_CHECK(flush());
+    // What was written may lie before any offset, so the position is not needed.
     return write_all(*file_, offset, bytes);
   }
   bool can_patch() const noexcept override { return true; }
   // Afterwards the destructor finds nothing to write.
   result<void> close() override {
     WEIR_CHECK(flush());
+    // Closing the file releases its descriptor.
     file_.reset();
     return {};
   }
@@ -85,6 +88,7 @@ class stream_functions final : public stream_target {
   stream_functions(tgm_x_sink sink, tgm_x_patch patcher, void* context)
       : sink_(sink), patch_(patcher), context_(context) {}
 
+  // The functions get the context that the caller has given with them.
   result<void> put(bytes_view bytes) override {
     return taken(sink_(context_, address_of(bytes), bytes.size()));
   }
@@ -92,6 +96,7 @@ class stream_functions final : public stream_target {
     return taken(patch_(context_, offset, address_of(bytes), bytes.size()));
   }
   bool can_patch() const noexcept override { return patch_ != nullptr; }
+  // There is nothing to close. The caller knows when the stream has ended.
   result<void> close() override { return {}; }
 
  private:
@@ -134,12 +139,14 @@ outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> targ
   // The writer takes the keys; a copy is needed to find the code of a failure.
   options.extra = std::move(message.extra);
   const cbor_map extra = options.extra;
+  // Entries of "base" announce objects, which must all be written.
   const std::size_t announced = message.base.size();
   auto writer =
       // The function owns the target together with this object.
       stream_writer::open([target](bytes_view bytes) { return target->put(bytes); },
                           std::move(options), std::move(message.base));
   if (!writer) {
+    // The failure may be due to the keys of the message.
     return cannot_write(writer.error(), {}, extra);
   }
   return message_stream(std::move(target), std::move(*writer), announced);
@@ -161,6 +168,7 @@ outcome<void> message_stream::write(const stream_object& object) {
   // An object without a preceder has no metadata.
   const object_to_write one{object.descriptor, preceder_.value_or(cbor_map()),
                             object.data, object.stored};
+  // The object decides which code a failure has.
   if (const auto done = writer_.write(one); !done) {
     return cannot_write(done.error(), {&one, 1}, {});
   }
@@ -182,6 +190,7 @@ outcome<void> message_stream::finish(bool backfill) {
                     "found {}",
                     announced_, object_count()));
   }
+  // With backfill, the length gets into the preamble at the end.
   WEIR_CHECK(backfill ? writer_.finish([this](std::uint64_t offset, bytes_view bytes) {
     return target_->patch(offset, bytes);
   })
@@ -212,6 +221,7 @@ failure already_finished() {
 /// Calls `use` with the stream of an encoder, unless it is finished.
 tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& use) {
   return guarded(enc != nullptr && complete, [&]() -> outcome<void> {
+    // All functions below answer the same way after the end.
     if (enc->stream.finished()) {
       return already_finished();
     }
@@ -224,6 +234,7 @@ tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
                        const std::uint8_t* data, std::size_t length, bool stored) {
   return with_stream(
       enc, given(descriptor, data), [&](message_stream& stream) -> outcome<void> {
+        // The JSON is parsed before anything is written.
         WEIR_TRY(auto parsed, parse_descriptor(descriptor));
         return stream.write({std::move(parsed), view_of(data, length), stored});
       });
@@ -249,6 +260,7 @@ extern "C" {
 tgm_error tgm_streaming_encoder_create(const char* path, const char* metadata_json,
                                        const char* hash_algo, uint32_t threads,
                                        tgm_streaming_encoder_t** out) {
+  // NULL for the masks means the defaults.
   return tgm_streaming_encoder_create_with_options(path, metadata_json, hash_algo,
                                                    threads, nullptr, out);
 }
@@ -261,10 +273,12 @@ tgm_error tgm_streaming_encoder_create_with_options(
     // All arguments are checked before the file is emptied.
     WEIR_TRY(json_message message, parse_stream(metadata_json));
     WEIR_TRY(auto options, encode_arguments(hash_algo, threads, mask_options));
+    // The file is emptied here, and not before.
     WEIR_TRY(auto target, open_stream_file(name));
     WEIR_TRY(
         message_stream stream,
         message_stream::open(std::move(target), std::move(message), std::move(options)));
+    // The caller frees the handle.
     *out = new tgm_streaming_encoder_t{std::move(stream)};
     return {};
   });
@@ -275,6 +289,7 @@ tgm_error tgm_x_streaming_encoder_create(const char* metadata_json, tgm_x_sink s
                                          const tgm_x_encode_options_t* options,
                                          tgm_streaming_encoder_t** out) {
   return guarded(given(metadata_json, sink, out), [&]() -> outcome<void> {
+    // The same order as above, without a file.
     WEIR_TRY(json_message message, parse_stream(metadata_json));
     WEIR_TRY(auto how, encode_arguments(options));
     WEIR_CHECK(check_stream_options(how));
@@ -299,12 +314,14 @@ tgm_error tgm_streaming_encoder_write_preceder(tgm_streaming_encoder_t* enc,
 tgm_error tgm_streaming_encoder_write(tgm_streaming_encoder_t* enc,
                                       const char* descriptor_json, const uint8_t* data,
                                       size_t data_len) {
+  // False: the data is encoded while it is written.
   return write_object(enc, descriptor_json, data, data_len, false);
 }
 
 tgm_error tgm_streaming_encoder_write_pre_encoded(tgm_streaming_encoder_t* enc,
                                                   const char* descriptor_json,
                                                   const uint8_t* data, size_t data_len) {
+  // True: the data is stored as it is.
   return write_object(enc, descriptor_json, data, data_len, true);
 }
 
@@ -320,6 +337,7 @@ tgm_error tgm_streaming_encoder_finish(tgm_streaming_encoder_t* enc) {
 
 tgm_error tgm_x_streaming_encoder_finish_backfill(tgm_streaming_encoder_t* enc) {
   return with_stream(enc, true, [](message_stream& stream) -> outcome<void> {
+    // A file can always be patched.
     if (!stream.can_patch()) {
       return invalid_argument(
           "cannot write the length of the stream: expected a function that patches, "
@@ -330,10 +348,12 @@ tgm_error tgm_x_streaming_encoder_finish_backfill(tgm_streaming_encoder_t* enc) 
 }
 
 uint64_t tgm_x_streaming_encoder_bytes_written(const tgm_streaming_encoder_t* enc) {
+  // Bytes that have been given to the target.
   return enc != nullptr ? enc->stream.bytes_written() : 0;
 }
 
 void tgm_streaming_encoder_free(tgm_streaming_encoder_t* enc) {
+  // A stream that was not finished stays incomplete.
   delete enc;
 }
 

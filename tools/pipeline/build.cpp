@@ -35,6 +35,7 @@ class builder {
         made_(std::make_unique<pipeline>(from.settings.name)) {}
 
   result<std::unique_ptr<pipeline>> build() {
+    // In the order of the file, which is also that of their numbers.
     for (const written_stage& stage : from_.stages) {
       WEIR_CHECK(add(stage));
     }
@@ -56,6 +57,7 @@ class builder {
   // Makes a stage and adds it with its window, host and policy. The function that is
   // added with it makes the stage again when a run goes back to a checkpoint.
   result<void> add(const written_stage& stage) {
+    // Settings are passed on as they are, and the catalog checks them.
     given_settings given;
     for (const config_entry& entry : stage.settings) {
       given.emplace(entry.key, given_value(entry.value));
@@ -66,7 +68,9 @@ class builder {
     }
     node added = made_->add_made(
         stage.name, std::move(made),
+        // The catalog outlives the pipeline; name and settings are copied.
         [&known = known_, use = stage.use, given] { return known.make(use, given); });
+    // The place is used in messages about the plan.
     added.defined_at(stage.where);
     // A window may name one kind of limit; the other is the default.
     if (stage.window.items || stage.window.bytes) {
@@ -86,6 +90,7 @@ class builder {
     const std::vector<flow::port_info> ports = made_->built().stages[stage].info.ports;
     for (std::uint32_t i = 0; i < ports.size(); ++i) {
       const std::vector<flow::graph_edge>& edges = made_->built().edges;
+      // An edge of the file may already take the failed items.
       const bool named = std::ranges::any_of(edges, [&](const flow::graph_edge& e) {
         return e.from == stage && e.outlet == i;
       });
@@ -96,11 +101,13 @@ class builder {
       // "parse.failed.tgm".
       const std::string name = from_.stages[stage].name + "." + ports[i].name;
       const auto added = static_cast<std::uint32_t>(made_->built().stages.size());
+      // The path is relative, so the file gets into the folder of the pipeline.
       const given_settings path{{"path", name + ".tgm"}};
       made_
           ->add_made(name, known_.make("tgm.write", path),
                      [&known = known_, path] { return known.make("tgm.write", path); })
           .defined_at(from_.stages[stage].where);
+      // The sink has one inlet, named "x".
       made_->connect(stage, ports[i].name, added, "x", 0, from_.stages[stage].where);
     }
   }
@@ -123,6 +130,7 @@ class builder {
             entry.where);
       }
     }
+    // Other mistakes, such as a missing setting, belong to the stage as a whole.
     return in_stage(std::move(e), stage.where);
   }
 
@@ -131,6 +139,7 @@ class builder {
   [[nodiscard]] error unknown_key(const config_entry& entry,
                                   const written_stage& stage) const {
     std::vector<std::string> names = keys_of_every_stage();
+    // Without a description, only the keys of all stages can be suggested.
     if (const auto info = known_.describe(stage.use)) {
       for (const setting_info& one : info->settings) {
         names.push_back(one.name);
@@ -155,6 +164,7 @@ class builder {
   [[nodiscard]] std::vector<std::string> open_inlets(std::uint32_t stage) const {
     std::vector<std::string> names = ports_of(stage, true);
     for (const written_edge& edge : from_.stages[stage].edges) {
+      // An edge without a name of an inlet erases nothing.
       std::erase(names, edge.inlet);
     }
     return names;
@@ -163,6 +173,7 @@ class builder {
   // Applies the first rule. A stage whose inlets are all taken needs no edge.
   result<void> connect_to_stage_above(std::uint32_t stage) {
     const written_stage& to = from_.stages[stage];
+    // The first stage has none above it.
     if (stage == 0 || to.has_from || to.has_inlets || open_inlets(stage).empty()) {
       return {};
     }
@@ -170,6 +181,7 @@ class builder {
     // The edge has no name of an outlet or inlet, so both must be clear.
     auto done = connect_ends({"", above, 0, to.where}, {stage - 1, ""}, stage);
     if (!done) {
+      // The hint explains where an edge comes from that is not in the file.
       const std::string more = done.error().hint();
       return std::move(done.error())
           .hint(fmt::format("\"{0}\" has no key `from`, so it follows \"{1}\", the stage "
@@ -190,6 +202,7 @@ class builder {
                             std::uint32_t to) {
     WEIR_TRY(const std::string outlet, choose_outlet(edge, begin, to));
     WEIR_TRY(const std::string inlet, choose_inlet(edge, to));
+    // The place of the edge in the file is kept for messages about the plan.
     made_->connect(begin.stage, outlet, to, inlet, edge.delay, edge.where);
     return {};
   }
@@ -207,8 +220,10 @@ class builder {
     if (const auto whole = find(edge.from); whole != from_.stages.end()) {
       return edge_end{index(whole), ""};
     }
+    // The last point divides, as names of ports have none.
     const std::size_t dot = edge.from.rfind('.');
     const std::string name = edge.from.substr(0, dot);
+    // A name without a point has been looked for already.
     if (const auto found = find(name);
         found != from_.stages.end() && dot != std::string::npos) {
       return edge_end{index(found), edge.from.substr(dot + 1)};
@@ -232,9 +247,11 @@ class builder {
                                     std::uint32_t to) const {
     const written_stage& stage = from_.stages[begin.stage];
     const std::vector<std::string> outlets = ports_of(begin.stage, false);
+    // The usual case: a stage with a single outlet.
     if (begin.port.empty() && outlets.size() == 1) {
       return outlets.front();
     }
+    // Here, outlets for failed items count as well.
     if (std::ranges::count(ports_of(begin.stage, false, true), begin.port) == 1) {
       return begin.port;
     }
@@ -244,9 +261,12 @@ class builder {
   // Finds the inlet: the only open one if the edge names none.
   result<std::string> choose_inlet(const written_edge& edge, std::uint32_t to) const {
     const std::vector<std::string> all = ports_of(to, true);
+    // A name must be one of all inlets, whether open or not. The plan finds inlets with
+    // two edges.
     if (std::ranges::count(all, edge.inlet) == 1) {
       return edge.inlet;
     }
+    // For an error, the message lists what could have been meant.
     const std::vector<std::string> open = edge.inlet.empty() ? open_inlets(to) : all;
     if (edge.inlet.empty() && open.size() == 1) {
       return open.front();
@@ -259,6 +279,7 @@ class builder {
                               const std::string& name,
                               const std::vector<std::string>& ports, const char* kind,
                               const written_stage& stage) const {
+    // Nothing can be suggested if there is none.
     if (ports.empty()) {
       return refused(errc::invalid_argument, edge, to,
                      fmt::format("an {} of \"{}\" ({})", kind, stage.name, stage.use),
@@ -268,11 +289,13 @@ class builder {
         fmt::format("an {} of \"{}\" ({})", kind, stage.name, fmt::join(ports, ", "));
     if (name.empty()) {
       return refused(errc::invalid_argument, edge, to, expected, "no name")
+          // An outlet is named behind its stage, an inlet as a key of a table.
           .hint(std::string_view(kind) == "outlet"
                     ? fmt::format("name it: \"{}.{}\"", stage.name, ports.front())
                     : fmt::format("name it: inlets = {{ {} = \"{}\" }}", ports.front(),
                                   edge.from));
     }
+    // A misspelt name gets the nearest one and the place of the stage.
     const auto nearest = nearest_name(name, ports);
     const std::string place =
         fmt::format("\"{}\" is defined at {}", stage.name, stage.where);
@@ -283,6 +306,7 @@ class builder {
   // Returns the error of an edge, at its place in the file.
   [[nodiscard]] error refused(errc code, const written_edge& edge, std::uint32_t to,
                               std::string_view expected, std::string_view found) const {
+    // An edge of `from` names no inlet.
     const std::string inlet = edge.inlet.empty() ? "" : "." + edge.inlet;
     return error(code,
                  fmt::format("cannot connect \"{}\" to \"{}{}\": expected {}, "
@@ -300,6 +324,7 @@ class builder {
 
 /// Errors that suggest a name, or have a hint, need no second one.
 error pointing_to_stages(error e) {
+  // The hint is useful only if nothing better is known.
   return e.text().find("did you mean") == std::string::npos && e.hint().empty()
              ? std::move(e).hint("`weir stages` lists them")
              : std::move(e);

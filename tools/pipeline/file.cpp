@@ -41,6 +41,7 @@ constexpr std::size_t max_line_bytes = 4096;
 
 /// Returns whether a name can be that of a folder below runs/, also on other systems.
 bool is_folder_name(const std::string& name) {
+  // Letters that all file systems accept. A point in front would hide the folder.
   constexpr std::string_view letters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   return !name.empty() && name.size() <= 100 && name.front() != '.' &&
@@ -50,6 +51,7 @@ bool is_folder_name(const std::string& name) {
 /// Returns whether a text is a time of 1 s to 24 h and nothing else.
 bool is_stall(const std::string& text) {
   const auto time = parse_limits(text);
+  // Without items and bytes, there must be a time.
   return time && !time->items && !time->bytes && *time->seconds >= 1 &&
          *time->seconds <= 86'400;
 }
@@ -78,6 +80,7 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.workers", &s::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
       .may_change();
+  // Part of the identity of the run, so it cannot change.
   t.add("run.seed", &s::seed, "Seed of every random number");
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
@@ -113,6 +116,7 @@ settings_table<pipeline_settings> make_table() {
 
 /// Returns all keys of the first level, for suggestions.
 std::vector<std::string> known_keys() {
+  // `stage` is no key of the table but a list of tables.
   std::vector<std::string> known{"stage"};
   for (const auto& one : pipeline_table().entries()) {
     known.push_back(one.name);
@@ -168,6 +172,7 @@ class file_reader {
     if (best == nullptr) {
       return unknown(entry);
     }
+    // The rest of the key is a key of the stage.
     return set_stage_key(
         *best, {entry.key.substr(best->name.size() + 1), entry.value, entry.where});
   }
@@ -186,11 +191,13 @@ class file_reader {
     if (item.key == "stage") {
       return read_stages(item);
     }
+    // A key named `set` that is no table is an unknown key.
     if (item.key == "set" && item.table) {
       set_line_ = item.line;
       add_entries(item, "", assignments_);
       return {};
     }
+    // Everything else must stand in front of [set].
     last_line_ = std::max(last_line_, item.line);
     std::vector<config_entry> entries;
     if (item.table) {
@@ -198,6 +205,7 @@ class file_reader {
     }
     // An empty table without a meaning is refused like an unknown key.
     const bool known_table = item.key == "run" || item.key == "checkpoint";
+    // A value of the first level is a key of its own.
     if (!item.table || (entries.empty() && !known_table)) {
       entries.push_back({item.key, item.value, item.where});
     }
@@ -209,6 +217,7 @@ class file_reader {
 
   // Reads the stages in their order, which decides the edges that a file leaves out.
   result<void> read_stages(const toml_item& list) {
+    // For instance a single [stage] in place of [[stage]].
     if (!list.list_of_tables) {
       return error(errc::invalid_argument,
                    fmt::format("cannot use key \"stage\": expected tables [[stage]], "
@@ -230,6 +239,7 @@ class file_reader {
       return unknown_setting(entry.key, known_keys()).located(entry.where);
     }
     auto done = pipeline_table().assign(out_.settings, entry.key, entry.value);
+    // The table does not know the place of the value.
     return done ? result<void>() : std::move(done).error().located(entry.where);
   }
 
@@ -254,6 +264,7 @@ class file_reader {
 /// Checks the length of each line before the text is parsed.
 result<void> check_lines(std::string_view text, const std::string& name) {
   std::size_t line = 1;
+  // The last line may have no line feed.
   for (std::size_t begin = 0; begin < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     if (end - begin > max_line_bytes) {
@@ -281,7 +292,9 @@ std::string_view lines_before(std::string_view text, std::size_t line) {
 /// Returns the text of a file with its assignments, old ones first. The assignments stand
 /// at the end, so that the places in messages stay those of the file.
 std::string copy_of(std::string_view text, const std::vector<config_entry>& assignments) {
+  // The text of the file stays as the user wrote it.
   std::string out(text);
+  // The table begins on a line of its own.
   out += out.empty() || out.ends_with('\n') ? "" : "\n";
   out += "[set]  # from the command line, and the folder of relative paths\n";
   for (std::size_t i = 0; i < assignments.size(); ++i) {
@@ -291,6 +304,8 @@ std::string copy_of(std::string_view text, const std::vector<config_entry>& assi
         assignments.begin() + static_cast<std::ptrdiff_t>(i) + 1, assignments.end(),
         [&](const config_entry& later) { return later.key == entry.key; });
     if (is_last) {
+      // Keys are quoted, as those of stages may have characters that TOML does not allow
+      // bare.
       out += fmt::format("{} = {}\n", toml_text({entry.key}), toml_text(entry.value));
     }
   }
@@ -303,6 +318,7 @@ void add_plugins(std::vector<std::string>& to, std::span<const std::string> more
   for (const std::string& one : more) {
     std::error_code ignored;
     const std::string path = fs::absolute(one, ignored).lexically_normal().string();
+    // A plug-in that is named twice is loaded once.
     if (std::ranges::count(to, path) == 0) {
       to.push_back(path);
     }
@@ -336,6 +352,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   if (const auto limit = parse_limits(from.settings.deadline); limit && limit->seconds) {
     options.deadline_s = static_cast<std::int64_t>(std::ceil(*limit->seconds));
   }
+  // Without an interval there is a checkpoint at the end alone.
   if (const auto every = parse_limits(from.settings.every)) {
     options.every_items = every->items.value_or(0);
     options.every_seconds = every->seconds.value_or(0);
@@ -346,6 +363,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
 }  // namespace
 
 const settings_table<pipeline_settings>& pipeline_table() {
+  // Made at the first use, and never changed.
   static const settings_table<pipeline_settings> table = make_table();
   return table;
 }
@@ -358,10 +376,12 @@ bool describes_stages(std::string_view text) noexcept {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);
+    // The first character of the line that is no blank.
     line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
     if (line.starts_with("[[")) {
       line.remove_prefix(2);
       line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+      // Five letters of "stage" are passed over.
       const std::size_t behind = line.find_first_not_of(blanks, 5);
       if (line.starts_with("stage") && behind != std::string_view::npos &&
           line[behind] == ']') {
@@ -391,6 +411,7 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
   std::vector<config_entry> assignments = reader.assignments();
   for (const std::string& set : overrides.sets) {
     WEIR_TRY(config_entry entry, parse_assignment(set));
+    // Applied at once, so an error names this assignment.
     WEIR_CHECK(reader.assign(entry));
     assignments.push_back(std::move(entry));
   }
@@ -411,13 +432,16 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
     assignments.push_back({"plugins", value_of(out.settings.plugins), ""});
   }
   out.copy = copy_of(
+      // An old table [set] is replaced by one that has its assignments, too.
       reader.set_line() == 0 ? text : lines_before(text, reader.set_line()), assignments);
   return out;
 }
 
 result<loaded_pipeline> make_loaded(const written_pipeline& from) {
+  // Adding them again does nothing, so this may be called several times.
   add_standard_stages();
   for (const std::string& plugin : from.settings.plugins) {
+    // Paths of plug-ins begin at the folder of the file.
     WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
   }
   // The tap is a stage of `weir prove` alone; it is known only where a file uses it.
@@ -425,6 +449,7 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
     WEIR_CHECK(add_tap(flow::stages()));
   }
   loaded_pipeline loaded;
+  // Fails if a stage is unknown, or if its settings are refused.
   WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
   // Stages that write to standard output change what the program prints there.
   loaded.options = run_options_of(from);
@@ -458,6 +483,7 @@ result<loaded_pipeline> load_any_pipeline(const std::string& path,
   if (!of_text) {
     return load_pipeline(path, overrides);
   }
+  // The file is read again as a configuration, with the same assignments.
   WEIR_TRY(actors::run_config config, load_config(path, overrides.sets));
   config.folder = join_path("runs", config.name);  // nothing is written there
   WEIR_TRY(actors::preset made, actors::preset_of(config));

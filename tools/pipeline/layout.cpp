@@ -23,19 +23,19 @@ namespace {
 /// Around the whole drawing.
 constexpr double margin = 16;
 constexpr double title_height = 34;
-constexpr double head_height = 40;  ///< of a box, for the names above its ports
-constexpr double port_height = 20;
-constexpr double box_distance = 26;
-constexpr double lane_height = 12;  ///< of an edge that passes a layer
-constexpr double bend_width = 46;   ///< part of a gap in which edges change their height
-constexpr double lane_distance = 18;
-constexpr double arrow_width = 8;
+constexpr double head_height = 40;   ///< of a box, for the names above its ports
+constexpr double port_height = 20;   ///< distance of two ports of a box
+constexpr double box_distance = 26;  ///< smallest distance of two boxes above each other
+constexpr double lane_height = 12;   ///< of an edge that passes a layer
+constexpr double bend_width = 46;    ///< part of a gap in which edges change their height
+constexpr double lane_distance = 18;  ///< distance of two feedback edges
+constexpr double arrow_width = 8;     ///< room for the arrow in front of an inlet
 
 /// A box, or the place at which an edge passes a layer.
 struct cell {
-  std::size_t layer = 0;
-  bool box = false;
-  double y = 0;
+  std::size_t layer = 0;  ///< number of its layer, from the left
+  bool box = false;       ///< false for the place of an edge
+  double y = 0;           ///< its upper side
   double height = lane_height;
   std::vector<std::size_t> left{};   ///< cells of the layer before, with edges to here
   std::vector<std::size_t> right{};  ///< cells of the layer behind
@@ -47,6 +47,7 @@ class layouter {
  public:
   explicit layouter(const graph_picture& picture) : picture_(picture) {}
 
+  // Later steps use what earlier ones have found, so their order is fixed.
   placed_picture place() {
     out_.stages.resize(picture_.stages.size());
     out_.edges.resize(picture_.edges.size());
@@ -60,6 +61,7 @@ class layouter {
     for (std::size_t e = 0; e < picture_.edges.size(); ++e) {
       is_forward(e) ? route_forward(e) : route_back(e);
     }
+    // Below the boxes there is room for all feedback edges.
     const double lanes = lanes_ == 0 ? 0 : 10 + lane_distance * lanes_;
     out_.height = bottom_ + lanes + margin;
     return std::move(out_);
@@ -68,9 +70,9 @@ class layouter {
  private:
   using edge = pictured_edge;
 
-  // The rounds are limited because a drawing of damaged facts may have a cycle. An edge
-  // that still leads to the left is drawn like a feedback edge.
-  // Gives each stage the layer behind the last of its predecessors.
+  // Gives each stage the layer behind the last of its predecessors. The rounds are
+  // limited because a drawing of damaged facts may have a cycle. An edge that still leads
+  // to the left is drawn like a feedback edge.
   void assign_layers() {
     for (std::size_t round = 0; round < picture_.stages.size(); ++round) {
       bool changed = false;
@@ -82,6 +84,7 @@ class layouter {
           changed = true;
         }
       }
+      // Without a change, further rounds would change nothing.
       if (!changed) {
         break;
       }
@@ -94,10 +97,12 @@ class layouter {
         has_inlet = has_inlet || e.to == s;
         next = e.from == s ? std::min(next, out_.stages[e.to].layer) : next;
       }
+      // Stages with inlets already stand as far left as they can.
       if (!has_inlet && next != SIZE_MAX && next > 0) {
         out_.stages[s].layer = next - 1;
       }
     }
+    // One column for each layer, up to the last one that has a stage.
     for (const placed_stage& s : out_.stages) {
       columns_.resize(std::max(columns_.size(), s.layer + 1));
     }
@@ -124,6 +129,7 @@ class layouter {
       placed_stage& from = out_.stages[e.from];
       const std::size_t known = from.outlets.size();
       add_once(from.outlets, e.outlet);
+      // The label is made with the port, so both lists have equal lengths.
       if (from.outlets.size() > known) {
         from.outlet_labels.push_back(e.outlet + "  " + e.type);
       }
@@ -136,6 +142,7 @@ class layouter {
     }
     for (std::size_t s = 0; s < out_.stages.size(); ++s) {
       placed_stage& box = out_.stages[s];
+      // A stage without ports has room for one.
       const std::size_t rows =
           std::max({box.inlets.size(), box.outlets.size(), std::size_t{1}});
       box.height = head_height + port_height * static_cast<double>(rows);
@@ -156,9 +163,11 @@ class layouter {
       if (!is_forward(e)) {
         continue;
       }
+      // The path begins at the cell of the box and ends at that of the other box.
       std::size_t last = picture_.edges[e].from;
       paths_[e].push_back(last);
       const std::size_t end = picture_.edges[e].to;
+      // One cell in each layer between the two.
       for (std::size_t layer = cells_[last].layer + 1; layer < cells_[end].layer;
            ++layer) {
         cells_.push_back({layer});
@@ -169,6 +178,7 @@ class layouter {
       link(last, end);
       paths_[e].push_back(end);
     }
+    // Cells get into their layers in the order in which they were made.
     for (std::size_t c = 0; c < cells_.size(); ++c) {
       columns_[cells_[c].layer].cells.push_back(c);
     }
@@ -185,6 +195,7 @@ class layouter {
   void order_layers() {
     // `rank` is the position of each cell in its layer.
     std::vector<double> rank(cells_.size(), 0);
+    // Writes the positions of an order into `rank`.
     const auto number = [&](const std::vector<std::size_t>& order) {
       for (std::size_t i = 0; i < order.size(); ++i) {
         rank[order[i]] = static_cast<double>(i);
@@ -193,6 +204,7 @@ class layouter {
     for (const column& c : columns_) {
       number(c.cells);
     }
+    // Sorts one layer by the neighbours on one side.
     const auto sort = [&](column& c, auto neighbours) {
       std::vector<std::pair<double, std::size_t>> wanted;
       for (const std::size_t one : c.cells) {
@@ -205,6 +217,7 @@ class layouter {
         wanted.emplace_back(
             near.empty() ? rank[one] : sum / static_cast<double>(near.size()), one);
       }
+      // Stable, so that cells with equal means keep their order.
       std::ranges::stable_sort(wanted, {}, &std::pair<double, std::size_t>::first);
       std::ranges::transform(wanted, c.cells.begin(),
                              &std::pair<double, std::size_t>::second);
@@ -224,6 +237,7 @@ class layouter {
   // Sets the heights: cells move towards the middle of their neighbours, from left to
   // right, from right to left, and at the end towards both sides.
   void set_heights() {
+    // The first heights only follow the order.
     for (const column& c : columns_) {
       spread(c, [](const cell&) { return 0.0; });
     }
@@ -231,6 +245,7 @@ class layouter {
     const auto near = [&](const cell& one, bool left, bool right) {
       double sum = 0;
       double count = 0;
+      // The other side does not count.
       for (const auto& [used, cells] :
            {std::pair{left, &one.left}, {right, &one.right}}) {
         for (const std::size_t other : *cells) {
@@ -238,6 +253,7 @@ class layouter {
           count += used ? 1 : 0;
         }
       }
+      // A cell without neighbours stays where it is.
       return count == 0 ? one.middle() : sum / count;
     };
     for (int sweep = 0; sweep < 4; ++sweep) {
@@ -248,6 +264,7 @@ class layouter {
         spread(*c, [&](const cell& one) { return near(one, false, true); });
       }
     }
+    // At the end both sides pull at once.
     for (const column& c : columns_) {
       spread(c, [&](const cell& one) { return near(one, true, true); });
     }
@@ -270,9 +287,9 @@ class layouter {
   struct column {
     std::vector<std::size_t> cells{};  ///< from top to bottom
     double x = 0;                      ///< left side of the boxes
-    double width = 0;
-    double before = 0;  ///< width for the labels of inlets
-    double behind = 0;  ///< width for the labels of outlets
+    double width = 0;                  ///< of the widest box
+    double before = 0;                 ///< width for the labels of inlets
+    double behind = 0;                 ///< width for the labels of outlets
   };
 
   // Moves each cell as close to its wanted middle as the cells above it allow, then the
@@ -284,8 +301,10 @@ class layouter {
     double error = 0;
     for (const std::size_t index : c.cells) {
       cell& one = cells_[index];
+      // The wanted middle, as an upper side.
       const double goal = wanted(one) - one.height / 2;
       one.y = std::max(goal, limit);
+      // Positive if the cells above have pushed this one down.
       error += one.y - goal;
       limit = one.y + one.height + box_distance;
     }
@@ -302,6 +321,7 @@ class layouter {
       column& c = columns_[box.layer];
       c.width = std::max(c.width, box.width);
       for (const std::string& label : box.outlet_labels) {
+        // Some pixels keep labels and curves apart.
         c.behind = std::max(c.behind, text_width(label) + 12);
       }
       for (const std::string& label : box.inlet_labels) {
@@ -310,11 +330,13 @@ class layouter {
     }
     double x = margin;
     for (column& c : columns_) {
+      // Only the first layer needs room for feedback edges on its left.
       c.x = x + c.before + (x > margin ? 0 : first_bend());
       x = c.x + c.width + c.behind + bend_width;
     }
     // A drawing of a few stages has at least the width of its title.
     out_.width = std::max(x - bend_width + last_bend(), 240.0) + margin;
+    // All boxes of a layer begin at its left side.
     for (placed_stage& box : out_.stages) {
       box.x = columns_[box.layer].x;
     }
@@ -361,11 +383,13 @@ class layouter {
     for (std::size_t i = 0; i + 1 < path.size(); ++i) {
       const column& left = columns_[cells_[path[i]].layer];
       const column& right = columns_[cells_[path[i + 1]].layer];
+      // The last curve ends at the height of the inlet itself.
       const double y =
           i + 2 == path.size() ? end_of(e).second : cells_[path[i + 1]].middle();
       add_curve(points, {left.x + left.width + left.behind, points.back().second},
                 {right.x - right.before, y});
     }
+    // A straight line along the label leads to the inlet.
     points.push_back(end_of(e));
   }
 
@@ -374,6 +398,7 @@ class layouter {
     const edge& e = picture_.edges[index];
     // Edges that lead back from one layer turn at different places.
     const double shift = 4 + std::fmod(5 * lanes_, bend_width / 2 - 6);
+    // Each feedback edge takes the next lane.
     lanes_ += 1;
     const double y = bottom_ + 10 + lane_distance * lanes_ - lane_distance / 2;
     const column& tail = columns_[out_.stages[e.from].layer];
@@ -382,18 +407,20 @@ class layouter {
     const point end = end_of(e);
     const double right = tail.x + tail.width + tail.behind + shift;
     const double left = head.x - head.before - shift;
+    // Out to the right, down, back to the left, up, and in.
     out_.edges[index] = {begin,     {right, begin.second}, {right, y},
                          {left, y}, {left, end.second},    end};
+    // The label stands above the middle of the lane.
     out_.delay_labels[index] = {(left + right) / 2, y - 4};
   }
 
-  const graph_picture& picture_;
-  placed_picture out_;
+  const graph_picture& picture_;                 ///< what is drawn
+  placed_picture out_;                           ///< the result
   std::vector<cell> cells_;                      ///< the boxes come first
   std::vector<std::vector<std::size_t>> paths_;  ///< for each edge its cells
-  std::vector<column> columns_;
-  double bottom_ = 0;  ///< lower end of the boxes
-  double lanes_ = 0;   ///< number of feedback edges so far
+  std::vector<column> columns_;                  ///< the layers
+  double bottom_ = 0;                            ///< lower end of the boxes
+  double lanes_ = 0;                             ///< number of feedback edges so far
 };
 
 }  // namespace
@@ -401,12 +428,14 @@ class layouter {
 /// The row of a port is its place in the list.
 double placed_stage::port_y(const std::vector<std::string>& ports,
                             const std::string& name) const {
+  // A port that is not in the list would stand below all others.
   const auto row = std::ranges::find(ports, name) - ports.begin();
   return y + head_height + port_height * (static_cast<double>(row) + 0.5) - 4;
 }
 
 /// An estimate: the font of the reader is not known.
 double text_width(const std::string& text) {
+  // The mean width of a character.
   return 6.6 * static_cast<double>(text.size());
 }
 

@@ -48,6 +48,7 @@ struct performed {
 /// for appending, so a resumed run continues it.
 performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool json,
                            output& out) {
+  // The plan is needed for its guarantee and its notes. It was checked before.
   auto plan = loaded.stages->check();
   if (!plan) {
     return {std::move(plan.error())};
@@ -83,6 +84,7 @@ performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool jso
                                   "the run cannot be continued")
                     : fmt::format("interrupted; continue with: weir resume {}", folder));
   }
+  // JSON comes last and alone, as lines go to standard error then.
   if (json) {
     out.write(facts_text(reports.metrics()));
   }
@@ -106,6 +108,7 @@ result<void> check_new_folder(const std::string& folder) {
   }
   WEIR_TRY(const auto names, posix_file_system().list(folder));
   const auto is_foreign = [](const std::string& name) {
+    // The lock has just been made by this process.
     return name != "lock" && !name.starts_with(std::string(file_name) + ".");
   };
   const auto foreign = std::ranges::find_if(names, is_foreign);
@@ -127,9 +130,11 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
   if (!lock) {
     return {lock.error()};
   }
+  // Checked under the lock, so that no other process can begin at the same time.
   if (auto fits = check_new_folder(folder); !fits) {
     return {std::move(fits.error())};
   }
+  // From here on the folder is that of a pipeline.
   auto written = write_file_atomically(posix_file_system(), join_path(folder, file_name),
                                        as_view(loaded.options.description));
   if (!written) {
@@ -138,6 +143,7 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
   performed done = perform_pipeline(&weir::run, loaded, json, out);
   // The folder itself is removed by the caller if it is empty.
   if (!done.began) {
+    // Exactly the files that a run makes before it begins.
     for (const char* name : {file_name, "log", "lock"}) {
       static_cast<void>(posix_file_system().remove(join_path(folder, name)));
     }
@@ -152,9 +158,11 @@ result<flow::item_range> parse_range(const std::string& text) {
   flow::item_range range;
   const char* const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, range.first);
+  // A colon must follow the first number directly.
   const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
   if (colon) {
     const auto last = std::from_chars(first.ptr + 1, end, range.last);
+    // An empty range is most likely a mistake.
     if (last.ec == std::errc() && last.ptr == end && range.first < range.last) {
       return range;
     }
@@ -167,11 +175,13 @@ result<flow::item_range> parse_range(const std::string& text) {
 
 /// A file that cannot be read is no pipeline; the reader of jobs reports why.
 bool describes_pipeline(const std::string& path) {
+  // Reading the whole file is cheap, and it is read again anyway.
   const auto content = read_file(posix_file_system(), path);
   return content && describes_stages(as_text(*content));
 }
 
 bool holds_pipeline(const std::string& folder) {
+  // The file alone decides, whatever is in it.
   std::error_code ignored;
   return fs::exists(join_path(folder, file_name), ignored);
 }
@@ -187,6 +197,7 @@ command_result run_pipeline(const run_options& options, output& out) {
 result<void> check_files(const loaded_pipeline& loaded) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
+  // The first missing input is enough for an error.
   const auto missing = flow::missing_inputs(plan.source, loaded.options.files);
   return missing.empty() ? result<void>() : result<void>(missing.front());
 }
@@ -194,6 +205,7 @@ result<void> check_files(const loaded_pipeline& loaded) {
 command_result run_loaded(loaded_pipeline& loaded, const std::string& folder, bool json,
                           output& out) {
   WEIR_CHECK(check_files(loaded));
+  // Makes the folder only after everything else has been checked.
   WEIR_TRY(const made_folder made, make_run_folder(folder, loaded.stages->built().name));
   loaded.options.folder = made.path;
   const performed done = begin_in(made.path, loaded, json, out);
@@ -210,6 +222,7 @@ command_result resume_pipeline(const resume_options& options, output& out) {
   WEIR_TRY(loaded_pipeline loaded, load_pipeline(join_path(options.folder, file_name),
                                                  {options.sets, options.plugins}));
   loaded.options.folder = options.folder;
+  // Zero stands for the newest checkpoint.
   loaded.options.generation = options.generation;
   // Skipped items are not in the file; they apply to this resume alone.
   for (const std::string& text : options.skips) {
@@ -219,6 +232,7 @@ command_result resume_pipeline(const resume_options& options, output& out) {
 }
 
 command_result report_pipeline(const report_options& options, output& out) {
+  // Fails if there are no metrics yet.
   WEIR_TRY(const std::string path, write_pipeline_report(options.folder));
   if (options.json) {
     out.print("{{\"report\": {}}}\n", json_quote(path));

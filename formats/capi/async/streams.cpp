@@ -33,6 +33,7 @@ void ordered_stream::carry_out() {
   }
   busy_ = true;
   while (!line_.empty()) {
+    // The entry is taken out, so the mutex is not needed while it runs.
     const entry next = std::move(line_.front());
     line_.pop_front();
     if (next.task->ended()) {  // it ended early and must leave no trace
@@ -61,6 +62,7 @@ ordered_stream::object_count ordered_stream::count() const {
   const std::lock_guard lock(mutex_);
   const bool waiting = std::any_of(line_.begin(), line_.end(),
                                    [](const entry& each) { return !each.task->ended(); });
+  // A number in between would be out of date at once.
   if (busy_ || waiting) {
     return {TGM_OBJECT_COUNT_STATUS_BUSY, 0};
   }
@@ -91,6 +93,7 @@ outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
                : operation(stream);
   });
   auto launched =
+      // Any worker may run this, and may then carry out other writes first.
       launch(task, limits, out_task, [stream = enc.stream] { stream->carry_out(); });
   if (!launched) {
     task->fail(launched.error());  // it stays in the line and is skipped
@@ -103,6 +106,7 @@ tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descript
                         const std::uint8_t* data, std::size_t length, bool stored,
                         const task_limits& limits, tgm_async_task_t** out_task) {
   return guarded(given(enc, descriptor_json, data, out_task), [&]() -> outcome<void> {
+    // Mistakes in the arguments are reported by the call itself.
     WEIR_TRY(auto descriptor, parse_descriptor(descriptor_json));
     const weir::bytes_view view = view_of(data, length);
     // The bytes are copied, because the caller may free them when the call returns.
@@ -119,10 +123,12 @@ tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descript
 extern "C" {
 
 const char* tgm_async_streaming_encoder_path(const tgm_async_streaming_encoder_t* enc) {
+  // The text belongs to the handle.
   return enc != nullptr ? enc->path.c_str() : nullptr;
 }
 
 void tgm_async_streaming_encoder_free(tgm_async_streaming_encoder_t* enc) {
+  // Tasks share the stream, so it lives as long as they do.
   delete enc;
 }
 
@@ -157,6 +163,7 @@ tgm_error tgm_async_streaming_encoder_write_object(tgm_async_streaming_encoder_t
                                                    tgm_cancellation_token_t* cancel,
                                                    uint64_t timeout_ms,
                                                    tgm_async_task_t** out_task) {
+  // False: the data is encoded by the task.
   return launch_object(enc, descriptor_json, data, len, false, {cancel, timeout_ms},
                        out_task);
 }
@@ -165,6 +172,7 @@ tgm_error tgm_async_streaming_encoder_write_pre_encoded(
     tgm_async_streaming_encoder_t* enc, const char* descriptor_json, const uint8_t* data,
     size_t len, tgm_cancellation_token_t* cancel, uint64_t timeout_ms,
     tgm_async_task_t** out_task) {
+  // True: the data is stored as it is.
   return launch_object(enc, descriptor_json, data, len, true, {cancel, timeout_ms},
                        out_task);
 }
@@ -189,6 +197,7 @@ tgm_error tgm_async_streaming_encoder_finish(tgm_async_streaming_encoder_t* enc,
                                              uint64_t timeout_ms,
                                              tgm_async_task_t** out_task) {
   return guarded(given(enc, out_task), [&] {
+    // The end has its place in the line, too.
     return launch_write(
         *enc, {cancel, timeout_ms}, out_task,
         [backfill](message_stream& stream) { return stream.finish(backfill); });
@@ -203,6 +212,7 @@ TgmObjectCountStatus tgm_async_streaming_encoder_try_object_count(
     return TGM_OBJECT_COUNT_STATUS_NULL_HANDLE;
   }
   const auto found = enc->stream->count();
+  // Other states leave the output as it is.
   if (found.status == TGM_OBJECT_COUNT_STATUS_OK) {
     *out_count = found.count;
   }
@@ -212,6 +222,7 @@ TgmObjectCountStatus tgm_async_streaming_encoder_try_object_count(
 size_t tgm_async_streaming_encoder_object_count(
     const tgm_async_streaming_encoder_t* enc) {
   std::size_t count = 0;
+  // Every state but one gives the largest number, which no stream has.
   return tgm_async_streaming_encoder_try_object_count(enc, &count) ==
                  TGM_OBJECT_COUNT_STATUS_OK
              ? count

@@ -25,6 +25,7 @@ void task_state::end(outcome<task_value> with) {
   std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
+    // A later end, such as a deadline that comes too late, has no effect.
     if (result_) {
       return;
     }
@@ -67,11 +68,13 @@ outcome<void> task_state::set_completion(std::function<void()> callback) {
                 "joined");
     }
     has_callback_ = true;
+    // The callback is queued when the task ends.
     if (!result_) {
       callback_ = std::move(callback);
       return {};
     }
   }
+  // On a thread of the runtime, as in the other case, and not on this one.
   runtime::instance().dispatch(std::move(callback));
   return {};
 }
@@ -80,6 +83,7 @@ outcome<void> task_state::set_completion(std::function<void()> callback) {
 /// to one caller only. A call for another kind of value leaves the result in place.
 outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
   std::unique_lock lock(mutex_);
+  // Woken by `end`. There is no limit: every task ends.
   ended_.wait(lock, [&] { return result_.has_value(); });
   if (joined_) {
     return invalid_argument(
@@ -90,6 +94,7 @@ outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
     joined_ = true;
     return result_->error();
   }
+  // The function says whether the value has the kind that it wants.
   if (!take(**result_)) {
     return invalid_argument(
         "cannot join the task: expected the kind of result that it has, found another "
@@ -124,6 +129,7 @@ bool cancellation::cancelled() const {
 /// Checks and adds under one lock, so no task is added behind a cancellation unnoticed.
 bool cancellation::attach(const std::shared_ptr<task_state>& task) {
   const std::lock_guard lock(mutex_);
+  // The caller then ends the task itself.
   if (cancelled_) {
     return false;
   }
@@ -136,6 +142,7 @@ bool cancellation::attach(const std::shared_ptr<task_state>& task) {
     });
     next_sweep_ = 2 * tasks_.size() + 16;
   }
+  // Only a weak reference: the token does not keep tasks alive.
   tasks_.push_back(task);
   return true;
 }
@@ -145,11 +152,11 @@ bool cancellation::attach(const std::shared_ptr<task_state>& task) {
 /// early.
 outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits& limits,
                      tgm_async_task_t** out, std::function<void()> run) {
+  // Made first, since it is the only thing that may fail for lack of memory.
   auto handle = std::make_unique<tgm_async_task_t>(tgm_async_task_t{task});
   std::optional<deadline_clock::time_point> deadline;
   if (limits.timeout_ms != 0) {
-    // The limit prevents overflow when the time is added to a point in time.
-    // A year.
+    // The limit of a year prevents overflow when the time is added to a point in time.
     constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
     deadline = deadline_clock::now() +
                std::chrono::milliseconds(std::min(limits.timeout_ms, longest));
@@ -182,6 +189,7 @@ template <class Value, class Give>
 tgm_error join_as(tgm_async_task_t* task, bool complete, const Give& give) {
   return guarded(task != nullptr && complete, [&] {
     return task->state->join([&](task_value& value) {
+      // Null if the task has a value of another kind.
       auto* found = std::get_if<Value>(&value);
       if (found != nullptr) {
         give(*found);
@@ -196,6 +204,7 @@ template <class Handle>
 tgm_error join_handle(tgm_async_task_t* task, Handle** out) {
   return join_as<std::unique_ptr<Handle>>(
       task, out != nullptr,
+      // The caller frees the handle.
       [&](std::unique_ptr<Handle>& value) { *out = value.release(); });
 }
 
@@ -204,6 +213,7 @@ tgm_error join_handle(tgm_async_task_t* task, Handle** out) {
 extern "C" {
 
 tgm_cancellation_token_t* tgm_cancellation_token_create(void) {
+  // NULL if there is no memory.
   return accessed<tgm_cancellation_token_t*>(
       nullptr, [] { return new tgm_cancellation_token_t(); });
 }
@@ -219,10 +229,12 @@ void tgm_cancellation_token_cancel(tgm_cancellation_token_t* tok) {
 }
 
 bool tgm_cancellation_token_is_cancelled(const tgm_cancellation_token_t* tok) {
+  // NULL is a token that is never cancelled.
   return accessed(false, [&] { return tok != nullptr && tok->shared->cancelled(); });
 }
 
 void tgm_cancellation_token_free(tgm_cancellation_token_t* tok) {
+  // Tasks that were attached go on.
   delete tok;
 }
 
@@ -235,11 +247,13 @@ tgm_error tgm_async_task_set_completion(tgm_async_task_t* task, void (*cb)(void*
 }
 
 bool tgm_async_task_is_ready(const tgm_async_task_t* task) {
+  // NULL is never ready.
   return accessed(false, [&] { return task != nullptr && task->state->ended(); });
 }
 
 void tgm_async_task_cancel(tgm_async_task_t* task) {
   (void)accessed(false, [&] {
+    // Ends the task at once, even if its work goes on for a while.
     if (task != nullptr) {
       task->state->fail(cancelled());
     }
@@ -253,20 +267,24 @@ void tgm_async_task_free(tgm_async_task_t* task) {
 }
 
 tgm_error tgm_async_task_join_void(tgm_async_task_t* task) {
+  // For tasks without a value, such as writes.
   return join_as<std::monostate>(task, true, [](std::monostate) {});
 }
 
 tgm_error tgm_async_task_join_size(tgm_async_task_t* task, uint64_t* out) {
   return join_as<std::uint64_t>(task, out != nullptr,
+                                // For numbers, such as that of the messages in a file.
                                 [&](std::uint64_t value) { *out = value; });
 }
 
 tgm_error tgm_async_task_join_bytes(tgm_async_task_t* task, tgm_bytes_t* out) {
   return join_as<owned_bytes>(task, out != nullptr,
+                              // The caller frees the bytes.
                               [&](owned_bytes& value) { *out = value.release(); });
 }
 
 tgm_error tgm_async_task_join_message(tgm_async_task_t* task, tgm_message_t** out) {
+  // The functions below differ in the kind of the handle alone.
   return join_handle(task, out);
 }
 
@@ -297,6 +315,7 @@ tgm_error tgm_async_task_join_multi_bytes(tgm_async_task_t* task, tgm_bytes_t** 
 }
 
 void tgm_multi_bytes_free(tgm_bytes_t* array, size_t count) {
+  // NULL is accepted, as by `free`.
   for (std::size_t i = 0; array != nullptr && i < count; ++i) {
     tgm_bytes_free(array[i]);
   }
