@@ -46,6 +46,7 @@ const value_type* find(gguf_value type) noexcept {
 }  // namespace
 
 std::string_view name_of(gguf_value type) noexcept {
+  // Also for numbers that are no type.
   const value_type* row = find(type);
   return row == nullptr ? "unknown" : row->name;
 }
@@ -68,6 +69,7 @@ bool gguf_walker::skip(std::uint64_t n) noexcept {
 /// overflow.
 bool gguf_walker::text(std::string_view& to) noexcept {
   std::uint64_t n = 0;
+  // The number is checked before it is added to the offset.
   if (!number(n) || n > max_text_bytes || !skip(n)) {
     return false;
   }
@@ -77,6 +79,7 @@ bool gguf_walker::text(std::string_view& to) noexcept {
 }
 
 bool gguf_walker::start(gguf_start& to) noexcept {
+  // The version is for the caller to check.
   std::uint32_t magic = 0;
   return number(magic) && magic == gguf_magic && number(to.version) &&
          number(to.tensors) && number(to.entries);
@@ -89,14 +92,17 @@ bool gguf_walker::list(gguf_value& item, std::uint64_t& count) noexcept {
     return false;
   }
   item = gguf_value{type};
+  // The type of the items must have a name.
   return find(item) != nullptr && item != gguf_value::list;
 }
 
 bool gguf_walker::value(gguf_value type) noexcept {
+  // The content does not matter here.
   std::string_view ignored;
   if (type == gguf_value::text) {
     return text(ignored);
   }
+  // Numbers are skipped by their size.
   if (type != gguf_value::list) {
     const value_type* row = find(type);
     return row != nullptr && skip(row->bytes);
@@ -110,6 +116,7 @@ bool gguf_walker::value(gguf_value type) noexcept {
   if (item != gguf_value::text) {
     return skip(count * find(item)->bytes);
   }
+  // Texts have lengths of their own and are passed one by one.
   for (std::uint64_t i = 0; i < count; ++i) {
     if (!text(ignored)) {
       return false;
@@ -119,6 +126,7 @@ bool gguf_walker::value(gguf_value type) noexcept {
 }
 
 bool is_gguf(bytes_view head) noexcept {
+  // The version is not looked at.
   return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == gguf_magic;
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 /// Returns a coordinate with at most two decimals and without zeros at its end.
 std::string coordinate(double value) {
+  // Zeros at the end are cut, and then a point that is left.
   std::string out = fmt::format("{:.2f}", value);
   out.erase(out.find_last_not_of('0') + 1);
   if (out.back() == '.') {
@@ -34,6 +35,7 @@ std::string separated(std::string_view attributes) {
 }  // namespace
 
 svg::svg(std::string_view attributes)
+    // The name space is among the attributes, as drawings in a page need none.
     : out_(fmt::format("<svg{}>\n", separated(attributes))) {}
 
 /// A tip is the element "title", which browsers show under the pointer.
@@ -46,6 +48,7 @@ void svg::end_element(std::string_view name, std::string_view attributes,
 
 void svg::line(double x1, double y1, double x2, double y2, std::string_view attributes,
                std::string_view tip) {
+  // The elements differ in their geometry alone.
   out_ += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}")", coordinate(x1),
                       coordinate(y1), coordinate(x2), coordinate(y2));
   end_element("line", attributes, tip);
@@ -60,6 +63,7 @@ void svg::rect(double x, double y, double width, double height,
 
 void svg::text(double x, double y, std::string_view attributes,
                std::string_view content) {
+  // A text may contain any character, so it is escaped.
   out_ += fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", coordinate(x),
                       coordinate(y), separated(attributes), xml_escape(content));
 }
@@ -67,6 +71,7 @@ void svg::text(double x, double y, std::string_view attributes,
 void svg::polyline(const std::vector<std::pair<double, double>>& points,
                    std::string_view attributes, std::string_view tip) {
   out_ += "<polyline points=\"";
+  // The space behind the last point does no harm.
   for (const auto& [x, y] : points) {
     out_ += fmt::format("{},{} ", coordinate(x), coordinate(y));
   }
@@ -80,6 +85,7 @@ void svg::add(std::string_view xml) {
 }
 
 std::string svg::finish() && {
+  // Nothing can be added afterwards.
   return std::move(out_) + "</svg>\n";
 }
 

@@ -19,6 +19,7 @@ namespace weir::formats::tokens {
 namespace {
 
 /// Returns where the white space begins that ends at `end`; not before `least`.
+/// Goes back character by character.
 std::size_t space_before(std::string_view text, std::size_t end, std::size_t least) {
   while (end > least) {
     const character c = last_character(text.substr(0, end));
@@ -58,15 +59,18 @@ void added_set::add(const added_token& token, std::string content) {
 /// same byte, such as "<", the search is a `memchr`.
 void added_set::prepare() {
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    // Contents are never empty.
     by_byte_[static_cast<unsigned char>(entries_[i].content[0])].push_back(i);
   }
   int used = 0;
+  // The longest token comes first, so the first that matches is the longest.
   for (std::size_t b = 0; b < by_byte_.size(); ++b) {
     auto& list = by_byte_[b];
     std::stable_sort(list.begin(), list.end(), [this](std::uint32_t a, std::uint32_t c) {
       return entries_[a].content.size() > entries_[c].content.size();
     });
     used += list.empty() ? 0 : 1;
+    // Only of use if it is the only one.
     only_byte_ = list.empty() ? only_byte_ : static_cast<int>(b);
   }
   only_byte_ = used == 1 ? only_byte_ : -1;
@@ -84,6 +88,7 @@ const added_set::entry* added_set::match_at(std::string_view text, std::size_t a
 
 /// Returns the next place at which a token can begin, or the size of the text.
 std::size_t added_set::next_start(std::string_view text, std::size_t from) const {
+  // The usual case: all added tokens begin with "<".
   if (only_byte_ >= 0) {
     const void* found = from < text.size() ? std::memchr(text.data() + from, only_byte_,
                                                          text.size() - from)
@@ -100,6 +105,7 @@ std::size_t added_set::next_start(std::string_view text, std::size_t from) const
 
 /// Returns whether no word character stands before `begin` or at `end`.
 bool added_set::is_single(std::string_view text, std::size_t begin, std::size_t end) {
+  // The ends of the text count as no word characters.
   return (begin == 0 || !is_word(last_character(text.substr(0, begin)).code)) &&
          (end == text.size() || !is_word(first_character(text.data() + end).code));
 }
@@ -121,6 +127,7 @@ void added_set::split(std::string_view text, bool open, std::vector<text_part>& 
   std::size_t given = 0;            // text before it has been returned
   std::size_t limit = text.size();  // from here on, tokens can depend on more text
   for (std::size_t at = next_start(text, 0); at < text.size();) {
+    // Only near the end can a token be cut off.
     if (open && text.size() - at < longest_) {
       // A longer token may begin here, if the text ends with its beginning.
       const auto& list = by_byte_[static_cast<unsigned char>(text[at])];
@@ -151,6 +158,7 @@ void added_set::split(std::string_view text, bool open, std::vector<text_part>& 
       continue;
     }
     const std::size_t begin =
+        // White space that was given already is not taken again.
         found->token.lstrip ? space_before(text, at, std::min(given, at)) : at;
     const std::size_t start = std::max(begin, given);
     if (given < start) {
@@ -163,6 +171,7 @@ void added_set::split(std::string_view text, bool open, std::vector<text_part>& 
   if (open && strips_left_ && limit > given) {
     limit = space_before(text, limit, given);
   }
+  // With open text, an empty last part says where the answer ends.
   if (given < limit || (open && given < text.size())) {
     parts.push_back({given, std::max(given, limit), no_id, open});
   }

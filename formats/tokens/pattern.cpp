@@ -32,6 +32,7 @@ constexpr std::size_t stack_limit = 8 * 1024 * 1024;
 
 /// Returns the text of PCRE2 for an error code.
 std::string message_of(int code) {
+  // The longest message of PCRE2 is shorter than this.
   std::array<PCRE2_UCHAR, 200> text{};
   pcre2_get_error_message(code, text.data(), text.size());
   return reinterpret_cast<const char*>(text.data());
@@ -51,8 +52,10 @@ class translator {
  public:
   explicit translator(std::string_view text) : text_(text) {}
 
+  // Returns the translated pattern.
   result<std::string> run() {
     while (at_ < text_.size()) {
+      // Escapes are alike inside and outside of brackets.
       const char c = text_[at_];
       if (c == '\\') {
         WEIR_CHECK(escape());
@@ -66,9 +69,11 @@ class translator {
   }
 
  private:
+  // Looks ahead without moving.
   [[nodiscard]] bool next_is(std::string_view part) const {
     return text_.substr(at_, part.size()) == part;
   }
+  // Copies bytes that mean the same in both.
   void copy(std::size_t count) {
     out_ += text_.substr(at_, count);
     at_ += count;
@@ -87,12 +92,14 @@ class translator {
   result<void> outside(char c) {
     if (c == '[') {
       in_class_ = true;
+      // The caret is copied with the bracket, since it has no other meaning there.
       copy(next_is("[^") ? 2 : 1);
       if (next_is("]")) {
         return refuse(1);
       }
       return {};
     }
+    // A question mark behind an opening bracket begins a special group.
     if (c == '(' && text_.substr(at_ + 1, 1) == "?") {
       for (const std::string_view known :
            {"(?:", "(?i:", "(?=", "(?!", "(?>", "(?<=", "(?<!"}) {
@@ -107,10 +114,12 @@ class translator {
     if (next_is("}+") || next_is("(*")) {
       return refuse(2);
     }
+    // All other characters have one meaning in both.
     copy(1);
     return {};
   }
 
+  // Handles a character inside brackets.
   result<void> member(char c) {
     // A class within a class is a union in Oniguruma, and two ampersands intersect.
     if (c == '[' || next_is("&&")) {
@@ -125,6 +134,7 @@ class translator {
   // and so do the control characters of `rntfx` in both syntaxes. Sets become bracket
   // expressions; back references, anchors, `\w` and `\h` are refused.
   result<void> escape() {
+    // The end of the pattern reads as a zero, which is refused below.
     const char c = at_ + 1 < text_.size() ? text_[at_ + 1] : '\0';
     const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                       (c >= '0' && c <= '9') || c == '\0';
@@ -135,12 +145,14 @@ class translator {
     if (c == 's' || c == 'S') {
       return set(std::string(spaces), c == 'S', 2);
     }
+    // Oniguruma counts all decimal digits of Unicode.
     if (c == 'd' || c == 'D') {
       return property("Nd", c == 'D', 2);
     }
     if (c != 'p' && c != 'P') {
       return refuse(2);
     }
+    // The name of a property stands in braces.
     const std::size_t close = text_.find('}', at_);
     if (text_.substr(at_ + 2, 1) != "{" || close == std::string_view::npos) {
       return refuse(3);
@@ -156,6 +168,7 @@ class translator {
         return set(fmt::format("\\p{{{}}}{}", name, known.missing), negated, taken);
       }
     }
+    // A property that is not in the table may differ in ways that are not known.
     return refuse(taken);
   }
 
@@ -170,10 +183,10 @@ class translator {
     return {};
   }
 
-  std::string_view text_;
-  std::string out_;
-  std::size_t at_ = 0;
-  bool in_class_ = false;
+  std::string_view text_;  ///< the pattern of Oniguruma
+  std::string out_;        ///< what has been translated
+  std::size_t at_ = 0;     ///< the next byte
+  bool in_class_ = false;  ///< within square brackets
 };
 
 }  // namespace
@@ -186,6 +199,7 @@ struct pattern_memory::handles {
 };
 
 pattern_memory::pattern_memory() : handles_(std::make_unique<handles>()) {
+  // Limits belong to the context, which is used for each match.
   if (handles_->context != nullptr) {
     pcre2_set_match_limit(handles_->context, match_limit);
     pcre2_set_depth_limit(handles_->context, depth_limit);
@@ -194,6 +208,7 @@ pattern_memory::pattern_memory() : handles_(std::make_unique<handles>()) {
 }
 
 pattern_memory::~pattern_memory() {
+  // All three accept null.
   pcre2_match_data_free(handles_->data);
   pcre2_match_context_free(handles_->context);
   pcre2_jit_stack_free(handles_->stack);
@@ -204,11 +219,14 @@ pattern_memory::~pattern_memory() {
 /// start of every line (PCRE2_MULTILINE, as in Oniguruma), so the text is searched for
 /// it. A `^` behind a bracket negates a class.
 result<pattern> pattern::compile(const std::string& text) {
+  // What cannot be translated is refused here.
   WEIR_TRY(const std::string shared, translator(text).run());
   int code = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* made =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(shared.data()), shared.size(),
+                    // Letters and digits are those of Unicode, and single bytes can never
+                    // match.
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                     &code, &offset, nullptr);
   if (made == nullptr) {
@@ -220,12 +238,14 @@ result<pattern> pattern::compile(const std::string& text) {
   }
   pattern out;
   out.text_ = text;
+  // Shared, because copies of a tokenizer use one pattern.
   out.code_ = std::shared_ptr<void>(
       made, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); });
   std::uint32_t matches_empty = 0;
   std::uint32_t look_behind = 0;
   pcre2_pattern_info(made, PCRE2_INFO_MATCHEMPTY, &matches_empty);
   pcre2_pattern_info(made, PCRE2_INFO_MAXLOOKBEHIND, &look_behind);
+  // A match without text would split between all characters.
   if (matches_empty != 0) {
     return error(
         errc::unsupported,
@@ -237,6 +257,7 @@ result<pattern> pattern::compile(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     anchored |= text[i] == '^' && (i == 0 || text[i - 1] != '[');
   }
+  // A stream cannot cut text for such a pattern.
   out.looks_back_ = look_behind != 0 || anchored;
   // Without machine code PCRE2 interprets the pattern, so a failure here is no error.
   pcre2_jit_compile(made, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
@@ -260,10 +281,12 @@ result<occurrence> pattern::find(std::string_view text, std::size_t from, bool o
   if (found == PCRE2_ERROR_NOMATCH) {
     return occurrence{occurrence::kind::none, text.size(), text.size()};
   }
+  // Start and end of the match.
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(h.data);
   if (found == PCRE2_ERROR_PARTIAL) {
     return occurrence{occurrence::kind::open, ends[0], text.size()};
   }
+  // A limit was reached, or memory has run out.
   if (found < 0) {
     return error(errc::out_of_range,
                  fmt::format("cannot match the pattern \"{}\": expected at most {} steps "

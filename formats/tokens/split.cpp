@@ -16,7 +16,9 @@ namespace weir::formats::tokens {
 splitter::event splitter::made(std::size_t begin, std::size_t end, bool match,
                                bool open) {
   at_ = end;
+  // Behind an open event, nothing is known.
   ended_ = ended_ || open;
+  // An inverted level takes the text between matches as its matches.
   return {begin, end, match != level_.invert, open,
           !(match && level_.matches_are_whole())};
 }
@@ -31,6 +33,7 @@ occurrence splitter::find_word() const {
     return is_space(c.code) ? 0 : is_word(c.code) ? 1 : 2;
   };
   std::uint32_t bytes = 0;
+  // White space is passed over and becomes text between matches.
   std::size_t begin = at_;
   int kind = 0;
   while (begin < text_.size() && (kind = class_of(begin, bytes)) == 0) {
@@ -39,10 +42,12 @@ occurrence splitter::find_word() const {
   if (begin == text_.size()) {
     return {};
   }
+  // The first character decides the class of the whole run.
   std::size_t end = begin + bytes;
   while (end < text_.size() && class_of(end, bytes) == kind) {
     end += bytes;
   }
+  // At the end of open text, the run may go on.
   const bool cut_off = end == text_.size() && open_;
   return {cut_off ? occurrence::kind::open : occurrence::kind::whole, begin, end};
 }
@@ -69,6 +74,7 @@ result<occurrence> splitter::find() {
       return occurrence{};
     }
     case split_level::kind::predicate:
+      // Each character with the property is a match of its own.
       for (std::size_t i = at_; i < text_.size();) {
         const character c = first_character(text_.data() + i);
         if (level_.property(c.code)) {
@@ -101,10 +107,12 @@ result<std::optional<splitter::event>> splitter::next_event() {
     return std::optional<event>();
   }
   WEIR_TRY(const occurrence match, find());
+  // The rest is text between matches.
   if (match.found == occurrence::kind::none) {
     return std::optional(made(at_, text_.size(), false, open_));
   }
   found_ = match;
+  // No text stands before the match. The recursion ends at once, as `found_` is set.
   if (match.begin == at_) {
     return next_event();
   }
@@ -133,6 +141,7 @@ result<std::optional<piece>> splitter::next() {
       return std::optional<piece>();
     }
     piece out{first->begin, first->end, first->open, first->can_cut};
+    // Removed matches give no piece.
     if (level_.behavior == split_behavior::removed && first->match) {
       continue;
     }
@@ -140,6 +149,7 @@ result<std::optional<piece>> splitter::next() {
         level_.behavior == split_behavior::isolated) {
       return std::optional(out);
     }
+    // What joins depends on the last event of the piece.
     bool last_is_match = first->match;
     while (!out.open) {
       WEIR_TRY(const std::optional<event> more, next_event());
@@ -162,6 +172,7 @@ result<std::optional<piece>> splitter::next() {
       }
       out.end = more->end;
       out.open = more->open;
+      // One part that must not be cut is enough.
       out.can_cut = out.can_cut && more->can_cut;
       last_is_match = more->match;
     }

@@ -31,6 +31,7 @@ bool contains(std::span<const code_range> ranges, char32_t code) noexcept {
   const auto behind =
       std::upper_bound(ranges.begin(), ranges.end(), code,
                        [](char32_t c, const code_range& r) { return c < r.first; });
+  // The range before must also reach the character.
   return behind != ranges.begin() && code <= (behind - 1)->last;
 }
 
@@ -45,6 +46,7 @@ bool is_mark(int c) noexcept {
 /// Continuation bytes of UTF-8 are 0x80 to 0xBF, so the step back ends at the first byte
 /// of the character.
 character last_character(std::string_view text) noexcept {
+  // The text is not empty.
   std::size_t start = text.size() - 1;
   while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) {
     --start;
@@ -53,6 +55,7 @@ character last_character(std::string_view text) noexcept {
 }
 
 void append_character(std::string& text, char32_t code) {
+  // The shortest form of UTF-8.
   if (code < 0x80) {
     text.push_back(static_cast<char>(code));
     return;
@@ -78,6 +81,7 @@ bool is_space(char32_t code) noexcept {
 /// in the table has the opposite property in the reference.
 bool is_numeric(char32_t code) noexcept {
   if (code < 0x80) {
+    // Only the ten digits.
     return code >= '0' && code <= '9';
   }
   const int c = category(code);
@@ -115,6 +119,7 @@ bool is_word(char32_t code) noexcept {
 }
 
 bool is_control(char32_t code) noexcept {
+  // Tab and line breaks count as white space in the reference.
   if (code < 0x80) {
     return (code < ' ' && code != '\t' && code != '\n' && code != '\r') || code == 0x7F;
   }
@@ -124,6 +129,7 @@ bool is_control(char32_t code) noexcept {
 }
 
 bool is_accent(char32_t code) noexcept {
+  // ASCII has no accents.
   return code >= 0x80 &&
          (category(code) == UTF8PROC_CATEGORY_MN) != contains(accent_differs, code);
 }
@@ -150,6 +156,7 @@ void append_lower(std::string& text, char32_t code) {
     return;
   }
   for (const lower_range& r : lower_differs) {
+    // The reference knows newer letters than utf8proc.
     if (code >= r.first && code <= r.last) {
       append_character(text, static_cast<char32_t>(static_cast<int>(code) + r.distance));
       return;
@@ -178,6 +185,7 @@ void append_form(std::string& out, std::string_view text, normal_form form) {
   }
   const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
   const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd;
+  // Stable: what Unicode has once defined does not change.
   const int options = UTF8PROC_STABLE |
                       (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
                       (compatible ? UTF8PROC_COMPAT : 0);
@@ -204,16 +212,19 @@ void append_normal_form(std::string& out, std::string_view text, normal_form for
     out += text;
     return;
   }
+  // Start of the text that has not been normalized yet.
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
     const character c = first_character(text.data() + i);
     if (c.code >= 0x80 && (contains(stand_alone, c.code) || c.code == hangul_base)) {
       append_form(out, text.substr(begin, i - begin), form);
+      // The character itself is copied.
       out += text.substr(i, c.bytes);
       begin = i + c.bytes;
     }
     i += c.bytes;
   }
+  // What is left behind the last of them.
   append_form(out, text.substr(begin), form);
 }
 

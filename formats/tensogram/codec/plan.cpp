@@ -28,6 +28,7 @@ struct stage_name {
   bool built;
 };
 
+/// Tables have the names of the format, also those that are not built.
 constexpr std::array encodings{stage_name{"none", true},
                                stage_name{"simple_packing", true}};
 constexpr std::array filters{stage_name{"none", true}, stage_name{"shuffle", true}};
@@ -41,6 +42,7 @@ using stage_names = std::span<const stage_name>;
 
 /// Returns the support of one name.
 pipeline_support support_of(stage_names names, std::string_view name) noexcept {
+  // A few names, so a search is fast enough.
   for (const stage_name& row : names) {
     if (row.name == name) {
       return row.built ? pipeline_support::built : pipeline_support::known;
@@ -69,12 +71,14 @@ result<void> check_stage(std::string_view stage, stage_names names, std::string_
   if (support == pipeline_support::built) {
     return {};
   }
+  // The caller says whose fault an unknown name is.
   if (support == pipeline_support::unknown) {
     return error(unknown_code,
                  fmt::format("cannot run {}: expected a name of Tensogram v3, found "
                              "\"{}\"",
                              stage, name));
   }
+  // The message lists what could be used instead.
   return error(errc::unsupported,
                fmt::format("cannot run {}: expected one that is built in ({}), "
                            "found \"{}\"",
@@ -92,6 +96,7 @@ result<void> check_stages(const object_descriptor& descriptor, errc unknown_code
 /// The tables and the enumeration `codec` have the same order.
 codec codec_named(std::string_view name) noexcept {
   std::size_t i = 0;
+  // Ends, because the name was checked before.
   while (compressions[i].name != name) {
     ++i;
   }
@@ -122,9 +127,12 @@ class planner {
   result<pipeline> run(std::optional<packing> packed) {
     out_.packed = packed;
     out_.compression = codec_named(d_.compression);
+    // Fails for shapes that no memory can hold.
     WEIR_TRY(out_.decoded, decoded_size(d_));
     out_.count = static_cast<std::uint64_t>(element_count(d_.shape));
+    // Without an encoding, the sizes are equal.
     out_.encoded = out_.decoded;
+    // Packing replaces each number by some bits.
     if (packed) {
       if (d_.type != dtype::fp64) {
         return odd_pair(rules_.kind, "simple_packing of float64 elements",
@@ -143,6 +151,7 @@ class planner {
 
   /// Plans the shuffle. Its items must divide the encoded bytes.
   result<void> plan_filter() {
+    // Zero, the default, means no shuffle.
     if (d_.filter == "none") {
       return {};
     }
@@ -151,6 +160,7 @@ class planner {
     WEIR_TRY(const std::int64_t size,
              integer_parameter(d_.parameters, "shuffle_element_size", 1,
                                std::numeric_limits<std::int64_t>::max(), rules_.kind));
+    // Behind packing, these are packed bytes.
     if (out_.encoded % static_cast<std::uint64_t>(size) != 0) {
       return bad_parameter(rules_.kind, "shuffle_element_size",
                            fmt::format("a divisor of {} bytes", out_.encoded),
@@ -164,6 +174,7 @@ class planner {
   result<void> plan_codec() {
     switch (out_.compression) {
       case codec::none:
+      // Both need no parameters.
       case codec::lz4: return {};
       case codec::zstd: {
         // The level matters to the writer only; frames say what the reader needs.
@@ -175,6 +186,7 @@ class planner {
       case codec::szip: return plan_szip();
       case codec::zfp: return plan_zfp();
       case codec::blosc2: return plan_blosc2();
+      // Both are codecs of bits.
       case codec::rle:
       case codec::roaring:
         // Run lengths are defined on single bits, which only bitmasks have.
@@ -192,14 +204,17 @@ class planner {
   result<void> plan_szip() {
     szip_samples samples;
     samples.packed = out_.packed.has_value();
+    // The width of a sample decides how szip predicts.
     samples.bits = samples.packed ? out_.packed->bits
                                   : (out_.shuffle != 0 ? 8u : 8u * info_of(d_.type).size);
+    // With other widths szip keeps no true values.
     if (samples.packed && samples.bits % 8 != 0) {
       return odd_pair(
           rules_.writing ? errc::invalid_argument : errc::unsupported,
           "szip of 8, 16, 24 or 32 packed bits",
           fmt::format("{}, of which szip keeps no true values", samples.bits));
     }
+    // Reads interval, block size and flags.
     WEIR_TRY(out_.aec, read_szip(d_.parameters, samples, rules_.kind));
     if (rules_.writing && out_.aec.padded) {
       return error(errc::unsupported,
@@ -207,6 +222,7 @@ class planner {
                    "flag for padded ones (32)")
           .hint("the reference reads wrong values from such a stream");
     }
+    // The last sample must be whole.
     if (out_.encoded % out_.aec.sample_bytes != 0) {
       return odd_pair(
           rules_.kind,
@@ -218,6 +234,7 @@ class planner {
 
   /// Plans zfp, which takes only plain float64 elements.
   result<void> plan_zfp() {
+    // The parameters are read first, so a wrong one is named before the type.
     WEIR_TRY(out_.zfp, read_zfp(d_.parameters, rules_.kind));
     if (d_.type != dtype::fp64 || out_.packed || out_.shuffle != 0) {
       return odd_pair(rules_.kind, "zfp of float64 elements without encoding or filter",
@@ -240,6 +257,7 @@ class planner {
     if (!rules_.writing) {
       return {};
     }
+    // An item of zero bytes comes from bitmasks.
     if (out_.item == 0 || out_.encoded == 0 || out_.encoded % out_.item != 0) {
       return odd_pair(rules_.kind, "blosc2 of whole items of at least a byte",
                       fmt::format("{} bytes in items of {}, which readers may crash on",
@@ -269,6 +287,7 @@ std::uint64_t largest_ratio(const pipeline& plan) noexcept {
 /// limit, because their memory is no more than what is stored.
 result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
                          std::uint64_t limit) {
+  // Raw payloads have exactly their size.
   if (plan.compression == codec::none && stored != plan.encoded) {
     return error(
         errc::corrupt,
@@ -277,6 +296,7 @@ result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
                     plan.encoded, plan.packed ? "bits per value" : "dtype", stored));
   }
   const std::uint64_t ratio = largest_ratio(plan);
+  // A division instead of a product, which could overflow.
   if (ratio != 0 && plan.encoded / ratio > stored) {
     return error(
         errc::corrupt,
@@ -299,6 +319,7 @@ result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
 /// Returns the number of szip intervals, and so of offsets.
 std::uint64_t interval_count(const pipeline& plan) noexcept {
   const std::uint64_t samples = plan.encoded / plan.aec.sample_bytes;
+  // The last interval may be shorter.
   return (samples + plan.aec.interval() - 1) / plan.aec.interval();
 }
 
@@ -312,6 +333,7 @@ pipeline_support support_of(const object_descriptor& descriptor) noexcept {
 }
 
 result<void> check_readable(const object_descriptor& descriptor) {
+  // The names alone; parameters are checked when a plan is made.
   return check_stages(descriptor, errc::corrupt);
 }
 
@@ -323,6 +345,7 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
   WEIR_CHECK(check_stages(descriptor, kind));
   std::optional<packing> packed;
   if (descriptor.encoding == "simple_packing") {
+    // Old names of parameters are accepted only if the caller allows it.
     WEIR_TRY(packed, read_packing(descriptor.parameters, {kind, options.legacy_packing}));
   }
   WEIR_TRY(pipeline plan, planner(descriptor, {kind, false}).run(packed));
@@ -344,6 +367,7 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
 result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements,
                               unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
+  // Names first, as everything else depends on them.
   WEIR_CHECK(check_stages(descriptor, kind));
   descriptor.parameters.erase("szip_block_offsets");
   descriptor.szip_offsets = 0;
@@ -353,6 +377,7 @@ result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements
       return odd_pair(kind, "simple_packing of float64 elements",
                       info_of(descriptor.type).tensogram);
     }
+    // Computes what the caller has left open, from the elements.
     WEIR_TRY(packed, settle_packing(descriptor.parameters, elements, threads));
   }
   return planner(descriptor, {kind, true}).run(packed);
@@ -369,6 +394,7 @@ result<void> check_stored(const object_descriptor& descriptor, std::uint64_t sto
   WEIR_CHECK(check_stages(descriptor, kind));
   std::optional<packing> packed;
   if (descriptor.encoding == "simple_packing") {
+    // Parameters must be given, since the elements are not known here.
     WEIR_TRY(packed, read_packing(descriptor.parameters, {kind, false}));
   }
   WEIR_TRY(const pipeline plan, planner(descriptor, {kind, false}).run(packed));
@@ -379,6 +405,7 @@ result<void> check_stored(const object_descriptor& descriptor, std::uint64_t sto
                          descriptor.compression);
   }
   if (offsets) {
+    // Offsets must lie within the payload and ascend.
     WEIR_CHECK(
         read_szip_offsets(descriptor.parameters, interval_count(plan), stored, kind));
   }

@@ -28,13 +28,14 @@ namespace {
 /// The names are those of the reference (docs/formats/tensogram.md, "Codes of the
 /// validation").
 struct cbor_codes {
-  const char* failed;
-  const char* non_canonical;
+  const char* failed;         ///< for bytes that are no CBOR
+  const char* non_canonical;  ///< for CBOR in another than its canonical form
 };
 
 /// Returns the codes for a frame type.
 cbor_codes codes_of(std::uint16_t type) {
   switch (type) {
+    // Frames of header and footer have equal codes.
     case frame_type::header_metadata:
     case frame_type::footer_metadata:
       return {"metadata_cbor_parse_failed", "metadata_cbor_non_canonical"};
@@ -56,6 +57,7 @@ std::string whole_text(const error& e) {
   if (!e.location().empty()) {
     text += " (" + e.location() + ")";
   }
+  // Causes follow in order, the most general first.
   for (const error* cause = e.cause(); cause != nullptr; cause = cause->cause()) {
     text += ": " + cause->text();
   }
@@ -80,6 +82,7 @@ class content_reader {
         WEIR_CHECK(take_object(frame));
       }
     }
+    // The number of objects passed tells which object a preceder belongs to.
     std::size_t next_object = 0;
     for (const frame_info& frame : layout_.frames) {
       if (frame.type == frame_type::object) {
@@ -88,6 +91,7 @@ class content_reader {
         WEIR_CHECK(take_frame(frame, next_object));
       }
     }
+    // Needs the preceders of all objects.
     resolve_metadata();
     return std::move(out_);
   }
@@ -132,6 +136,7 @@ class content_reader {
           object);
       return std::nullopt;
     }
+    // Only a warning: such CBOR can be read.
     if (checks_.canonical && !item->deviation.empty()) {
       add(codes_of(frame.type).non_canonical, validation_level::metadata,
           issue_severity::warning, errc::corrupt, offset,
@@ -157,6 +162,7 @@ class content_reader {
   /// stays in the list, not usable, so that the numbers of the others stay right.
   result<void> take_object(const frame_info& frame) {
     const std::size_t i = out_.objects.size();
+    // The entry is made first, whatever comes later.
     object_place& place = out_.objects.emplace_back();
     place.frame = frame;
     const std::uint64_t offset = layout_.descriptor_offsets[i];
@@ -165,6 +171,7 @@ class content_reader {
       return {};  // the walk over the frames has noted it
     }
     const bool after = descriptor_last(frame);
+    // Offsets of the frame become offsets of the message.
     const std::uint64_t start = frame.offset + offset;
     const std::uint64_t end = body.offset + body.length;
     // Reads up to the tail of the frame, or up to the payload if the descriptor follows
@@ -185,6 +192,7 @@ class content_reader {
     }
     // At first everything up to the end of the region counts as payload. The masks then
     // cut their part off.
+    // A fault of the descriptor is noted with the most fitting code.
     auto descriptor =
         noted(parse_descriptor(item->value), descriptor_code(item->value), start, i);
     if (descriptor) {
@@ -204,6 +212,7 @@ class content_reader {
       return v != nullptr && v->array() != nullptr ? std::optional(v->array()->size())
                                                    : std::nullopt;
     };
+    // Only if the shape itself can be read.
     if (const auto dimensions = count("shape")) {
       const cbor_value* ndim = map->find("ndim");
       if (ndim != nullptr && ndim->uint64() && *ndim->uint64() != *dimensions) {
@@ -220,9 +229,11 @@ class content_reader {
   void finish_object(object_place& place, std::size_t i, std::uint64_t region_end) {
     place.region_length = region_end - place.payload_offset;
     place.payload_length = place.region_length;
+    // Masks cut their part off the region.
     if (!check_masks(place, i)) {
       return;
     }
+    // A product that overflows makes the object unusable.
     const auto decoded =
         noted(decoded_size(place.descriptor), "shape_overflow", place.frame.offset, i);
     if (!decoded) {
@@ -241,9 +252,11 @@ class content_reader {
           errc::corrupt, place.frame.offset,
           "cannot use descriptor: expected a type, found an empty one", i);
     }
+    // Any stage changes the size, so only a raw payload can be compared.
     const bool raw = place.descriptor.encoding == "none" &&
                      place.descriptor.filter == "none" &&
                      place.descriptor.compression == "none";
+    // The object stays usable here; decoding it will fail with its own error.
     if (raw && place.payload_length != place.decoded) {
       fail("decoded_size_mismatch", place.frame.offset,
            fmt::format(
@@ -293,6 +306,7 @@ class content_reader {
              i);
         return false;
       }
+      // The payload ends where the first mask begins.
       place.payload_length = std::min(place.payload_length, *offset);
     }
     return true;
@@ -313,6 +327,7 @@ class content_reader {
   /// before it. A frame whose digest is wrong is not used.
   result<void> take_frame(const frame_info& frame, std::size_t next_object) {
     const frame_body body = body_of(frame);
+    // The body is small: metadata, an index or digests.
     WEIR_TRY(const bytes_view bytes,
              pieces_.read(layout_.span.offset + body.offset, body.length));
     // The digest is verified before a byte of the body is used.
@@ -335,6 +350,7 @@ class content_reader {
   /// Uses the content of a frame according to its type.
   void use_frame(const frame_info& frame, const cbor_value& value,
                  std::size_t next_object) {
+    // All parsers note their errors under the same code.
     const char* failed = codes_of(frame.type).failed;
     switch (frame.type) {
       case frame_type::header_metadata:
@@ -356,6 +372,7 @@ class content_reader {
           check_index(frame, *index);
         }
         break;
+      // What is left are digest lists of header and footer.
       default:
         if (const auto digests = noted(parse_digests(value), failed, frame.offset)) {
           check_digests(frame, *digests);
@@ -373,11 +390,13 @@ class content_reader {
                        metadata.base.size()));
       return;
     }
+    // Applied at the end, when the base entries are known.
     preceders_.emplace_back(object, std::move(metadata.base.front()));
   }
 
   /// Compares an index with the places at which the objects were found.
   void check_index(const frame_info& frame, const object_index& index) {
+    // Without equal numbers, single entries cannot be compared.
     if (index.offsets.size() != out_.objects.size()) {
       fail("index_count_mismatch", frame.offset,
            fmt::format("cannot trust index: expected {} objects, found {}",
@@ -405,6 +424,7 @@ class content_reader {
   /// Compares a digest list with the digests in the frames of the objects. Those are
   /// compared with the bytes themselves when an object is decoded.
   void check_digests(const frame_info& frame, const digest_list& list) {
+    // Digests of an unknown kind cannot be compared, which is no damage.
     if (list.algorithm != "xxh3") {
       add("unknown_hash_algorithm", validation_level::integrity, issue_severity::warning,
           errc::corrupt, frame.offset,
@@ -443,8 +463,10 @@ class content_reader {
                        out_.objects.size(), base.size()));
       return;
     }
+    // Objects without an entry get an empty one.
     base.resize(out_.objects.size());
     for (const auto& [object, keys] : preceders_) {
+      // A preceder behind the last object has been noted by the layout.
       if (object < base.size()) {
         overlay(base[object], keys);
       }
@@ -462,6 +484,7 @@ class content_reader {
             issue_severity::warning, errc::corrupt, metadata_frame_,
             "base entry: expected a tensor under _reserved_, found none", i);
       }
+      // The mark belongs to the descriptor, as it says how ranges can be read.
       if (reserved != nullptr && reserved->map() != nullptr) {
         out_.objects[i].descriptor.szip_offsets = parse_szip_mark(*reserved->map());
       }

@@ -19,6 +19,7 @@ namespace weir::formats {
 
 /// The range is checked against the source before memory is taken.
 result<bytes_view> piece_reader::read(std::uint64_t offset, std::uint64_t bytes) {
+  // Written as a subtraction, since the sum could overflow.
   if (offset > source_.size() || bytes > source_.size() - offset) {
     return error(errc::torn,
                  fmt::format("cannot read {} bytes: expected them there, found the end "
@@ -26,6 +27,7 @@ result<bytes_view> piece_reader::read(std::uint64_t offset, std::uint64_t bytes)
                              bytes, source_.size()))
         .located(place(source_, offset));
   }
+  // The bytes of a source in memory are not copied.
   if (view_) {
     return view_->subspan(offset, bytes);
   }
@@ -38,6 +40,7 @@ result<bytes_view> piece_reader::read(std::uint64_t offset, std::uint64_t bytes)
                              bytes))
         .located(place(source_, offset));
   }
+  // The view is valid until the next call.
   WEIR_CHECK(source_.read(offset, buffer_));
   return bytes_view(buffer_);
 }
@@ -59,6 +62,7 @@ void issue_list::warn(std::string code, std::uint64_t offset, std::string text) 
 /// Returns the first error. Warnings do not prevent a message from being read.
 const found_issue* issue_list::first_error() const noexcept {
   for (const found_issue& found : found_) {
+    // Warnings are passed over.
     if (found.issue.severity == issue_severity::error) {
       return &found;
     }
@@ -67,6 +71,7 @@ const found_issue* issue_list::first_error() const noexcept {
 }
 
 /// The subtraction cannot wrap around: a frame is in a layout only if it is long enough.
+/// Behind the header of the frame, up to its tail.
 frame_body body_of(const frame_info& frame) noexcept {
   return {frame.offset + frame_header_size,
           frame.length - frame_header_size - tail_size(frame.type)};
@@ -108,6 +113,7 @@ class frame_walk {
   result<void> run(std::uint64_t end, bool stream) {
     stream_ = stream;
     WEIR_TRY(const std::uint64_t offset, fill(preamble_size, end));
+    // Zero means that a fault has ended the walk.
     if (offset != 0) {
       layout_.span.length = offset + postamble_size;
     }
@@ -138,6 +144,7 @@ class frame_walk {
   result<std::uint64_t> header(std::uint64_t end) {
     end_ = end;
     std::uint64_t offset = preamble_size;
+    // A header may be empty, and then the loop ends at once.
     while (offset != 0 && left(offset) >= frame_header_size) {
       // A frame with a type of a later phase ends the header. Other bytes are left to
       // step(), which notes what is wrong with them.
@@ -178,6 +185,7 @@ class frame_walk {
       }
       return layout_.complete ? offset : 0;
     }
+    // Type, version, flags, offset, length and digest; the digest is at the end.
     frame_info frame{load_be<std::uint16_t>(header.data() + 2),
                      load_be<std::uint16_t>(header.data() + 4),
                      load_be<std::uint16_t>(header.data() + 6),
@@ -195,13 +203,16 @@ class frame_walk {
   /// is checked before anything at the end of the frame is read.
   result<bool> take(frame_info& frame) {
     if (phase_of(frame.type) < 0) {
+      // Type 4 has its own words, since files of version 2 exist.
       issues_.fail(
           "invalid_frame_header", errc::corrupt, frame.offset,
           fmt::format("cannot read frame: expected a type of version 3, found {}{}",
                       frame.type, frame.type == 4 ? ", retired with version 2" : ""));
       return false;
     }
+    // Frames of objects have a longer tail.
     const std::uint64_t tail = tail_size(frame.type);
+    // A frame has at least a header and a tail.
     if (frame.length < frame_header_size + tail) {
       issues_.fail(
           "frame_too_small", errc::corrupt, frame.offset,
@@ -238,7 +249,9 @@ class frame_walk {
                       frame_type_name(frame.type)));
       return false;
     }
+    // The digest stands in front of the end marker.
     frame.digest = load_be<std::uint64_t>(slot.data());
+    // In the layout even if its descriptor is wrong, so that it is counted.
     layout_.frames.push_back(frame);
     if (frame.type == frame_type::object) {
       take_descriptor_offset(frame, load_be<std::uint64_t>(end.data()));
@@ -249,8 +262,10 @@ class frame_walk {
   /// Keeps the offset of a descriptor, and notes one that cannot be right. The walk goes
   /// on, because the frame itself is sound.
   void take_descriptor_offset(const frame_info& frame, std::uint64_t offset) {
+    // One entry for each object, so that both lists stay parallel.
     layout_.descriptor_offsets.push_back(offset);
     const bool after = descriptor_last(frame);
+    // A descriptor in front begins directly behind the header of the frame.
     const bool good =
         after ? offset >= frame_header_size && offset < frame.length - object_tail_size
               : offset == frame_header_size;
@@ -268,6 +283,7 @@ class frame_walk {
   /// at once if a frame or the postamble follows without padding.
   result<std::uint64_t> after(std::uint64_t offset) {
     const std::uint64_t aligned = align_up(offset, frame_alignment);
+    // At the end of the message there is no padding.
     if (offset == aligned || (!stream_ && offset == end_)) {
       return offset;
     }
@@ -291,6 +307,7 @@ class frame_walk {
       return std::uint64_t{0};
     }
     WEIR_TRY(const bytes_view padding, bytes_at(offset, aligned - offset));
+    // Padding that is not zero is suspicious, but the frames can be read.
     if (std::any_of(padding.begin(), padding.end(),
                     [](std::byte b) { return b != std::byte{}; })) {
       issues_.warn("non_zero_padding", offset,
@@ -301,6 +318,7 @@ class frame_walk {
 
   /// Returns true if the postamble of a stream begins at `offset`.
   result<bool> postamble_at(std::uint64_t offset) {
+    // Other messages know their end, so nothing is looked for.
     if (!stream_ || left(offset) < postamble_size) {
       return false;
     }
@@ -329,12 +347,14 @@ void check_order(const message_layout& layout, issue_list& issues) {
   const frame_info* preceder = nullptr;
   for (const frame_info& frame : layout.frames) {
     const auto name = frame_type_name(frame.type);
+    // The frame before was a preceder, which must stand directly before its object.
     if (preceder != nullptr && frame.type != frame_type::object) {
       issues.fail(
           "preceder_not_followed_by_object", errc::corrupt, frame.offset,
           fmt::format("cannot use preceder: expected a data object after it, found {}",
                       name));
     }
+    // A phase never goes back.
     if (phase_of(frame.type) < phase) {
       issues.fail(
           "frame_order_violation", errc::corrupt, frame.offset,
@@ -348,9 +368,11 @@ void check_order(const message_layout& layout, issue_list& issues) {
       issues.fail("duplicate_frame", errc::corrupt, frame.offset,
                   fmt::format("cannot use {} frame: expected one, found another", name));
     }
+    // Types are below ten, as other ones are not in a layout.
     seen[frame.type] = true;
     preceder = frame.type == frame_type::preceder ? &frame : nullptr;
   }
+  // The message ends with a preceder.
   if (preceder != nullptr) {
     issues.fail("dangling_preceder", errc::corrupt, preceder->offset,
                 "cannot use preceder: expected a data object after it, found none");
@@ -368,9 +390,11 @@ void check_flags(const message_layout& layout, issue_list& issues) {
   }
   // Data objects have no flag.
   constexpr std::array<std::uint16_t, 7> announced{1, 2, 3, 5, 6, 7, 8};
+  // Each of these types has a flag of its own.
   for (const std::uint16_t type : announced) {
     const std::uint16_t flag = flag_of_frame(type);
     if ((layout.head.flags & flag) != 0 && (found & flag) == 0) {
+      // The flags stand at byte 10 of the preamble.
       issues.warn("flag_mismatch", 10,
                   fmt::format("preamble announces a {} frame: expected one, found none",
                               frame_type_name(type)));
@@ -388,6 +412,7 @@ void check_flags(const message_layout& layout, issue_list& issues) {
 void check_footer_offset(const message_layout& layout, issue_list& issues) {
   // The offsets count from the start of the message.
   const std::uint64_t end = layout.span.length - postamble_size;
+  // Without a footer, the postamble itself.
   std::uint64_t expected = end;
   for (const frame_info& frame : layout.frames) {
     if (phase_of(frame.type) == 2) {
@@ -395,6 +420,7 @@ void check_footer_offset(const message_layout& layout, issue_list& issues) {
     }
   }
   const std::uint64_t stored = layout.tail.first_footer_offset;
+  // Two codes: an offset that cannot be right, and one that is not.
   if (stored != expected) {
     issues.fail(stored < preamble_size || stored > end ? "footer_offset_out_of_range"
                                                        : "footer_offset_mismatch",
@@ -409,6 +435,7 @@ void check_footer_offset(const message_layout& layout, issue_list& issues) {
 result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout,
                                     std::uint64_t limit, issue_list& issues) {
   const std::uint64_t total = layout.head.total_length;
+  // The length stands at byte 16 of the preamble.
   if (total < smallest_message) {
     issues.fail(
         "total_length_too_small", errc::corrupt, 16,
@@ -423,6 +450,7 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
                             total));
     return std::uint64_t{0};
   }
+  // Usually the file was cut.
   if (total > limit) {
     issues.fail(
         "total_length_exceeds_buffer", errc::torn, 16,
@@ -447,6 +475,7 @@ result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list&
   WEIR_TRY(const bytes_view bytes, pieces.read(layout.span.offset + end, postamble_size));
   WEIR_TRY(layout.tail, parse_postamble(bytes));
   const std::uint64_t total = layout.head.total_length;
+  // Either length may be absent, as a stream is written before its length is known.
   if (total != 0 && layout.tail.total_length != 0 && layout.tail.total_length != total) {
     issues.fail(
         "postamble_invalid", errc::corrupt, end + 8,
@@ -467,6 +496,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
   message_layout layout;
   // The length is set when it is known.
   layout.span = {within.offset, 0};
+  // Nothing shorter can hold preamble and postamble.
   if (within.length < smallest_message) {
     issues.fail("buffer_too_short", errc::torn, 0,
                 fmt::format("cannot read message: expected at least {} bytes, found {}",
@@ -486,8 +516,10 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
   }
   layout.head = *head;
   const bool stream = head->total_length == 0;
+  // A stream may use all bytes that there are.
   std::uint64_t end = within.length;
   if (!stream) {
+    // For other messages, the end is the start of the postamble.
     WEIR_TRY(end, announced_end(pieces, layout, within.length, issues));
     if (end == 0) {
       return layout;
@@ -500,6 +532,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
   if (layout.complete) {
     WEIR_CHECK(read_tail(pieces, layout, issues));
     check_flags(layout, issues);
+    // Every message has metadata, even without objects.
     if (std::none_of(layout.frames.begin(), layout.frames.end(),
                      [](const frame_info& f) { return is_metadata_frame(f.type); })) {
       issues.fail("no_metadata_frame", errc::corrupt, preamble_size,
@@ -520,6 +553,7 @@ result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
 /// The frames are not checked against the rest of the message.
 result<void> walk_frames(piece_reader& pieces, message_layout& layout,
                          std::uint64_t begin, std::uint64_t end, issue_list& issues) {
+  // The frames of a part are complete if the walk reaches its end.
   layout.complete = false;
   WEIR_TRY(const std::uint64_t offset,
            frame_walk(pieces, layout, issues).fill(begin, end));
@@ -533,6 +567,7 @@ result<std::uint64_t> walk_stream(piece_reader& pieces, message_span within) {
   layout.span = {within.offset, 0};
   issue_list issues;
   WEIR_CHECK(frame_walk(pieces, layout, issues).run(within.length, true));
+  // Zero means that there is no whole stream.
   return layout.complete ? layout.span.length : 0;
 }
 

@@ -29,11 +29,11 @@ namespace {
 /// Settings under construction, and values of which one takes precedence over another.
 /// An empty text means that the value was not given.
 struct given_settings {
-  remote_settings to;
-  std::string default_region;
+  remote_settings to;          ///< what the options say
+  std::string default_region;  ///< used if `region` is not given
   std::string region;
   std::string endpoint;
-  std::string s3_endpoint;
+  std::string s3_endpoint;  ///< takes precedence over `endpoint`
 };
 
 /// Stores the value of an option, or returns why it cannot be used. The error must not
@@ -57,6 +57,7 @@ std::string lower(std::string_view text) {
 
 /// Parses a switch; the words are those that object_store accepts.
 result<bool> parse_switch(const std::string& value) {
+  // The words are accepted in any case of letters.
   const std::string text = lower(value);
   for (const std::string_view yes : {"1", "true", "on", "yes", "y"}) {
     if (text == yes) {
@@ -68,6 +69,7 @@ result<bool> parse_switch(const std::string& value) {
       return false;
     }
   }
+  // The value itself is not in the message.
   return error(errc::invalid_argument, "expected true or false, found neither");
 }
 
@@ -89,6 +91,7 @@ result<void> set_given(given_settings& s, const std::string& value) {
 }
 template <std::chrono::milliseconds remote_settings::*Member>
 result<void> set_time(given_settings& s, const std::string& value) {
+  // The error of the parser does not contain the value.
   WEIR_TRY(s.to.*Member, parse_duration(value));
   return {};
 }
@@ -104,6 +107,7 @@ result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
 }
 /// Accepts an option only if it is off.
 result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
+  // A word that is no switch is wrong in any case.
   WEIR_TRY(const bool enabled, parse_switch(value));
   if (enabled) {
     return error(errc::unsupported, "expected it to be off, found it on");
@@ -179,6 +183,7 @@ constexpr known_option known_options[] = {
 
 /// Returns the option with a name in lower case, or a null pointer.
 const known_option* find_option(std::string_view name) {
+  // About fifty options with up to four names.
   for (const known_option& option : known_options) {
     if (!name.empty() &&
         std::find(option.names.begin(), option.names.end(), name) != option.names.end()) {
@@ -210,6 +215,7 @@ bool is_option_of_another_store(std::string_view name) {
 /// Sets an option by name.
 result<void> set_option(given_settings& s, const std::string& given,
                         const std::string& value) {
+  // Names are accepted in any case of letters.
   const std::string name = lower(given);
   const known_option* option = find_option(name);
   if (option == nullptr) {
@@ -253,6 +259,7 @@ result<void> read_environment(given_settings& s) {
                      fmt::format("cannot use environment variable {}: {}", capitals,
                                  done.error().text()));
       }
+      // Further names of the same option are not looked at.
       break;
     }
   }
@@ -262,6 +269,7 @@ result<void> read_environment(given_settings& s) {
       s.to.certificate_file = variable(name);
     }
   }
+  // Both a file and a folder may be given.
   if (const char* folder = variable("SSL_CERT_DIR")) {
     s.to.certificate_folder = folder;
   }
@@ -270,6 +278,7 @@ result<void> read_environment(given_settings& s) {
 
 /// Returns whether a setter stores a key or a token.
 bool is_credential(setter set) {
+  // Functions are compared, since each stores one member.
   return set == &set_text<&remote_settings::access_key> ||
          set == &set_text<&remote_settings::secret_key> ||
          set == &set_text<&remote_settings::session_token>;
@@ -278,6 +287,7 @@ bool is_credential(setter set) {
 /// Returns true if options hold keys or a token. The keys and the token of the
 /// environment are then ignored: two identities must not be mixed.
 bool have_credentials(const std::vector<storage_option>& options) {
+  // Unknown names are reported later.
   return std::any_of(options.begin(), options.end(), [](const storage_option& option) {
     const known_option* known = find_option(lower(option.first));
     return known != nullptr && is_credential(known->set);
@@ -295,6 +305,7 @@ bool plain_name(std::string_view text) {
 /// the region takes precedence over the default region, and the endpoint of S3 over the
 /// general one.
 void resolve_alternatives(given_settings& s) {
+  // The second of each pair overrides the first.
   for (const std::string* region : {&s.default_region, &s.region}) {
     s.to.region = region->empty() ? s.to.region : *region;
   }
@@ -318,6 +329,7 @@ result<remote_settings> checked(given_settings s) {
                              "hyphens, found other characters",
                              out.region));
   }
+  // One without the other cannot sign anything.
   if (out.access_key.empty() != out.secret_key.empty()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot sign requests: expected an access key and its "
@@ -354,12 +366,14 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const char* next = text.data();
   const char* end = next + text.size();
   if (text.empty()) {
+    // No text is no time, and not zero.
     return wrong;
   }
   while (next != end) {
     std::uint32_t number = 0;
     // A number, spaces, a unit, spaces; then the next number.
     const auto [after, problem] = std::from_chars(next, end, number);
+    // Signs and fractions are refused here.
     if (problem != std::errc()) {
       return wrong;
     }
@@ -370,23 +384,27 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     const auto* found = std::find_if(units.begin(), units.end(),
                                      [&](const auto& u) { return u.first == name; });
     std::int64_t part = 0;
+    // Products and sums are checked, as the numbers come from the user.
     if (found == units.end() || !checked_mul<std::int64_t>(number, found->second, part) ||
         !checked_add(total, part, total)) {
       return wrong;
     }
     next = std::find_if(unit_end, end, [](char c) { return c != ' '; });
   }
+  // Zero is possible, and its meaning is up to the caller.
   return std::chrono::milliseconds(total);
 }
 
 bool is_storage_option(std::string_view name) {
   const std::string known = lower(name);
+  // Used by others to tell options of a store from their own.
   return find_option(known) != nullptr || is_option_of_another_store(known);
 }
 
 /// Replaces secrets in a text that goes into an error or a log.
 /// Only the secret key and the token are secrets; an access key names its owner.
 std::string remote_settings::without_secrets(std::string text) const {
+  // A short secret may occur by chance, which does no harm.
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;
          !secret->empty() && (found = text.find(*secret, found)) != std::string::npos;) {
@@ -412,6 +430,7 @@ result<remote_settings> make_settings(const std::vector<storage_option>& options
     }
   }
   for (const auto& [name, value] : options) {
+    // The first wrong option is the error.
     WEIR_CHECK(set_option(s, name, value));
   }
   resolve_alternatives(s);

@@ -50,6 +50,7 @@ result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
   std::vector<std::uint64_t> out;
   out.reserve(value->array()->size());
   for (const cbor_value& item : *value->array()) {
+    // Negative numbers and reals are refused alike.
     if (!item.uint64()) {
       return bad_key(key, "unsigned integers", to_json(item));
     }
@@ -128,6 +129,7 @@ bool is_descriptor_key(std::string_view key) {
 
 /// Moves the masks and the parameters of the stages into the descriptor.
 result<void> take_rest(const cbor_map& map, object_descriptor& out) {
+  // Masks are checked when the places of the payloads are known.
   if (const cbor_value* masks = map.find("masks")) {
     if (masks->map() == nullptr) {
       return bad_key("masks", "a map", name_of(masks->kind()));
@@ -141,6 +143,7 @@ result<void> take_rest(const cbor_map& map, object_descriptor& out) {
       rest.push_back(entry);
     }
   }
+  // What is left are the parameters.
   out.parameters = cbor_map::from_entries(std::move(rest));
   return {};
 }
@@ -155,6 +158,7 @@ cbor_array as_array(const shape_vector& shape) {
   return out;
 }
 
+/// Strides are unsigned already.
 cbor_array as_array(const std::vector<std::uint64_t>& values) {
   return cbor_array(values.begin(), values.end());
 }
@@ -167,8 +171,10 @@ cbor_array as_array(const std::vector<std::uint64_t>& values) {
 result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   std::vector<std::uint64_t> strides(shape.size());
   std::int64_t stride = 1;
+  // From the last dimension to the first, as strides grow in this direction.
   for (std::size_t k = shape.size(); k-- > 0;) {
     strides[k] = static_cast<std::uint64_t>(stride);
+    // A negative extent cannot come from a file, but from a program.
     if (shape[k] < 0 || (k > 0 && !checked_mul(stride, shape[k], stride))) {
       return error(
           errc::out_of_range,
@@ -184,6 +190,7 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
 /// may overflow.
 /// The limit of 2^63 is that of offsets in files.
 result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
+  // A negative count stands for an overflow.
   const std::int64_t count = element_count(descriptor.shape);
   if (count < 0) {
     return error(
@@ -192,6 +199,7 @@ result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
                     "more",
                     fmt::join(descriptor.shape, ",")));
   }
+  // The size of an element may overflow once more.
   WEIR_TRY(const std::int64_t bytes, byte_size(descriptor.type, count));
   return static_cast<std::uint64_t>(bytes);
 }
@@ -200,6 +208,7 @@ result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
 /// one.
 result<object_descriptor> parse_descriptor(const cbor_value& from) {
   const cbor_map* map = from.map();
+  // Everything else is found through the map.
   if (map == nullptr) {
     return error(errc::corrupt,
                  fmt::format("cannot read descriptor: expected a map, found {}",
@@ -247,6 +256,7 @@ result<cbor_map> tensor_entry(const object_descriptor& from) {
                              from.shape.size(), strides.size()))
         .hint("leave the strides empty to have those of C order written");
   }
+  // The order does not matter, since maps are sorted.
   return cbor_map{{"ndim", from.shape.size()},
                   {"dtype", info.tensogram},
                   {"shape", as_array(from.shape)},
@@ -268,6 +278,7 @@ result<cbor_map> make_reserved(const object_descriptor& from) {
 std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   const cbor_value* mark = reserved.find(szip_mark_key);
   std::uint64_t out = 0;
+  // The text has one length, whatever the number is.
   if (mark == nullptr || mark->text() == nullptr || mark->text()->size() != 16) {
     return 0;
   }
@@ -285,6 +296,7 @@ result<cbor_map> make_descriptor(const object_descriptor& from) {
   out.set("encoding", from.encoding);
   out.set("filter", from.filter);
   out.set("compression", from.compression);
+  // Without masks, the key is absent and not an empty map.
   if (!from.masks.empty()) {
     out.set("masks", from.masks);
   }

@@ -30,8 +30,8 @@ constexpr int mask_zstd_level = 3;
 
 /// Bit patterns of the non-finite values of a type.
 struct float_form {
-  unsigned size = 0;  ///< bytes of a component; 0: the type has only finite values
-  unsigned components = 1;
+  unsigned size = 0;        ///< bytes of a component; 0: the type has only finite values
+  unsigned components = 1;  ///< numbers in an element
   std::uint64_t exponent = 0;  ///< all bits of the exponent; alone they are an infinity
   std::uint64_t quiet = 0;     ///< the bit that makes it a quiet NaN
 };
@@ -52,6 +52,7 @@ float_form form_of(dtype type) noexcept {
 /// Returns the bits of a component of `size` bytes.
 std::uint64_t component_at(const std::byte* from, unsigned size,
                            byte_order order) noexcept {
+  // The most significant byte comes first into the result.
   std::uint64_t out = 0;
   for (unsigned k = 0; k < size; ++k) {
     const unsigned index = order == byte_order::big ? k : size - 1 - k;
@@ -69,18 +70,22 @@ value_class class_of(const std::byte* element, const float_form& form,
                      byte_order order) noexcept {
   bool positive = false;
   bool negative = false;
+  // The sign is the highest bit of a component.
   const std::uint64_t sign = std::uint64_t{1} << (8 * form.size - 1);
   for (unsigned c = 0; c < form.components; ++c) {
     const std::uint64_t bits = component_at(element + c * form.size, form.size, order);
+    // Without all bits of the exponent it is a finite number.
     if ((bits & form.exponent) != form.exponent) {
       continue;
     }
+    // Any further bit makes a NaN of it.
     if ((bits & ~(form.exponent | sign)) != 0) {
       return value_class::nan;
     }
     positive = positive || (bits & sign) == 0;
     negative = negative || (bits & sign) != 0;
   }
+  // One element has one class, since it is replaced as a whole.
   return positive ? value_class::positive
                   : (negative ? value_class::negative : value_class::finite);
 }
@@ -88,6 +93,7 @@ value_class class_of(const std::byte* element, const float_form& form,
 /// Sets bit `index` of a list of `count` bits, which gets its memory with the first bit.
 /// Lists without a set bit stay empty and are not stored.
 void mark(byte_vector& bits, std::uint64_t count, std::uint64_t index) {
+  // Resizing to the same size does nothing.
   bits.resize((count + 7) / 8);
   set_bit(bits, index);
 }
@@ -126,6 +132,7 @@ class mask_taker {
   /// Elements are read from the original, because earlier ones of `out_` are zeros
   /// already.
   result<void> take_block(std::size_t first, std::size_t last) {
+    // From the first find on, there is a copy, in which values are replaced.
     if (!out_) {
       out_.emplace();
       out_->elements.assign(from_.begin(), from_.end());
@@ -137,6 +144,7 @@ class mask_taker {
         continue;
       }
       const bool nan = found == value_class::nan;
+      // Each kind must be allowed separately.
       const bool allowed = nan ? options_.nan : options_.infinity;
       // The caller stores such elements as they are.
       if (!allowed && keep_others_) {
@@ -145,6 +153,7 @@ class mask_taker {
       if (!allowed) {
         return non_finite_error(descriptor_.type, nan, i);
       }
+      // Three lists, one for each class.
       mark(nan ? out_->masks.nan
                : (found == value_class::positive ? out_->masks.positive_infinity
                                                  : out_->masks.negative_infinity),
@@ -168,6 +177,7 @@ class mask_taker {
 /// Encodes one bit list. Refuses blosc2 for the reason that the hint gives.
 result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
                                 mask_method method) {
+  // Only two methods give a buffer of their own.
   code_buffer code;
   switch (method) {
     case mask_method::none: return byte_vector(bits.begin(), bits.end());
@@ -187,6 +197,7 @@ result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
                    "blosc2")
           .hint("a reader that has not used blosc2 before cannot open such a mask");
   }
+  // The code may be larger than the bits. That is accepted, as the method was asked for.
   return byte_vector(code.bytes.begin(), code.bytes.end());
 }
 
@@ -196,6 +207,7 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
                          const decode_target& to) {
   switch (method) {
     case mask_method::none:
+      // Raw bits have exactly their size.
       if (from.size() != to.size()) {
         return error(errc::corrupt,
                      fmt::format("cannot read mask: expected {} bytes, found {}",
@@ -207,6 +219,7 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
     case mask_method::roaring: return roaring_decode(from, count, to);
     case mask_method::lz4: return lz4_decode(from, to);
     case mask_method::zstd: return zstd_decode(from, to);
+    // Masks of other writers may use blosc2, so it can be read.
     case mask_method::blosc2: return blosc2_decode(from, to.size(), 0, to);
   }
   return {};
@@ -226,6 +239,7 @@ struct stored_mask {
 /// @pre the contents of the message have been checked: its keys are there and in bounds
 result<std::optional<stored_mask>> find_mask(const cbor_map& map, std::string_view kind,
                                              bytes_view region) {
+  // An unknown kind in the map is never looked for, and is ignored.
   const cbor_value* entry = map.find(kind);
   if (entry == nullptr) {
     return std::optional<stored_mask>();
@@ -234,6 +248,7 @@ result<std::optional<stored_mask>> find_mask(const cbor_map& map, std::string_vi
   const auto number = [&](const char* name) {
     return entry->map()->find(name)->uint64().value_or(0);
   };
+  // The contents have checked the names, so this cannot fail for them.
   WEIR_TRY(const mask_method method,
            mask_method_named(*entry->map()->find("method")->text()));
   return std::optional(
@@ -261,6 +276,7 @@ result<mask_method> mask_method_named(std::string_view name) {
                              "\"{}\"",
                              name));
   }
+  // The table has the order of the enumeration.
   return static_cast<mask_method>(found - method_names.begin());
 }
 
@@ -276,12 +292,12 @@ result<std::optional<masked_elements>> take_masks(bytes_view elements,
 /// Small bit lists are stored raw, whatever the method: no code would be shorter.
 result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
                                  std::uint64_t payload_size,
-                                 // `add` stores one list behind the lists that were
-                                 // stored before.
                                  const mask_options& options) {
   stored_masks out;
+  // Stores one list behind the lists that were stored before.
   const auto add = [&](std::string_view key, const byte_vector& bits,
                        mask_method method) -> result<void> {
+    // A list without a bit was never made.
     if (bits.empty()) {
       return {};
     }
@@ -290,11 +306,14 @@ result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
     }
     WEIR_TRY(const byte_vector blob, encode_mask(bits, count, method));
     out.map.set(key, cbor_map{{"method", method_names[static_cast<std::size_t>(method)]},
+                              // Masks stand behind the payload, and offsets count from
+                              // its start.
                               {"offset", payload_size + out.bytes.size()},
                               {"length", blob.size()}});
     append(out.bytes, blob);
     return {};
   };
+  // The order is part of the format.
   WEIR_CHECK(add("nan", masks.nan, options.nan_method));
   WEIR_CHECK(add("inf+", masks.positive_infinity, options.positive_method));
   WEIR_CHECK(add("inf-", masks.negative_infinity, options.negative_method));
@@ -314,6 +333,7 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
       WEIR_CHECK(
           decode_mask(mask.blob, count, mask.method, decode_target::nowhere(bytes)));
     }
+    // The size comes from the file, so memory may not be there.
     try {
       bits.resize(bytes);
     } catch (const std::exception&) {
@@ -324,6 +344,7 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
     }
     return decode_mask(mask.blob, count, mask.method, bits);
   };
+  // In the order of `mask_kinds`.
   const std::array<byte_vector*, mask_kinds.size()> lists{
       &out.nan, &out.positive_infinity, &out.negative_infinity};
   for (std::size_t k = 0; k < mask_kinds.size(); ++k) {
@@ -348,6 +369,7 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
         decode_mask(mask->blob, count, mask->method, decode_target::nowhere(bytes)));
     // Without memory these decoders may check only the beginning of a stream.
     if (mask->method == mask_method::lz4 || mask->method == mask_method::zstd) {
+      // So they are decoded once more, into memory that is thrown away.
       WEIR_TRY(code_buffer bits, make_buffer(bytes));
       WEIR_CHECK(decode_mask(mask->blob, count, mask->method, bits.writable()));
     }
@@ -362,6 +384,7 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
 /// cover all of it. The bits before the range are skipped by whole bytes.
 void restore_values(const value_masks& masks, dtype type, byte_order order,
                     std::uint64_t first, mutable_bytes elements) noexcept {
+  // Other types have no masks.
   const float_form form = form_of(type);
   if (form.size == 0) {
     return;
@@ -370,8 +393,10 @@ void restore_values(const value_masks& masks, dtype type, byte_order order,
   const std::size_t width = form.size * form.components;
   const std::uint64_t count = elements.size() / width;
   const std::uint64_t sign = std::uint64_t{1} << (8 * form.size - 1);
+  // Writes one value to all places of a list that lie in the range.
   const auto put = [&](const byte_vector& bits, std::uint64_t value) {
     std::array<std::byte, 8> image{};
+    // The value in the byte order of the elements.
     for (unsigned k = 0; k < form.size; ++k) {
       const unsigned index = order == byte_order::little ? k : form.size - 1 - k;
       image[index] = static_cast<std::byte>(value >> (8 * k) & 0xFF);
@@ -381,6 +406,7 @@ void restore_values(const value_masks& masks, dtype type, byte_order order,
     const std::uint64_t to =
         std::min<std::uint64_t>((first + count + 7) / 8, bits.size());
     for_each_bit(bytes_view(bits).subspan(from, to - from), [&](std::uint64_t i) {
+      // The list counts from its first byte, which is bit `from * 8` of the object.
       const std::uint64_t element = i + from * 8;
       if (element < first || element >= first + count) {
         return;

@@ -12,6 +12,7 @@ namespace weir::formats {
 
 /// Compares whole bytes where the run covers one, and single bits at its ends.
 std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) noexcept {
+  // An empty list has no first bit.
   if (from >= count) {
     return count;
   }
@@ -29,11 +30,13 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
       break;
     }
   }
+  // The last byte may have unused bits, which can prolong a run.
   return std::min(bit, count);
 }
 
 /// Sets single bits up to a byte boundary, then whole bytes, then the remaining bits.
 void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexcept {
+  // Afterwards `first` is at a byte boundary, or the range is done.
   while (first < last && first % 8 != 0) {
     set_bit(bits, first++);
   }
@@ -55,6 +58,7 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   for (std::uint64_t first = 0; first < count;) {
     const std::uint64_t end = run_end(bits, first, count);
     std::uint64_t run = end - first;
+    // Seven bits in each byte, the lowest first. The highest bit says that more follow.
     for (; run >= 0x80; run >>= 7) {
       out.push_back(static_cast<std::byte>(0x80 | (run & 0x7F)));
     }
@@ -74,12 +78,14 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_targe
                  "cannot decode runs of bits: expected runs that fill the bit list "
                  "exactly, found others");
   };
+  // Without memory there are no bits, and only the runs are checked.
   const mutable_bytes bits = to.bytes();
   std::fill(bits.begin(), bits.end(), std::byte{});
   if (from.empty() || count == 0) {
     return from.empty() && count == 0 ? result<void>() : result<void>(damaged());
   }
   bool value = from[0] == std::byte{1};
+  // Any other first byte is no code.
   if (!value && from[0] != std::byte{}) {
     return damaged();
   }
@@ -102,10 +108,12 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_targe
     if (run == 0 || run > count - done) {
       return damaged();
     }
+    // Runs of zeros need nothing, as the list was cleared.
     if (value && to.has_memory()) {
       set_bits(bits, done, done + run);
     }
     done += run;
+    // Runs alternate, so their values need not be stored.
     value = !value;
   }
   return done == count ? result<void>() : result<void>(damaged());
