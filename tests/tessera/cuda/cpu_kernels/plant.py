@@ -11,6 +11,7 @@ import sys
 VECTORS, ROWS, MATMUL = "demos/kernels/vectors.cu", "demos/kernels/rows.cu", "demos/kernels/matmul.cu"
 GRID = "tessera/device/cuda/kernels/grid_barrier.hpp"
 REDUCTIONS = "tessera/device/cuda/kernels/reductions.cu"
+REDUCTION_TYPES = "tessera/device/cuda/kernels/reduction_types.hpp"
 MEMORY = "tessera/device/cuda/kernels/memory.cu"
 
 # Name, source, kernel, text before, text after.
@@ -51,7 +52,8 @@ FAULTS = [
 ]
 
 
-CONVERSIONS = "".join(f"using ::weir::{name};\n" for name in ("fp16_to_float", "bf16_to_float", "float_to_fp16", "float_to_bf16"))
+CONVERSIONS = "".join(f"using ::weir::{name};\n" for name in ("fp16_to_float", "bf16_to_float", "fp8_e4m3_to_float", "fp8_e5m2_to_float",
+                                                      "float_to_fp16", "float_to_bf16", "float_to_fp8_e4m3", "float_to_fp8_e5m2"))
 
 
 def variant(root, number, fault):
@@ -62,6 +64,8 @@ def variant(root, number, fault):
         sources = [GRID, VECTORS]
     elif source == VECTORS:
         sources = [GRID, VECTORS]
+    elif source == REDUCTIONS:
+        sources = [REDUCTION_TYPES, REDUCTIONS]
     out = [f"namespace plant_{number} {{\n"]
     for path in sources:
         with open(f"{root}/{path}", encoding="utf-8") as file:
