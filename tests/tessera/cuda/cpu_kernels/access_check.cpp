@@ -4,6 +4,7 @@
 #include "cpu_kernels/access_check.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/core.h>
 
@@ -49,6 +50,24 @@ bool access_check::ordered(const mark& before, accessor by) const {
   return clocks_[by.block][before.block] >= before.time;
 }
 
+bool access_check::ordered(const block_reads& before, accessor by) const {
+  const bool others = before.several && before.last.block == by.block;
+  return ordered(before.last, by) && !(others && before.last.epoch >= by.epoch);
+}
+
+void access_check::note_read(byte_state& byte, const mark& now) {
+  // Blocks often run one after the other, so the newest entry comes first.
+  for (std::size_t i = byte.reads.size(); i-- > 0;) {
+    block_reads& r = byte.reads[i];
+    if (r.last.block == now.block) {
+      r.several = r.last.epoch == now.epoch && (r.several || r.last.thread != now.thread);
+      r.last = now;
+      return;
+    }
+  }
+  byte.reads.push_back({now, false});
+}
+
 const char* access_check::fault_of(byte_state& byte, access_kind kind, accessor by) {
   if (kind != access_kind::write && !byte.written) {
     return "memory is read before it is written";
@@ -60,19 +79,15 @@ const char* access_check::fault_of(byte_state& byte, access_kind kind, accessor 
   }
   const mark now{by.block, by.thread, by.epoch, clocks_[by.block][by.block]};
   if (kind == access_kind::read) {
-    mark& mine = byte.reads[0].time == 0 || (byte.reads[0].block == by.block &&
-                                             byte.reads[0].thread == by.thread)
-                     ? byte.reads[0]
-                     : byte.reads[1];
-    mine = now;
+    note_read(byte, now);
     return nullptr;
   }
-  for (mark& read : byte.reads) {
+  for (const block_reads& read : byte.reads) {
     if (!ordered(read, by)) {
       return "a read and a write are not ordered";
     }
-    read = {};
   }
+  byte.reads.clear();
   byte.write = now;
   byte.atomic = kind == access_kind::atomic;
   byte.written = true;

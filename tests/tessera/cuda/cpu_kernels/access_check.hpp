@@ -2,11 +2,12 @@
 /// @file
 /// Notes which threads accessed each byte last, and finds accesses that nothing orders.
 ///
-/// A byte has its last write and two reads. If three threads or more read it, only the
-/// first and the newest of them are compared with the next write.
+/// A byte has its last write and, for each block, the reads since then of the block's
+/// newest epoch. That is enough: reads before a barrier come before those behind it, and
+/// of several threads that read in one epoch, a thread that writes in it is ordered
+/// behind one at most.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,10 +49,15 @@ class access_check {
     std::uint32_t epoch = 0;
     std::uint32_t time = 0;
   };
-  /// State of a byte: its last write and two reads of different threads.
+  /// The reads of a block in its newest epoch. `last` is the newest of them.
+  struct block_reads {
+    mark last;
+    bool several = false;  ///< threads with different numbers have read
+  };
+  /// State of a byte: its last write and the reads since then, by block.
   struct byte_state {
     mark write;
-    std::array<mark, 2> reads;
+    std::vector<block_reads> reads;
     bool atomic = false;  ///< the last write was an atomic operation
     bool written = false;
   };
@@ -63,6 +69,8 @@ class access_check {
 
   [[nodiscard]] range* find(std::uintptr_t first, std::size_t bytes);
   [[nodiscard]] bool ordered(const mark& before, accessor by) const;
+  [[nodiscard]] bool ordered(const block_reads& before, accessor by) const;
+  void note_read(byte_state& byte, const mark& now);
   [[nodiscard]] const char* fault_of(byte_state& byte, access_kind kind, accessor by);
   void synchronise(std::uintptr_t address, accessor by);
 
