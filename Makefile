@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: build demo test lint soak bench docs install clean help packages
+.PHONY: build demo test lint soak bench docs install gpu-bundle test-gpu clean help packages
 .DEFAULT_GOAL := build
 
 build: packages  ## builds the libraries and the command line; leaves build/weir
@@ -46,11 +46,20 @@ install: build  ## installs into PREFIX=DIR (default /usr/local)
 	@cmake --install build/release --prefix '$(PREFIX)' >/dev/null
 	@echo "weir: installed into $(PREFIX)"
 
+gpu-bundle: packages  ## makes build/gpu-bundle: tests and measurements for a machine with a GPU
+	@scripts/install-packages test
+	@[ ! -f build/release/build.ninja ] || cmake build/release >/dev/null
+	@scripts/build release gpu_tests gpu_bars
+	@scripts/gpu-bundle
+
+test-gpu: gpu-bundle  ## runs the bundle on the GPUs of this machine, or says that there are none
+	@build/gpu-bundle/test_gpu.py
+
 clean:  ## removes build/
 	rm -rf build
 
 help:  ## prints this list
-	@sed -n 's/^\([a-z]*\):.*  ## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 packages:
 	@scripts/install-packages build

@@ -10,66 +10,22 @@
 #include <cudaTypedefs.h>
 
 #include <cstddef>
-#include <type_traits>
+
+#include "device/cuda/comparison/declaration_comparison.hpp"
 
 namespace weir::tessera::cuda {
 namespace {
 
-/// True if two parameters are passed in the same way and mean the same kind of thing:
-/// numbers of equal size, enumerations of equal size, pointers to such.
-template <class Ours, class Theirs>
-constexpr bool same_parameter() {
-  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
-    using A = std::remove_pointer_t<Ours>;
-    using B = std::remove_pointer_t<Theirs>;
-    if constexpr (std::is_const_v<A> != std::is_const_v<B>) {
-      return false;
-    } else if constexpr (std::is_function_v<A> || std::is_function_v<B>) {
-      return std::is_same_v<A, B>;
-    } else if constexpr (std::is_void_v<A> || std::is_void_v<B>) {
-      return std::is_void_v<A> == std::is_void_v<B>;
-    } else if constexpr (std::is_class_v<A> && std::is_class_v<B>) {
-      return true;  // structures are compared below, member by member
-    } else {
-      return same_parameter<std::remove_cv_t<A>, std::remove_cv_t<B>>();
-    }
-  } else if constexpr (std::is_enum_v<Ours> && std::is_enum_v<Theirs>) {
-    return sizeof(Ours) == sizeof(Theirs);
-  } else if constexpr (std::is_integral_v<Ours> && std::is_integral_v<Theirs>) {
-    return sizeof(Ours) == sizeof(Theirs) &&
-           std::is_signed_v<Ours> == std::is_signed_v<Theirs>;
-  } else {
-    return std::is_same_v<Ours, Theirs>;
-  }
-}
-
-template <class Ours, class Theirs>
-struct same_function : std::false_type {};
-template <class... Ours, class... Theirs>
-struct same_function<status (*)(Ours...), CUresult (*)(Theirs...)>
-    : std::bool_constant<sizeof...(Ours) == sizeof...(Theirs)> {};
-template <class... Ours, class... Theirs>
-requires(
-    sizeof...(Ours) ==
-    sizeof...(Theirs)) struct same_function<status (*)(Ours...), CUresult (*)(Theirs...)>
-    : std::bool_constant<(same_parameter<Ours, Theirs>() && ...)> {
-};
-
 // Functions. The names of the toolkit's types contain the version, which is compared too.
-#define WEIR_CUDA_COMPARE(member, name, version, needed, parameters)               \
-  static_assert(                                                                   \
-      same_function<decltype(driver_api::member), PFN_##name##_v##version>::value, \
-      #name " differs from the toolkit's declaration");
+#define WEIR_CUDA_COMPARE(member, name, version, needed, parameters)                  \
+  static_assert(same_signature<decltype(driver_api::member), PFN_##name##_v##version, \
+                               status, CUresult>::value,                              \
+                #name " differs from the toolkit's declaration");
 WEIR_CUDA_FUNCTIONS(WEIR_CUDA_COMPARE)
 #undef WEIR_CUDA_COMPARE
-static_assert(same_function<lookup_function, PFN_cuGetProcAddress_v12000>::value);
+static_assert(same_signature<lookup_function, PFN_cuGetProcAddress_v12000, status,
+                             CUresult>::value);
 
-/// True if two enumerators have the same number.
-template <class Ours, class Theirs>
-constexpr bool same_number(Ours ours, Theirs theirs) {
-  return sizeof(Ours) == sizeof(Theirs) &&
-         static_cast<long long>(ours) == static_cast<long long>(theirs);
-}
 #define WEIR_CUDA_NUMBER(ours, theirs) \
   static_assert(same_number(ours, theirs), #theirs " has another number")
 WEIR_CUDA_NUMBER(status::success, CUDA_SUCCESS);

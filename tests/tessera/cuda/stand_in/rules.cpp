@@ -7,9 +7,11 @@
 
 namespace weir::tessera::stand_in {
 
-// The sentences are from the comments in cuda.h of the toolkit 13.0. A rule without a
-// sentence is stricter than the reference: pageable memory makes an asynchronous copy
-// wait, and the driver does not work in children of fork.
+// The sentences are from the comments in cuda.h of the toolkit 13.0, from those in nccl.h
+// 2.28.9, and from the user guide of NCCL. A rule without a sentence is stricter than the
+// reference: pageable memory makes an asynchronous copy wait, the driver does not work in
+// children of fork, communicators that block are not used here, and a stream belongs to
+// the device of its communicator.
 namespace {
 
 constexpr std::array rule_table{
@@ -85,7 +87,68 @@ constexpr std::array rule_table{
          "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) times the number of "
          "multiprocessors as specified by the device attribute "
          "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT."},
-    rule{"no_fork", "all", "", ""}};
+    rule{"no_fork", "all", "", ""},
+    rule{"nccl_group", "collectives and ncclCommInitRankConfig",
+         "nccl.h, group semantics",
+         "When managing multiple GPUs from a single thread, and since NCCL collective "
+         "calls may perform inter-CPU synchronization, we need to \"group\" calls for "
+         "different ranks/devices into a single call."},
+    rule{"nccl_group_mixed", "ncclGroupEnd", "nccl.h, group semantics",
+         "Both collective communication and ncclCommInitRank can be used in conjunction "
+         "of ncclGroupStart/ncclGroupEnd, but not together."},
+    rule{"nccl_group_balance", "ncclGroupEnd", "nccl.h, ncclGroupEnd",
+         "Start a fused NCCL operation consisting of all calls since ncclGroupStart."},
+    rule{"nccl_config", "ncclCommInitRankConfig", "nccl.h, NCCL_CONFIG_INITIALIZER",
+         "Not initialized config will result in NCCL error."},
+    rule{"nccl_blocking", "ncclCommInitRankConfig", "", ""},
+    rule{"nccl_device", "ncclCommInitRankConfig", "nccl.h, ncclCommInitRank",
+         "Each rank is associated to a CUDA device, which has to be set before calling "
+         "ncclCommInitRank."},
+    rule{"nccl_unique_id", "ncclCommInitRankConfig", "nccl.h, ncclGetUniqueId",
+         "ncclGetUniqueId should be called once and the Id should be distributed to all "
+         "ranks in the communicator before calling ncclCommInitRank."},
+    rule{"nccl_rank", "ncclCommInitRankConfig", "nccl.h, ncclCommInitRank",
+         "rank must be between 0 and nranks-1 and unique within a communicator clique."},
+    rule{"nccl_one_device", "ncclCommInitRankConfig",
+         "user guide, Creating a Communicator",
+         "Using the same CUDA device multiple times as different ranks of the same NCCL "
+         "communicator is not supported and may lead to hangs."},
+    rule{"nccl_state", "all with a communicator", "user guide, ncclCommGetAsyncError",
+         "If any NCCL function returns ncclInProgress, users must query the communicator "
+         "state until it becomes ncclSuccess before calling another NCCL function."},
+    rule{
+        "nccl_stream", "all with a stream", "user guide, ncclCommGetAsyncError",
+        "Before the state becomes ncclSuccess, do not issue CUDA kernels on streams used "
+        "by NCCL."},
+    rule{"nccl_stream_device", "collectives", "", ""},
+    rule{"nccl_every_rank", "ncclGroupEnd", "nccl.h, collective communication operations",
+         "Collective communication operations must be called separately for each "
+         "communicator in a communicator clique."},
+    rule{"nccl_same_call", "collectives", "user guide, Collective Operations",
+         "Collective operations have to be called for each rank (hence CUDA device), "
+         "using the same count and the same datatype, to form a complete collective "
+         "operation."},
+    rule{
+        "nccl_pairs", "ncclSend, ncclRecv", "nccl.h, ncclSend",
+        "Rank peer needs to call ncclRecv with the same datatype and the same count from "
+        "this rank."},
+    rule{"nccl_in_place", "collectives", "nccl.h, ncclAllGather",
+         "In-place operations will happen if sendbuff == recvbuff + rank * sendcount."},
+    rule{
+        "nccl_memory", "collectives", "user guide, Data Pointers",
+        "In general NCCL will accept any CUDA pointers that are accessible from the CUDA "
+        "device associated to the communicator object."},
+    rule{"nccl_live", "all with a communicator", "nccl.h, ncclCommAbort",
+         "Frees resources associated with communicator object and aborts any operations "
+         "that might still be running on the device."},
+    rule{"nccl_finalized", "all with a communicator", "nccl.h, ncclCommFinalize",
+         "ncclCommFinalize flushes all issued communications, and marks communicator "
+         "state as ncclInProgress."},
+    rule{"nccl_destroy", "ncclCommDestroy", "nccl.h, ncclCommFinalize",
+         "The state will change to ncclSuccess when the communicator is globally "
+         "quiescent and related resources are freed; then, calling ncclCommDestroy can "
+         "locally free the rest of the resources (e.g. communicator itself) without "
+         "blocking."}};
 
 }  // namespace
 

@@ -208,6 +208,10 @@ std::shared_ptr<stream_state> stream_of(void* handle, const char* function) {
                        context_stack.back()->number));
     return nullptr;
   }
+  if (found->second->posting) {
+    report("nccl_stream",
+           fmt::format("{} got a stream of a communicator that is not ready", function));
+  }
   return found->second;
 }
 

@@ -74,6 +74,8 @@ void set_up(const machine& shown, std::shared_ptr<kernel_executor> executor) {
   w.breaches.clear();
   w.calls.clear();
   w.failures.clear();
+  w.nccl_failures.clear();
+  forget_communicators();
   w.blocks.seed(shown.seed);
   owner = ::getpid();
 }
@@ -96,6 +98,7 @@ object_counts objects() {
   counts.allocations = w.memory.size();
   counts.host_ranges = w.host.size();
   counts.libraries = w.libraries.size();
+  counts.communicators = communicator_count();
   return counts;
 }
 

@@ -58,6 +58,7 @@ struct stream_state {
   std::uint64_t ended = 0;  ///< number of the newest operation that has ended
   vector_clock clock;
   bool destroyed = false;
+  bool posting = false;  ///< a communicator that uses it is not ready
   std::minstd_rand delays;
   std::condition_variable changed;
   std::thread thread;
@@ -134,6 +135,8 @@ struct world {
   std::vector<breach> breaches;
   std::map<std::string, unsigned, std::less<>> calls;
   std::map<std::string, planned_failure, std::less<>> failures;
+  std::map<std::string, std::pair<unsigned, cuda::nccl_status>, std::less<>>
+      nccl_failures;
   std::minstd_rand blocks;
 };
 /// Returns the one world, which is never destroyed.
@@ -195,6 +198,11 @@ void join_dying();
 /// Returns true if a registered range of the host contains all of a range.
 /// @threads{hold the mutex}
 [[nodiscard]] bool registered(std::uintptr_t first, std::size_t bytes);
+
+/// Returns the number of communicators of NCCL. @threads{hold the mutex}
+[[nodiscard]] std::size_t communicator_count();
+/// Forgets all communicators. @threads{hold the mutex}
+void forget_communicators();
 
 /// Returns the functions that have to do with devices and contexts, memory, streams, and
 /// kernels, each with its name.

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Translation of collectives into calls of NCCL.
+#include "device/cuda/collectives/nccl_calls.hpp"
+
+#include <array>
+
+namespace weir::tessera::cuda {
+namespace {
+
+using collective::collective_call;
+using collective::collective_kind;
+using collective::reduction_op;
+
+/// How reductions of one of our types are reductions of NCCL. `least` is the oldest
+/// version of the library, `capability` the lowest of a device.
+struct nccl_type_row {
+  dtype ours;
+  nccl_type theirs;
+  std::size_t per_element;
+  int least = least_nccl_version;
+  int capability = 0;
+};
+// int16 is missing: NCCL has no such type. NCCL reduces fp8 on devices from 9.0 on.
+constexpr std::array nccl_type_rows{
+    nccl_type_row{dtype::fp8_e4m3, nccl_type::float8e4m3, 1, fp8_nccl_version, 90},
+    nccl_type_row{dtype::fp8_e5m2, nccl_type::float8e5m2, 1, fp8_nccl_version, 90},
+    nccl_type_row{dtype::fp16, nccl_type::float16, 1},
+    nccl_type_row{dtype::bf16, nccl_type::bfloat16, 1},
+    nccl_type_row{dtype::fp32, nccl_type::float32, 1},
+    nccl_type_row{dtype::fp64, nccl_type::float64, 1},
+    nccl_type_row{dtype::int8, nccl_type::int8, 1},
+    nccl_type_row{dtype::int32, nccl_type::int32, 1},
+    nccl_type_row{dtype::int64, nccl_type::int64, 1},
+    nccl_type_row{dtype::boolean, nccl_type::uint8, 1},
+    nccl_type_row{dtype::complex64, nccl_type::float32, 2},
+    nccl_type_row{dtype::complex128, nccl_type::float64, 2}};
+
+nccl_operation plain_operation(reduction_op op) noexcept {
+  switch (op) {
+    case reduction_op::sum: return nccl_operation::sum;
+    case reduction_op::max: return nccl_operation::max;
+    case reduction_op::min: return nccl_operation::min;
+    case reduction_op::product: return nccl_operation::product;
+    case reduction_op::average: return nccl_operation::average;
+  }
+  return nccl_operation::sum;
+}
+
+/// Returns the operation of NCCL, or nothing. Averages of integers are left out, because
+/// they divide in another way than ours.
+std::optional<nccl_operation> operation_of(dtype type, reduction_op op) noexcept {
+  switch (type) {
+    case dtype::boolean:
+      if (op == reduction_op::average) {
+        return std::nullopt;
+      }
+      return op == reduction_op::sum || op == reduction_op::max ? nccl_operation::max
+                                                                : nccl_operation::min;
+    case dtype::complex64:
+    case dtype::complex128:
+      return op == reduction_op::sum || op == reduction_op::average
+                 ? std::optional(plain_operation(op))
+                 : std::nullopt;
+    case dtype::int8:
+    case dtype::int32:
+    case dtype::int64:
+      return op == reduction_op::average ? std::nullopt
+                                         : std::optional(plain_operation(op));
+    default: return plain_operation(op);
+  }
+}
+
+/// Counts and places of one rank's buffers.
+struct shard_view {
+  const nccl_api& api;
+  const nccl_elements& as;
+  const nccl_place& at;
+  std::size_t shard;        ///< elements of NCCL in a shard
+  std::size_t shard_bytes;  ///< bytes of a shard
+  nccl_status outcome = nccl_status::success;
+
+  void note(nccl_status s) noexcept {
+    if (outcome == nccl_status::success || outcome == nccl_status::in_progress) {
+      outcome = s == nccl_status::success ? outcome : s;
+    }
+  }
+  void send(const std::byte* from, std::size_t count, int peer) noexcept {
+    note(api.send(from, count, as.type, peer, at.communicator, at.stream));
+  }
+  void receive(std::byte* to, std::size_t count, int peer) noexcept {
+    note(api.receive(to, count, as.type, peer, at.communicator, at.stream));
+  }
+  [[nodiscard]] std::size_t offset(int rank) const noexcept {
+    return static_cast<std::size_t>(rank) * shard_bytes;
+  }
+};
+
+void call_gather(shard_view& v, const collective_call& call, const rank_buffers& b) {
+  const std::byte* const mine =
+      call.packed_shards ? b.input : b.input + v.offset(v.at.rank);
+  const bool root = v.at.rank == call.root;
+  // The root's own shard may be where it belongs already.
+  if (!root || mine != b.output + v.offset(v.at.rank)) {
+    v.send(mine, v.shard, call.root);
+  }
+  for (int r = 0; root && r < v.at.ranks; ++r) {
+    if (r != call.root || mine != b.output + v.offset(r)) {
+      v.receive(b.output + v.offset(r), v.shard, r);
+    }
+  }
+}
+
+void call_scatter(shard_view& v, const collective_call& call, const rank_buffers& b) {
+  std::byte* const mine = call.packed_shards ? b.output : b.output + v.offset(v.at.rank);
+  const bool root = v.at.rank == call.root;
+  for (int r = 0; root && r < v.at.ranks; ++r) {
+    if (r != call.root || mine != b.input + v.offset(r)) {
+      v.send(b.input + v.offset(r), v.shard, r);
+    }
+  }
+  if (!root || mine != b.input + v.offset(v.at.rank)) {
+    v.receive(mine, v.shard, call.root);
+  }
+}
+
+void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& b,
+                std::size_t count) {
+  if (call.kind == collective_kind::all_to_all) {
+    for (int r = 0; r < v.at.ranks; ++r) {
+      v.send(b.input + v.offset(r), v.shard, r);
+      v.receive(b.output + v.offset(r), v.shard, r);
+    }
+    return;
+  }
+  if (call.root == call.peer && b.input == b.output) {
+    return;
+  }
+  if (v.at.rank == call.root) {
+    v.send(b.input, count, call.peer);
+  }
+  if (v.at.rank == call.peer) {
+    v.receive(b.output, count, call.root);
+  }
+}
+
+}  // namespace
+
+std::optional<nccl_elements> nccl_elements_of(const collective_call& call, int version,
+                                              int capability) noexcept {
+  if (!collective::reduces(call.kind)) {
+    return nccl_elements{nccl_type::uint8,
+                         static_cast<std::size_t>(info_of(call.type).size),
+                         nccl_operation::sum};
+  }
+  for (const nccl_type_row& row : nccl_type_rows) {
+    if (row.ours == call.type) {
+      const auto operation = operation_of(call.type, call.op);
+      const bool known = version >= row.least && capability >= row.capability;
+      // NCCL has no nodes that are wider than the elements.
+      if (!operation || !known || (call.wide && call.type == dtype::fp32)) {
+        return std::nullopt;
+      }
+      return nccl_elements{row.theirs, row.per_element, *operation};
+    }
+  }
+  return std::nullopt;
+}
+
+bool nccl_runs(const collective_call& call,
+               const std::vector<rank_buffers>& buffers) noexcept {
+  if (call.kind != collective_kind::all_to_all) {
+    return call.kind != collective_kind::barrier;
+  }
+  for (const rank_buffers& b : buffers) {
+    if (b.input == b.output) {
+      return false;
+    }
+  }
+  return true;
+}
+
+nccl_status call_nccl(const nccl_api& api, const collective_call& call,
+                      const nccl_elements& as, const rank_buffers& buffers,
+                      const nccl_place& at) {
+  const auto ranks = static_cast<std::size_t>(at.ranks);
+  const std::size_t count = call.count * as.per_element;
+  const std::size_t bytes =
+      call.count * static_cast<std::size_t>(info_of(call.type).size);
+  shard_view v{api, as, at, count / ranks, bytes / ranks};
+  const auto* const in = buffers.input;
+  auto* const out = buffers.output;
+  const std::size_t mine = call.packed_shards ? 0 : v.offset(at.rank);
+  switch (call.kind) {
+    case collective_kind::all_reduce:
+      v.note(api.all_reduce(in, out, count, as.type, as.operation, at.communicator,
+                            at.stream));
+      break;
+    case collective_kind::reduce_scatter:
+      v.note(api.reduce_scatter(in, out + mine, v.shard, as.type, as.operation,
+                                at.communicator, at.stream));
+      break;
+    case collective_kind::all_gather:
+      v.note(
+          api.all_gather(in + mine, out, v.shard, as.type, at.communicator, at.stream));
+      break;
+    case collective_kind::broadcast:
+      v.note(
+          api.broadcast(in, out, count, as.type, call.root, at.communicator, at.stream));
+      break;
+    case collective_kind::reduce:
+      v.note(api.reduce(in, out, count, as.type, as.operation, call.root, at.communicator,
+                        at.stream));
+      break;
+    case collective_kind::gather: call_gather(v, call, buffers); break;
+    case collective_kind::scatter: call_scatter(v, call, buffers); break;
+    case collective_kind::all_to_all:
+    case collective_kind::send: call_pairs(v, call, buffers, count); break;
+    case collective_kind::barrier: break;
+  }
+  return v.outcome;
+}
+
+}  // namespace weir::tessera::cuda

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The thread that makes the calls of NCCL.
+///
+/// The state is shared by the clique and its thread, so that the clique can go when the
+/// thread hangs in a call of the library.
+#include "device/cuda/collectives/nccl_clique.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "device/cuda/status_table.hpp"
+
+namespace weir::tessera::cuda {
+
+using clique_clock = std::chrono::steady_clock;
+
+/// Everything about the ranks of a clique.
+class clique_state : public std::enable_shared_from_this<clique_state> {
+ public:
+  clique_state(const nccl_library& library, const driver_api& from,
+               const std::vector<device_number>& devices, const clique_options& options)
+      : library_(library), driver_(from), options_(options), ranks_(devices.size()) {
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      ranks_[r].device = devices[r];
+    }
+  }
+
+  [[nodiscard]] result<void> start();
+  void submit(clique_work work, completion done);
+  void close();
+  [[nodiscard]] std::optional<error> broken() const {
+    const std::lock_guard lock(mutex_);
+    return broken_;
+  }
+
+ private:
+  struct rank_state {
+    device_number device = 0;
+    context_handle context = nullptr;
+    stream_handle stream = nullptr;
+    nccl_communicator communicator = nullptr;
+    std::vector<event_handle> events;  ///< events that are not in use
+  };
+  /// A collective that was posted.
+  struct flight {
+    std::uint64_t number = 0;
+    std::vector<event_handle> events;
+  };
+  /// The context of a rank is current while this object lives.
+  class current_context {
+   public:
+    current_context(const driver_api& api, const rank_state& rank)
+        : api_(api), outcome_(api.context_push(rank.context)) {}
+    ~current_context() {
+      context_handle popped = nullptr;
+      if (outcome_ == status::success) {
+        (void)api_.context_pop(&popped);
+      }
+    }
+    current_context(const current_context&) = delete;
+    current_context& operator=(const current_context&) = delete;
+    [[nodiscard]] status outcome() const noexcept { return outcome_; }
+
+   private:
+    const driver_api& api_;
+    status outcome_;
+  };
+
+  void serve();
+  [[nodiscard]] result<void> open_here();
+  [[nodiscard]] result<void> open_rank(rank_state& rank);
+  [[nodiscard]] result<void> make_communicators();
+  void close_here();
+  [[nodiscard]] result<void> wait_until_ready(const char* action);
+  [[nodiscard]] result<bool> ready(const char* action);
+  [[nodiscard]] result<void> post(const clique_work& work, flight& made);
+  [[nodiscard]] result<void> record(flight& made);
+  [[nodiscard]] result<bool> over(flight& f);
+  void poll_flights();
+  void give_back(flight& f);
+  void break_all(error why);
+  void finish(std::uint64_t number, result<void> outcome);
+  [[nodiscard]] bool passed(clique_clock::time_point since) const {
+    return options_.limit_ns > 0 &&
+           clique_clock::now() - since > std::chrono::nanoseconds(options_.limit_ns);
+  }
+  [[nodiscard]] error late(const char* action) const {
+    return {errc::timeout, fmt::format("cannot {}: expected the end within {} ms, found "
+                                       "the communicators still at work",
+                                       action, options_.limit_ns / 1'000'000)};
+  }
+  static void rest(unsigned step) {
+    std::this_thread::sleep_for(std::chrono::microseconds(step < 64 ? 10 : 200));
+  }
+
+  nccl_library library_;
+  driver_api driver_;
+  clique_options options_;
+
+  mutable std::mutex mutex_;  ///< guards the members up to the next comment
+  std::condition_variable changed_;
+  std::deque<std::pair<std::uint64_t, clique_work>> inbox_;
+  std::map<std::uint64_t, completion> pending_;  ///< what has not ended, by its number
+  std::uint64_t next_ = 1;
+  std::optional<result<void>> opened_;
+  std::optional<error> broken_;
+  bool stopping_ = false;
+  bool ended_ = false;
+
+  // Members of the thread alone.
+  std::vector<rank_state> ranks_;
+  std::deque<flight> flights_;
+  clique_clock::time_point
+      front_since_;  ///< when the first flight began to be waited for
+};
+
+result<void> clique_state::start() {
+  std::thread([self = shared_from_this()] { self->serve(); }).detach();
+  std::unique_lock lock(mutex_);
+  const auto known = [&] { return opened_.has_value(); };
+  if (options_.limit_ns <= 0) {
+    changed_.wait(lock, known);
+  } else if (!changed_.wait_for(lock, 2 * std::chrono::nanoseconds(options_.limit_ns),
+                                known)) {
+    stopping_ = true;
+    return late("make the communicators");
+  }
+  const result<void> opened = *opened_;
+  if (!opened) {
+    // The thread gives back what it has opened, unless it hangs.
+    const auto over = [&] { return ended_; };
+    if (options_.limit_ns <= 0) {
+      changed_.wait(lock, over);
+    } else {
+      (void)changed_.wait_for(lock, std::chrono::nanoseconds(options_.limit_ns), over);
+    }
+  }
+  return opened;
+}
+
+void clique_state::submit(clique_work work, completion done) {
+  std::optional<error> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    refused = broken_;
+    if (!refused && stopping_) {
+      refused = error(errc::stopping,
+                      "cannot post a collective: expected an open "
+                      "clique, found one that is closing");
+    }
+    if (!refused) {
+      const std::uint64_t number = next_++;
+      pending_.emplace(number, std::move(done));
+      inbox_.emplace_back(number, std::move(work));
+    }
+  }
+  changed_.notify_all();
+  if (refused && done) {
+    done(*std::move(refused));
+  }
+}
+
+// A thread that hangs keeps the state alive; what was asked of it ends here.
+void clique_state::close() {
+  std::map<std::uint64_t, completion> left;
+  {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    const auto over = [&] { return ended_; };
+    if (options_.limit_ns <= 0) {
+      changed_.wait(lock, over);
+    } else if (!changed_.wait_for(lock, 3 * std::chrono::nanoseconds(options_.limit_ns),
+                                  over)) {
+      left.swap(pending_);
+    }
+  }
+  for (const auto& [number, done] : left) {
+    if (done) {
+      done(late("end a collective"));
+    }
+  }
+}
+
+void clique_state::finish(std::uint64_t number, result<void> outcome) {
+  completion done;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = pending_.find(number);
+    if (found == pending_.end()) {
+      return;
+    }
+    done = std::move(found->second);
+    pending_.erase(found);
+  }
+  if (done) {
+    done(std::move(outcome));
+  }
+}
+
+void clique_state::serve() {
+  result<void> opened = open_here();
+  bool usable = opened.has_value();
+  {
+    const std::lock_guard lock(mutex_);
+    opened_ = opened;
+    if (!usable) {
+      broken_ = opened.error();
+    }
+  }
+  changed_.notify_all();
+  for (unsigned step = 0; usable;) {
+    std::pair<std::uint64_t, clique_work> next;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock,
+                    [&] { return stopping_ || !inbox_.empty() || !flights_.empty(); });
+      if (inbox_.empty() && flights_.empty()) {
+        break;
+      }
+      if (!inbox_.empty() && flights_.size() < options_.max_flights) {
+        next = std::move(inbox_.front());
+        inbox_.pop_front();
+        step = 0;
+      }
+    }
+    if (next.first != 0) {
+      flight made;
+      made.number = next.first;
+      const auto posted = post(next.second, made);
+      if (flights_.empty()) {
+        front_since_ = clique_clock::now();
+      }
+      flights_.push_back(std::move(made));
+      if (!posted) {
+        break_all(posted.error());
+      }
+    } else {
+      rest(step++);
+    }
+    poll_flights();
+    usable = !broken().has_value();
+  }
+  close_here();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+result<void> clique_state::open_here() {
+  for (rank_state& rank : ranks_) {
+    WEIR_CHECK(open_rank(rank));
+  }
+  const auto made = make_communicators();
+  if (!made) {
+    break_all(made.error());
+  }
+  return made;
+}
+
+result<void> clique_state::open_rank(rank_state& rank) {
+  status s = driver_.primary_retain(&rank.context, rank.device);
+  if (s != status::success) {
+    rank.context = nullptr;
+  } else {
+    const current_context current(driver_, rank);
+    s = current.outcome();
+    // The stream does not wait for the default stream, which other libraries may use.
+    if (s == status::success) {
+      s = driver_.stream_create(&rank.stream, stream_non_blocking, 0);
+    }
+  }
+  if (s != status::success) {
+    return failure_of(driver_, s,
+                      fmt::format("open device {} for collectives", rank.device));
+  }
+  return {};
+}
+
+result<void> clique_state::make_communicators() {
+  constexpr const char* action = "make the communicators";
+  const nccl_api& api = library_.api;
+  nccl_id id;
+  nccl_status s = api.get_unique_id(&id);
+  if (s != nccl_status::success) {
+    return failure_of(api, s, action);
+  }
+  s = api.group_start();
+  if (s != nccl_status::success) {
+    return failure_of(api, s, action);
+  }
+  result<void> outcome;
+  for (std::size_t r = 0; r < ranks_.size() && outcome; ++r) {
+    const current_context current(driver_, ranks_[r]);
+    if (current.outcome() != status::success) {
+      outcome = failure_of(driver_, current.outcome(), action);
+      break;
+    }
+    nccl_config config;
+    config.blocking = 0;
+    s = api.init_rank(&ranks_[r].communicator, static_cast<int>(ranks_.size()), id,
+                      static_cast<int>(r), &config);
+    if (s != nccl_status::success && s != nccl_status::in_progress) {
+      outcome = failure_of(api, s, action);
+    }
+  }
+  s = api.group_end();
+  if (outcome && s != nccl_status::success && s != nccl_status::in_progress) {
+    outcome = failure_of(api, s, action);
+  }
+  WEIR_CHECK(std::move(outcome));
+  return wait_until_ready(action);
+}
+
+result<bool> clique_state::ready(const char* action) {
+  for (const rank_state& rank : ranks_) {
+    nccl_status state = nccl_status::success;
+    const nccl_status s = library_.api.async_error(rank.communicator, &state);
+    if (s != nccl_status::success) {
+      return failure_of(library_.api, s, action);
+    }
+    if (state == nccl_status::in_progress) {
+      return false;
+    }
+    if (state != nccl_status::success) {
+      return failure_of(library_.api, state, action);
+    }
+  }
+  return true;
+}
+
+result<void> clique_state::wait_until_ready(const char* action) {
+  const auto since = clique_clock::now();
+  for (unsigned step = 0;; ++step) {
+    WEIR_TRY(const bool now, ready(action));
+    if (now) {
+      return {};
+    }
+    if (passed(since)) {
+      return late(action);
+    }
+    rest(step);
+  }
+}
+
+// Nothing may follow in a stream before the state of its communicator is success: until
+// then the operation may not be in the stream yet.
+result<void> clique_state::post(const clique_work& work, flight& made) {
+  constexpr const char* action = "post a collective";
+  const nccl_api& api = library_.api;
+  nccl_status s = api.group_start();
+  if (s != nccl_status::success) {
+    return failure_of(api, s, action);
+  }
+  result<void> outcome;
+  for (std::size_t r = 0; r < ranks_.size() && outcome; ++r) {
+    const current_context current(driver_, ranks_[r]);
+    if (current.outcome() != status::success) {
+      outcome = failure_of(driver_, current.outcome(), action);
+      break;
+    }
+    const nccl_place at{ranks_[r].communicator, ranks_[r].stream, static_cast<int>(r),
+                        static_cast<int>(ranks_.size())};
+    s = call_nccl(api, work.call, work.as, work.buffers[r], at);
+    if (s != nccl_status::success && s != nccl_status::in_progress) {
+      outcome = failure_of(api, s, action);
+    }
+  }
+  s = api.group_end();
+  if (outcome && s != nccl_status::success && s != nccl_status::in_progress) {
+    outcome = failure_of(api, s, action);
+  }
+  WEIR_CHECK(std::move(outcome));
+  WEIR_CHECK(wait_until_ready(action));
+  return record(made);
+}
+
+result<void> clique_state::record(flight& made) {
+  for (rank_state& rank : ranks_) {
+    const current_context current(driver_, rank);
+    status s = current.outcome();
+    event_handle event = nullptr;
+    if (s == status::success && rank.events.empty()) {
+      s = driver_.event_create(&event, event_disable_timing);
+    } else if (s == status::success) {
+      event = rank.events.back();
+      rank.events.pop_back();
+    }
+    made.events.push_back(event);
+    if (s == status::success) {
+      s = driver_.event_record(event, rank.stream);
+    }
+    if (s != status::success) {
+      return failure_of(driver_, s, "watch a collective");
+    }
+  }
+  return {};
+}
+
+result<bool> clique_state::over(flight& f) {
+  for (std::size_t r = 0; r < f.events.size(); ++r) {
+    const current_context current(driver_, ranks_[r]);
+    status s = current.outcome();
+    if (s == status::success) {
+      s = driver_.event_query(f.events[r]);
+    }
+    if (s == status::not_ready) {
+      // A rank that has failed elsewhere shows in the state of a communicator.
+      WEIR_TRY(const bool idle, ready("run a collective"));
+      static_cast<void>(idle);
+      return false;
+    }
+    if (s != status::success) {
+      return failure_of(driver_, s, "run a collective");
+    }
+  }
+  return true;
+}
+
+void clique_state::give_back(flight& f) {
+  for (std::size_t r = 0; r < f.events.size(); ++r) {
+    if (f.events[r] != nullptr) {
+      ranks_[r].events.push_back(f.events[r]);
+    }
+  }
+  f.events.clear();
+}
+
+void clique_state::poll_flights() {
+  while (!flights_.empty()) {
+    const auto now = over(flights_.front());
+    if (!now) {
+      break_all(now.error());
+      return;
+    }
+    if (!*now) {
+      if (passed(front_since_)) {
+        break_all(late("run a collective"));
+      }
+      return;
+    }
+    flight ended = std::move(flights_.front());
+    flights_.pop_front();
+    front_since_ = clique_clock::now();
+    give_back(ended);
+    finish(ended.number, {});
+  }
+}
+
+// After an abort nothing is left in the streams but what ends by itself. The memory is in
+// use until then, so the ends are waited for within the limit.
+void clique_state::break_all(error why) {
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = why;
+    inbox_.clear();
+  }
+  for (rank_state& rank : ranks_) {
+    if (rank.communicator != nullptr) {
+      const current_context current(driver_, rank);
+      (void)library_.api.abort(rank.communicator);
+      rank.communicator = nullptr;
+    }
+  }
+  const auto since = clique_clock::now();
+  for (const rank_state& rank : ranks_) {
+    const current_context current(driver_, rank);
+    for (unsigned step = 0;
+         current.outcome() == status::success && rank.stream != nullptr &&
+         driver_.stream_query(rank.stream) == status::not_ready && !passed(since);
+         ++step) {
+      rest(step);
+    }
+  }
+  for (flight& f : flights_) {
+    give_back(f);
+  }
+  flights_.clear();
+  std::map<std::uint64_t, completion> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(pending_);
+  }
+  for (const auto& [number, done] : left) {
+    if (done) {
+      done(why);
+    }
+  }
+}
+
+void clique_state::close_here() {
+  bool finalizing = !broken().has_value();
+  for (const rank_state& rank : ranks_) {
+    if (finalizing && rank.communicator != nullptr) {
+      const current_context current(driver_, rank);
+      const nccl_status s = library_.api.finalize(rank.communicator);
+      finalizing = s == nccl_status::success || s == nccl_status::in_progress;
+    }
+  }
+  finalizing = finalizing && wait_until_ready("finalize the communicators").has_value();
+  for (rank_state& rank : ranks_) {
+    if (rank.context == nullptr) {
+      continue;
+    }
+    {
+      const current_context current(driver_, rank);
+      if (rank.communicator != nullptr) {
+        (void)(finalizing ? library_.api.destroy(rank.communicator)
+                          : library_.api.abort(rank.communicator));
+      }
+      for (const event_handle e : rank.events) {
+        (void)driver_.event_destroy(e);
+      }
+      if (rank.stream != nullptr) {
+        (void)driver_.stream_destroy(rank.stream);
+      }
+    }
+    (void)driver_.primary_release(rank.device);
+  }
+}
+
+result<std::unique_ptr<nccl_clique>> nccl_clique::open(
+    const nccl_library& library, const driver_api& from,
+    const std::vector<device_number>& devices, const clique_options& options) {
+  auto state = std::make_shared<clique_state>(library, from, devices, options);
+  WEIR_CHECK(state->start());
+  return std::unique_ptr<nccl_clique>(new nccl_clique(std::move(state)));
+}
+
+nccl_clique::nccl_clique(std::shared_ptr<clique_state> state)
+    : state_(std::move(state)) {}
+nccl_clique::~nccl_clique() {
+  state_->close();
+}
+void nccl_clique::submit(clique_work work, completion done) {
+  state_->submit(std::move(work), std::move(done));
+}
+std::optional<error> nccl_clique::broken() const {
+  return state_->broken();
+}
+
+}  // namespace weir::tessera::cuda

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Errors of NCCL at every call, and calls that do not end in time.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <set>
+
+#include "collectives/nccl_workload.hpp"
+
+namespace weir::tessera::stand_in {
+namespace {
+
+using cuda::nccl_status;
+
+constexpr std::array documented_errors{
+    nccl_status::unhandled_cuda_error, nccl_status::system_error,
+    nccl_status::internal_error,       nccl_status::invalid_argument,
+    nccl_status::invalid_usage,        nccl_status::remote_error};
+
+/// Names of the functions that are called, and of the state that one of them returns.
+std::vector<std::string> called_functions() {
+  std::vector<std::string> names{"state"};
+#define WEIR_NCCL_NAME(member, name, parameters) names.push_back(#name);
+  WEIR_NCCL_FUNCTIONS(WEIR_NCCL_NAME)
+#undef WEIR_NCCL_NAME
+  return names;
+}
+
+/// Runs the workload over a new machine. A run of more than 10 s ends the process.
+nccl_outcome run_with_failure(const std::string& function, unsigned nth, nccl_status s) {
+  ::alarm(10);
+  const clique_rig rig(late_machine(2));
+  if (!function.empty()) {
+    fail_nccl_call(function, nth, s);
+  }
+  nccl_outcome out = run_nccl_workload(rig);
+  ::alarm(0);
+  return out;
+}
+
+TEST(NcclErrors, EveryCallMayFailAtItsFirstMiddleAndLastOccurrence) {
+  const nccl_outcome whole = run_with_failure("", 0, nccl_status::success);
+  ASSERT_TRUE(whole.failures.empty()) << whole.failures.front().message();
+  EXPECT_EQ(whole.wrong, 0);
+  EXPECT_EQ(broken_rules(), "");
+  std::vector<std::pair<std::string, unsigned>> calls;
+  for (const std::string& name : called_functions()) {
+    const unsigned times =
+        calls_of(name == "state" ? std::string("ncclCommGetAsyncError") : name);
+    if (times > 0 && name != "ncclGetVersion" && name != "ncclCommAbort") {
+      calls.emplace_back(name, times);
+    }
+  }
+  EXPECT_EQ(calls.size(), 15U) << "the workload uses every function but two";
+  for (const auto& [name, times] : calls) {
+    for (const unsigned nth : std::set<unsigned>{1, (times + 1) / 2, times}) {
+      for (const nccl_status s : documented_errors) {
+        // All errors at the first call, and two of them at the others.
+        if (nth > 1 && s != nccl_status::internal_error &&
+            s != nccl_status::remote_error) {
+          continue;
+        }
+        const nccl_outcome out = run_with_failure(name, nth, s);
+        EXPECT_EQ(out.wrong, 0) << name << " " << nth;
+        EXPECT_EQ(broken_rules(), "") << name << " " << nth;
+        EXPECT_TRUE(objects() == object_counts{}) << name << " " << nth;
+        // The last calls end the communicators, which succeeds all the same.
+        const bool closing = name == "ncclCommFinalize" || name == "ncclCommDestroy" ||
+                             (nth == times && name != "ncclGetUniqueId");
+        EXPECT_TRUE(closing || !out.failures.empty()) << name << " " << nth;
+      }
+    }
+  }
+}
+
+TEST(NcclErrors, CodesTellWhoHasFailed) {
+  EXPECT_EQ(cuda::code_of(nccl_status::unhandled_cuda_error), errc::device_lost);
+  EXPECT_EQ(cuda::code_of(nccl_status::remote_error), errc::rank_lost);
+  EXPECT_EQ(cuda::code_of(nccl_status::system_error), errc::io);
+  EXPECT_EQ(cuda::code_of(nccl_status::invalid_usage), errc::internal);
+  const nccl_outcome out =
+      run_with_failure("ncclAllReduce", 1, nccl_status::remote_error);
+  ASSERT_FALSE(out.failures.empty());
+  EXPECT_EQ(out.failures.front().code(), errc::rank_lost);
+  EXPECT_NE(out.failures.front().message().find("remote process exited"),
+            std::string::npos)
+      << out.failures.front().message();
+}
+
+TEST(NcclErrors, ALostDeviceEndsTheCollectives) {
+  ::alarm(10);
+  {
+    const clique_rig rig(late_machine(2));
+    auto clique = or_throw(rig.open(2'000'000'000));
+    const auto memory = rig.buffers(64);
+    break_device(1, cuda::status::illegal_address);
+    const auto ended = rig.run(*clique, nccl_sum(memory));
+    ASSERT_FALSE(ended.has_value());
+    EXPECT_EQ(ended.error().code(), errc::device_lost) << ended.error().message();
+    const auto later = rig.run(*clique, nccl_sum(memory));
+    ASSERT_FALSE(later.has_value());
+    EXPECT_EQ(later.error().message(), ended.error().message());
+    EXPECT_TRUE(clique->broken().has_value());
+  }
+  ::alarm(0);
+  EXPECT_EQ(objects().communicators, 0U);
+  set_up(machine{}, nullptr);
+}
+
+/// Returns the time that a function takes. @units{seconds}
+template <class F>
+double seconds_of(const F& function) {
+  const auto begin = std::chrono::steady_clock::now();
+  function();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+constexpr std::int64_t short_limit_ns = 50'000'000;
+constexpr double longest_seconds = 5;  // many times the limit: the machine may be busy
+
+TEST(NcclTimeLimit, CommunicatorsThatAreNotReadyInTimeAreGivenUp) {
+  machine shown = late_machine(2);
+  shown.nccl_stuck = stuck::init;
+  const clique_rig rig(shown);
+  const double seconds = seconds_of([&] {
+    const auto opened = rig.open(short_limit_ns);
+    ASSERT_FALSE(opened.has_value());
+    EXPECT_EQ(opened.error().code(), errc::timeout);
+    EXPECT_NE(opened.error().message().find("make the communicators"), std::string::npos);
+  });
+  EXPECT_LT(seconds, longest_seconds);
+  EXPECT_EQ(broken_rules(), "");
+}
+
+TEST(NcclTimeLimit, CollectivesThatDoNotEndInTimeAreAborted) {
+  for (const stuck what : {stuck::post, stuck::run}) {
+    machine shown = late_machine(2);
+    shown.nccl_stuck = what;
+    {
+      const clique_rig rig(shown);
+      auto clique = or_throw(rig.open(short_limit_ns));
+      const auto memory = rig.buffers(64);
+      const double seconds = seconds_of([&] {
+        const auto ended = rig.run(*clique, nccl_sum(memory));
+        ASSERT_FALSE(ended.has_value());
+        EXPECT_EQ(ended.error().code(), errc::timeout) << ended.error().message();
+      });
+      EXPECT_LT(seconds, longest_seconds);
+      EXPECT_GT(calls_of("ncclCommAbort"), 0U);
+    }
+    EXPECT_EQ(broken_rules(), "");
+    EXPECT_TRUE(objects() == object_counts{}) << "objects are left";
+  }
+}
+
+TEST(NcclTimeLimit, CommunicatorsThatDoNotFinalizeInTimeAreAborted) {
+  machine shown = late_machine(2);
+  shown.nccl_stuck = stuck::finalize;
+  const clique_rig rig(shown);
+  auto clique = or_throw(rig.open(short_limit_ns));
+  EXPECT_LT(seconds_of([&] { clique.reset(); }), longest_seconds);
+  EXPECT_EQ(calls_of("ncclCommAbort"), 2U);
+  EXPECT_EQ(calls_of("ncclCommDestroy"), 0U);
+  EXPECT_EQ(broken_rules(), "");
+  EXPECT_TRUE(objects() == object_counts{}) << "objects are left";
+}
+
+}  // namespace
+}  // namespace weir::tessera::stand_in

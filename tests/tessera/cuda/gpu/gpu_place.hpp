@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The GPU that the programs of this folder use, or the stand-ins.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cuda.hpp"
+#include "device/cuda/collectives/nccl_api.hpp"
+
+namespace weir::tessera::gpu {
+
+/// Exit status of a program that has found no GPU.
+inline constexpr int skipped = 77;
+
+/// What was found on this machine.
+struct gpu_place {
+  bool stand_in = false;  ///< the stand-ins are used, so times mean nothing
+  cuda::driver driver;
+  std::optional<cuda::nccl_library> nccl;
+  std::unique_ptr<cuda_backend> backend;
+};
+
+/// Opens the GPUs of this machine. WEIR_GPU_STAND_IN=1 takes the stand-ins beside the
+/// program instead. @error{not_found; there is no driver or no GPU} @error{unsupported;
+/// the driver is too old}
+[[nodiscard]] result<gpu_place> open_place();
+/// Returns the texts of the PTX beside the program.
+[[nodiscard]] std::vector<std::string> ptx_texts();
+/// Makes a module of kernels from a PTX text. Parameters have the sizes in bytes that
+/// `sizes` lists.
+[[nodiscard]] result<byte_vector> module_of(const std::string& ptx,
+                                            const std::string& kernel,
+                                            const std::vector<std::size_t>& sizes);
+
+}  // namespace weir::tessera::gpu
