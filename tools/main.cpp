@@ -293,13 +293,13 @@ int main(int argc, char** argv) {
   }
   try {
     return perform_action(chosen);
-    // Libraries throw this if memory runs out. Weir itself returns errors.
   } catch (const std::bad_alloc&) {
+    // Libraries throw this if memory runs out. Weir itself returns errors.
     fmt::print(stderr, "weir: cannot go on: expected enough memory, found too little\n");
     return weir::exit_code_of(weir::errc::out_of_memory);
+  } catch (const std::exception& e) {
     // No exception is expected here. The message says so, and the exit code is that of a
     // fault of the program.
-  } catch (const std::exception& e) {
     fmt::print(stderr, "weir: cannot go on: expected no exception, found \"{}\"\n",
                e.what());
     return weir::exit_code_of(weir::errc::internal);

@@ -45,9 +45,9 @@ outcome<byte_vector> encode(const object_arguments& from,
   // The missing entries are empty maps.
   message.base.resize(from.count);
   for (std::size_t i = 0; i < from.count; ++i) {
+    // The data is referred to, not copied.
     objects.push_back({std::move(message.descriptors[i]), std::move(message.base[i]),
                        data[i], from.stored});
-    // The data is referred to, not copied.
   }
   auto bytes = encode_message(objects, how);
   if (!bytes) {

@@ -89,8 +89,8 @@ void encode_real(double value, byte_vector& to) {
   const auto single = static_cast<float>(value);
   if (static_cast<double>(single) != value) {
     append_float(to, 0xFB, std::bit_cast<std::uint64_t>(value));
-    // Exact as a half, so two bytes are enough.
   } else if (const auto half = exact_half(single)) {
+    // Exact as a half, so two bytes are enough.
     append_float(to, 0xF9, *half);
   } else {
     append_float(to, 0xFA, std::bit_cast<std::uint32_t>(single));

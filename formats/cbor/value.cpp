@@ -288,8 +288,8 @@ std::size_t depth_of(const cbor_value& value) noexcept {
     for (const cbor_value& item : *array) {
       inner = std::max(inner, depth_of(item));
     }
-    // Maps count their own level.
   } else if (const cbor_map* map = value.map()) {
+    // Maps count their own level.
     return depth_of(*map);
   } else if (const cbor_tag* tag = value.tag()) {
     for (const cbor_value& item : tag->content) {

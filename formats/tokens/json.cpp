@@ -572,8 +572,8 @@ result<tokenizer> tokenizer::from_json(bytes_view bytes, const std::string& name
   json value;
   try {
     value = json::parse(text);
-    // The parser puts "[json.exception...] " before its reason.
   } catch (const json::exception& e) {
+    // The parser puts "[json.exception...] " before its reason.
     std::string_view reason = e.what();
     reason = reason.substr(std::min(reason.find("] ") + 2, reason.size()));
     return error(errc::corrupt,

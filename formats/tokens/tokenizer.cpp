@@ -64,8 +64,8 @@ void append_decoded(const token_decoder& with, std::string_view token, bool firs
       std::string text;
       if (first) {
         text = token;
-        // A token with the prefix continues the word before it.
       } else if (token.starts_with(with.prefix)) {
+        // A token with the prefix continues the word before it.
         text = token.substr(with.prefix.size());
       } else {
         text = " ";

@@ -35,8 +35,8 @@ void output::flush() {
     const ssize_t n = ::write(descriptor_, rest.data(), rest.size());
     if (n >= 0) {
       rest.remove_prefix(static_cast<std::size_t>(n));
-      // A signal is no failure: the call is repeated.
     } else if (errno != EINTR) {
+      // A signal is no failure: the call is repeated.
       // From now on the loop ends at once.
       failed_ = errno;
     }

@@ -127,8 +127,8 @@ result<void> apply_entry(run_config& config, const config_entry& entry,
   // already and does not change.
   if (entry.key.starts_with("stream.")) {
     actors::replace_paths(config.source, absolute);
-    // Keys of named sources have the name in their middle.
   } else if (entry.key.starts_with(actors::source_prefix)) {
+    // Keys of named sources have the name in their middle.
     WEIR_TRY(const auto key, actors::parse_source_key(entry.key));
     actors::replace_paths(config.sources[key.name], absolute);
   }

@@ -96,8 +96,8 @@ toml_item tree_of(const toml::node& node, std::string key, const std::string& na
     for (placed_item& child : children) {
       out.items.push_back(std::move(child.item));
     }
-    // An array with values that are not tables is an ordinary value.
   } else if (node.is_array_of_tables()) {
+    // An array with values that are not tables is an ordinary value.
     out.list_of_tables = true;
     for (const toml::node& child : *node.as_array()) {
       out.items.push_back(tree_of(child, "", name, depth + 1));
@@ -130,8 +130,8 @@ std::string quote(std::string_view text) {
     // The two characters that end or change a string.
     if (c == '"' || c == '\\') {
       out += {'\\', c};
-      // All control characters become escapes, also those that have short ones.
     } else if (byte < 0x20 || byte == 0x7F) {
+      // All control characters become escapes, also those that have short ones.
       out += fmt::format("\\u{:04X}", byte);
     } else {
       out += c;

@@ -85,9 +85,9 @@ std::size_t end_of_nested(std::string_view line, std::size_t at) {
       open += c;
     } else if (c == '[' || c == '{') {
       open += c == '[' ? ']' : '}';
+    } else if (!open.empty() && c == open.back()) {
       // A closing bracket of another kind is passed over here. The parser of TOML will
       // refuse it.
-    } else if (!open.empty() && c == open.back()) {
       open.pop_back();
     }
     // Empty again: the first bracket or quote has been closed.
@@ -106,10 +106,10 @@ class line_reader {
   // Returns the stages as tables of a file.
   result<std::vector<toml_item>> stages() {
     std::vector<toml_item> all;
+    // A separator at the end leads to the error of a stage without a name.
     do {
       WEIR_TRY(toml_item stage, read_stage());
       all.push_back(std::move(stage));
-      // A separator at the end leads to the error of a stage without a name.
     } while (take_separator());
     WEIR_CHECK(check_ends(all));
     name_stages(all);

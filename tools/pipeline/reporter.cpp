@@ -223,10 +223,9 @@ void pipeline_reporter::finish(const pipeline_report& r) {
     print_end(r);
     write_results();
     return;
-    // A run folder of a finished run was given once more. Nothing was done, so
-    // metrics.json of the run that did the work is more telling than the figures of this
-    // one.
   }
+  // A run folder of a finished run was given once more. Nothing was done, so metrics.json
+  // of the run that did the work is more telling than the figures of this one.
   const std::string words = outputs_words(r.unverified);
   say("nothing to do: the run had finished before; " + words);
   log().info("ended: had finished before; " + words);

@@ -47,7 +47,6 @@ that the run has read: other data is `history_mismatch`, less data is
 struct chapter {
   std::string_view title;
   bool (*holds)(flow::face);
-  /// Each face belongs to exactly one chapter.
 };
 /// In the order of the page. Each function says which faces belong to the chapter.
 constexpr std::array<chapter, 3> chapters{

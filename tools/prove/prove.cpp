@@ -368,8 +368,8 @@ class prover {
           "no run was killed, because the stage \"{}\" does not promise that a "
           "resumed run gives the same output",
           all_.plan.weakest));
-      // The runs were killed, but each began anew.
     } else if (found == nullptr && options_.runs != 0 && continued_ == 0) {
+      // The runs were killed, but each began anew.
       notes.push_back(
           "no run that was killed had a checkpoint from which it could go on, because "
           "the "

@@ -62,9 +62,9 @@ class key_columns {
         const auto reader = file.open(m, options_.reading());
         if (!reader) {
           WEIR_CHECK(damage.leave_out(file, m, reader.error()));
+        } else if (where.passes(reader->metadata())) {
           // Rows are printed message by message, so output appears while a large file is
           // read.
-        } else if (where.passes(reader->metadata())) {
           WEIR_TRY(const std::string row, row_of(file, m, reader->metadata()));
           out.print("{}\n", row);
         }

@@ -51,9 +51,9 @@ result<bytes_view> message_file::bytes(message_span range, byte_vector& buffer) 
   }
   try {
     buffer.resize(range.length);
+  } catch (const std::exception&) {
     // A damaged length may ask for more than any machine has. It is an error, not the end
     // of the program.
-  } catch (const std::exception&) {
     return error(errc::out_of_memory,
                  fmt::format("cannot read {} bytes: expected enough memory for them, "
                              "found too little",

@@ -176,8 +176,8 @@ class tgm_verbs {
       }
       if (object->count() + limit->count() + raw->count() > 0) {
         chosen_ = [this](output& to) { return tgm_dump_values(o_, to); };
-        // Keys as JSON are a table of metadata, which the list prints.
       } else if (!o_.keys.empty() && o_.json) {
+        // Keys as JSON are a table of metadata, which the list prints.
         chosen_ = [this](output& to) { return tgm_list(o_, to); };
       } else {
         chosen_ = [this](output& to) { return tgm_describe(o_, to); };

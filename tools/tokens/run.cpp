@@ -286,8 +286,8 @@ command_result tokens_count(const tokens_options& options, output& out) {
                               {"vocabulary", with.vocabulary_size()},
                               {"texts", texts}}
                           .dump());
-    // A sum is printed only if there is more than one number.
   } else if (options.files.size() > 1) {
+    // A sum is printed only if there is more than one number.
     out.print("{}\ttotal\n", all_ids);
   }
   return 0;

@@ -164,8 +164,8 @@ class helper_pool {
         taken.push_back(new helper);
         ++all_;
       }
-      // Fewer helpers only make the loop slower; the caller does all pieces in any case.
     } catch (const std::system_error&) {
+      // Fewer helpers only make the loop slower; the caller does all pieces in any case.
     } catch (const std::bad_alloc&) {
     }
     return taken;

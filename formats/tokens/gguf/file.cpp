@@ -151,9 +151,9 @@ class key_reader {
       return at_.value(type) ? result<bool>(true)
                              : stopped(json_quote(key), "a value of a known type");
     }
+    // Only keys with use are compared, so the list stays short.
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
       return wrong(errc::corrupt, key, "one value", "two");
-      // Only keys with use are compared, so the list stays short.
     }
     seen_.push_back(key);
     // The alternative of the target chooses the function below.

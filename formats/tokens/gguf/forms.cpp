@@ -129,8 +129,8 @@ result<void> list_tokens(const tokenizer& from, const std::string& name, bool be
       to.token_type[id] = type_unused;
     } else if (!bert || to.token_type[id] == type_control || id == to.unknown) {
       to.tokens.emplace_back(*content);
-      // A continuation has no mark in GGUF.
     } else if (content->starts_with(continuation)) {
+      // A continuation has no mark in GGUF.
       to.tokens.emplace_back(content->substr(continuation.size()));
     } else {
       // A beginning has one.

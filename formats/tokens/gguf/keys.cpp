@@ -41,8 +41,8 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
     WEIR_TRY(auto level, search_level(qwen ? qwen2_pattern : llama3_pattern));
     to.levels.push_back(std::move(level));
     return {};
-    // Everything else is unknown. A name without meaning would give wrong ids.
   } else if (name != "gpt-2" && name != "gpt2") {
+    // Everything else is unknown. A name without meaning would give wrong ids.
     return error(errc::unsupported,
                  fmt::format("cannot read tokenizer.ggml.pre: expected gpt-2, smollm, "
                              "starcoder, llama-bpe or qwen2, found {}",
