@@ -77,7 +77,7 @@ int refuse(CLI::App& app, const CLI::ParseError& why) {
   fmt::print(stderr, "weir: cannot read the command line of `{}`: {}\n", path,
              why.what());
   fmt::print(stderr, "  `{} --help` says what it takes\n", path);
-  // Two is the exit status for a wrong command line, see docs/cli.md.
+  // Two is the exit status for a wrong command line, see `weir --help`.
   return 2;
 }
 

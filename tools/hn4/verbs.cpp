@@ -162,7 +162,7 @@ void add_readers(verb_maker& make, hn4_options& o) {
   auto* back = make.tagged("export", "Write an imported file back, byte for byte",
                            "weir hn4 export weights.hn4 model:small model.safetensors",
                            &hn4_export);
-  // An export always names its file, because the size matters for it as a whole.
+  // An export always names its file.
   make.target(back, "Where to")->required();
   recovering(back);
   make.json(back);

@@ -95,7 +95,7 @@ facts setting_facts(const flow::stage_info& info, std::size_t index) {
 
 /// Adds the counters of a stage. Times are in nanoseconds in the counters.
 void add_counters(facts& to, const flow::stage_counters& c) {
-  // The keys are part of the interface; docs/pipelines.md names them.
+  // `report.cpp` and `picture.cpp` read these keys again.
   to["items"] = c.items;
   to["emitted"] = c.emitted;
   to["skipped"] = c.skipped;

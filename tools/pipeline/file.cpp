@@ -451,8 +451,8 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   loaded_pipeline loaded;
   // Fails if a stage is unknown, or if its settings are refused.
   WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
-  // Stages that write to standard output change what the program prints there.
   loaded.options = run_options_of(from);
+  // Stages that write to standard output change what the program prints there.
   for (const flow::graph_stage& stage : loaded.stages->built().stages) {
     for (const flow::path_setting& one : stage.info.paths) {
       loaded.writes_standard_output |= one.use == path_use::output && one.path == "-";

@@ -64,7 +64,7 @@ bool store_limit(std::optional<Number>& place, std::optional<Number> limit) {
 
 /// Reads a time of up to a thousand years.
 std::optional<double> parse_seconds(std::string_view number, double unit) {
-  // A year has about 3.2e7 seconds. The bound also refuses infinities and NaN.
+  // A year has about 3.2e7 seconds.
   constexpr double max_seconds = 3.2e10;
   const auto count = whole_number<double>(number);
   return count && *count * unit <= max_seconds ? std::optional(*count * unit)

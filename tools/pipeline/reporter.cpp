@@ -284,8 +284,8 @@ bool pipeline_reporter::write_metrics() {
 }
 
 void pipeline_reporter::write_results() {
-  // The page is made from metrics.json on disk, so without it there is no page either.
   cannot_write_ = false;  // space may have become free
+  // The page is made from metrics.json on disk, so without it there is no page either.
   if (!write_metrics()) {
     return;
   }

@@ -59,7 +59,7 @@ struct one_order {
 class bit_counter {
  public:
   bit_counter(std::size_t tokens, std::size_t window)
-      // Rounded up: the last quarter has the fewest tokens that are a whole number.
+      // The size of the last quarter is rounded down.
       : tokens_(tokens), quarter_(tokens - tokens / 4), window_(window) {}
 
   void add(std::size_t index, double bits) {

@@ -182,7 +182,7 @@ void add_time(html_page& page, const run_data& run) {
       {"a pulse in the model, p50 and p99", quantiles_of(m, "pulse_seconds")},
       {"most pulses read ahead", fmt::format("{:.0f}", number_at(m, "queue_deepest"))},
       {"rate of the lanes", lane_rates_of(m)}};
-  // The key is absent in old files, which were of runs with one worker.
+  // Without the key, one worker is assumed.
   if (number_at(m, "workers", 1) < 2) {
     rows.emplace_back("engine overhead",
                       fmt::format("{:.1f} %", 100 * number_at(m, "engine_overhead")));

@@ -140,7 +140,7 @@ void read_corpus(run_data& data) {
   // Only tokens that the model has learned from are compared.
   auto corpus = compare_corpus(data.config.source.paths, data.config.source.eot,
                                static_cast<std::uint64_t>(tokens));
-  // Old runs have no identity, and are compared without this check.
+  // A run without an identity is compared without this check.
   const std::string known = text_at(data.metrics, "corpus.identity");
   if (corpus && !known.empty() && known != hex64(corpus->identity)) {
     data.missing.push_back(

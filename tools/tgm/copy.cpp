@@ -22,8 +22,8 @@ class message_copier {
  public:
   message_copier(const tgm_verb_options& options, const message_file& file)
       : options_(options),
-        // A plain name cannot hold "[", so a bracket is enough to tell a template.
         file_(file),
+        // A bracket is enough to tell a template.
         templated_(options.out.find('[') != options.out.npos) {
     // Without a template the output exists even if no message is selected. A template
     // gives names only for messages that are copied.
@@ -103,7 +103,7 @@ command_result tgm_copy(const tgm_verb_options& options, output& out) {
   }
   WEIR_TRY(formats::cbor_array paths, copier.save_all());
   formats::cbor_map facts{{"out", std::move(paths)}, {"messages", copier.copied()}};
-  // The key exists only with the option, as in the reference implementation's own output.
+  // The key exists only with the option.
   if (options.skip_damaged) {
     facts.set("skipped", damage.skipped());
   }

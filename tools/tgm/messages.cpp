@@ -173,9 +173,9 @@ std::string_view trimmed(std::string_view text) noexcept {
 }
 
 std::optional<std::string> text_at(const message_metadata& metadata,
-                                   // This version of the format has only one value, and
-                                   // it stands in the preamble, not in the metadata.
                                    std::string_view path) {
+  // The format has only this version, which stands in the preamble and not in the
+  // metadata.
   if (path == "version") {
     return "3";
   }

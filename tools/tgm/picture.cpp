@@ -176,7 +176,7 @@ std::string as_blocks(const raster& picture) {
 result<void> save_png(const raster& picture, const std::string& path) {
   std::vector<unsigned char> pixels;
   pixels.reserve(3 * picture.values.size());
-  // The alpha channel is not written. What is missing is grey.
+  // There is no transparency. What is missing is grey.
   for (const double value : picture.values) {
     const colour c = colour_of(picture, value);
     pixels.insert(pixels.end(), {c.red, c.green, c.blue});

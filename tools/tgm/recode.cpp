@@ -270,8 +270,7 @@ result<byte_vector> stored_message::encode() const {
   formats::message_options options;
   options.extra = extra;
   options.hashes = hashes;
-  // Not reproducible: a fresh message gets time and identifier of its own, as the
-  // reference does it.
+  // Not reproducible: a fresh message gets time and identifier of its own.
   options.writer.reproducible = false;
   return formats::encode_message(objects, options);
 }

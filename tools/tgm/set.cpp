@@ -2,7 +2,7 @@
 /// @file
 /// `weir tgm set`: changes values of metadata.
 ///
-/// Values are stored as texts, whatever they look like, as the reference does. All keys
+/// Values are stored as texts, whatever they look like. All keys
 /// of `-s` are checked before the file is read.
 #include <algorithm>
 #include <array>
@@ -149,8 +149,8 @@ result<std::vector<setting>> parse_settings(const std::string& text) {
 /// Sets a value: of the message (extra.KEY), of one object (objects.N.KEY), or of all
 /// objects (KEY). A message without objects gets the last kind as a key of its own.
 result<void> apply(stored_message& message, const setting& s) {
-  // The prefix and its point are cut off. What remains is a path within the map.
   const auto parts = split_text(s.path, '.');
+  // The prefix and its point are cut off. What remains is a path within the map.
   if (parts[0] == "extra" || parts[0] == "_extra_") {
     set_path(message.extra, std::string_view(s.path).substr(parts[0].size() + 1),
              s.value);

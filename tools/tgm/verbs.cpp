@@ -11,8 +11,8 @@ namespace weir::tools {
 formats::read_options tgm_verb_options::reading() const {
   formats::read_options read;
   read.max_object_bytes = max_object_bytes;
-  // The option of the library also covers packing keys of old writers.
   read.threads = encoding.threads;
+  // One option of the user covers old digests and old packing keys.
   read.legacy_packing = legacy;
   return read;
 }
@@ -28,8 +28,8 @@ result<void> save(const std::string& path, bytes_view bytes) {
 }
 
 void report(const tgm_verb_options& options, formats::cbor_map facts,
-            // With JSON every verb prints its facts. As text, some verbs are silent.
             const std::string& text, output& out) {
+  // With JSON every verb prints its facts. As text, some verbs are silent.
   if (options.json) {
     out.print("{}\n", formats::to_json(formats::cbor_value(std::move(facts))));
   } else if (!text.empty()) {

@@ -97,9 +97,8 @@ class message_validation {
   /// Checks the names of the stages one by one, so that each unknown one is an issue. A
   /// stage that the format has but this build lacks is no fault of the message.
   void check_names(const object_descriptor& descriptor, std::size_t i) {
+    // `probe` has one name of the descriptor and otherwise the names of a raw object.
     const auto check = [&](std::string_view stage, const char* code,
-                           // `probe` has one name of the descriptor and otherwise the
-                           // names of a raw object.
                            object_descriptor probe) {
       if (support_of(probe) == pipeline_support::unknown) {
         add(code, validation_level::metadata, issue_severity::error, i,
