@@ -102,9 +102,9 @@ tgm_error tgm_encode_with_options(const char* metadata_json,
 
 tgm_error tgm_encode_pre_encoded(const char* metadata_json,
                                  const uint8_t* const* data_ptrs, const size_t* data_lens,
-                                 // True: the data is encoded already.
                                  size_t num_objects, const char* hash_algo,
                                  uint32_t threads, tgm_bytes_t* out) {
+  // True: the data is encoded already.
   return encode_to(
       {metadata_json, data_ptrs, data_lens, num_objects, true},
       [&] { return encode_arguments(hash_algo, threads, nullptr); }, out);

@@ -100,7 +100,6 @@ std::string decimal_of(double value) {
   std::array<char, 400> digits{};  // the smallest numbers have the longest texts
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::fixed);
-  // "fixed" excludes exponents.
   return {digits.data(), end.ptr};
 }
 

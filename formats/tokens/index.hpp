@@ -31,14 +31,17 @@ class text_index {
 
   /// Adds a key, whose bytes must outlive the index; returns false if it is there.
   bool add(std::string_view key, std::uint32_t id) {
+    // The lower bits choose the slot.
     const std::uint64_t hash = hash_of(key);
     std::size_t i = hash & mask_;
     while (slots_[i].id != no_id) {
       if (slots_[i].key == key) {
         return false;
+        // The next slot is tried, until one is free.
       }
       i = (i + 1) & mask_;
     }
+    // The upper bits are the tag.
     slots_[i] = {key, static_cast<std::uint32_t>(hash >> 32), id};
     longest_ = key.size() > longest_ ? key.size() : longest_;
     return true;
@@ -50,6 +53,7 @@ class text_index {
   /// Returns the id of a key whose hash is known, or `no_id`.
   [[nodiscard]] std::uint32_t find(std::string_view key,
                                    std::uint64_t hash) const noexcept {
+    // A table that is at most half full always has a free slot, which ends the search.
     const auto tag = static_cast<std::uint32_t>(hash >> 32);
     for (std::size_t i = hash & mask_; slots_[i].id != no_id; i = (i + 1) & mask_) {
       if (slots_[i].tag == tag && slots_[i].key == key) {
@@ -65,13 +69,13 @@ class text_index {
   // A slot is free if its id is `no_id`. The tag, half of the hash, saves comparing most
   // keys that are not the wanted one.
   struct slot {
-    std::string_view key;
-    std::uint32_t tag = 0;
-    std::uint32_t id = no_id;
+    std::string_view key;      ///< refers to bytes outside of the index
+    std::uint32_t tag = 0;     ///< upper half of the hash
+    std::uint32_t id = no_id;  ///< `no_id` in a free slot
   };
-  std::vector<slot> slots_;
-  std::size_t mask_;
-  std::size_t longest_ = 0;
+  std::vector<slot> slots_;  ///< a power of two of them
+  std::size_t mask_;         ///< number of slots minus one
+  std::size_t longest_ = 0;  ///< bytes of the longest key
 };
 
 /// Result of merging two neighbouring ids.
@@ -90,6 +94,7 @@ class merge_index {
   /// Adds a merge, or replaces the one of the same ids.
   void set(std::uint32_t left, std::uint32_t right, merge value) {
     const std::uint64_t key = key_of(left, right);
+    // Goes on to the slot of the same ids, or to a free one.
     std::size_t i = start(key);
     while (slots_[i].value.id != no_id && slots_[i].key != key) {
       i = (i + 1) & mask_;
@@ -112,9 +117,10 @@ class merge_index {
  private:
   // A slot is free if the id of its value is `no_id`.
   struct slot {
-    std::uint64_t key = 0;
-    merge value;
+    std::uint64_t key = 0;  ///< both ids
+    merge value;            ///< its id is `no_id` in a free slot
   };
+  // Returns both ids as one number.
   [[nodiscard]] static std::uint64_t key_of(std::uint32_t left,
                                             std::uint32_t right) noexcept {
     return std::uint64_t{left} << 32 | right;
@@ -124,8 +130,8 @@ class merge_index {
     key *= 0x9E37'79B9'7F4A'7C15;
     return (key ^ key >> 32) & mask_;
   }
-  std::vector<slot> slots_;
-  std::size_t mask_;
+  std::vector<slot> slots_;  ///< a power of two of them
+  std::size_t mask_;         ///< number of slots minus one
 };
 
 }  // namespace weir::formats::tokens

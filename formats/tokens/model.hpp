@@ -24,6 +24,7 @@ class piece_cache {
   /// Appends the ids of a piece; returns false if they are not known.
   bool find(std::string_view piece, std::uint64_t hash,
             std::vector<std::uint32_t>& ids) const {
+    // A slot holds the last piece that was added to it, which may be another one.
     const entry& e = entries_[hash % slots];
     if (e.bytes != piece.size() || piece.empty() ||
         std::string_view(e.piece.data(), e.bytes) != piece) {
@@ -35,6 +36,7 @@ class piece_cache {
   /// Remembers the ids of a piece if both are short.
   void add(std::string_view piece, std::uint64_t hash, const std::uint32_t* ids,
            std::size_t count) {
+    // Long pieces are rare, so they do not replace short ones.
     if (piece.size() > max_bytes || count > max_ids) {
       return;
     }
@@ -52,24 +54,25 @@ class piece_cache {
  private:
   static constexpr std::size_t slots = 16 * 1024;
   struct entry {
-    std::uint8_t bytes = 0;
-    std::uint8_t count = 0;
-    std::array<char, max_bytes> piece{};
-    std::array<std::uint32_t, max_ids> ids{};
+    std::uint8_t bytes = 0;  ///< length of the piece; 0 in a slot that was never used
+    std::uint8_t count = 0;  ///< number of ids
+    std::array<char, max_bytes> piece{};       ///< bytes of the piece
+    std::array<std::uint32_t, max_ids> ids{};  ///< its ids
   };
-  std::vector<entry> entries_ = std::vector<entry>(slots);
+  std::vector<entry> entries_ =
+      std::vector<entry>(slots);  ///< made at once, as its size never changes
 };
 
 /// Working memory of a model for one thread.
 struct model_memory {
   // A pair of neighbours that could merge, in the heap of long pieces.
   struct candidate {
-    std::uint32_t rank;
-    std::uint32_t place;
+    std::uint32_t rank;   ///< rank of the merge
+    std::uint32_t place;  ///< place of the left symbol
     std::uint32_t left;   ///< id at the place when the candidate was found
     std::uint32_t right;  ///< id behind it
   };
-  piece_cache cache;
+  piece_cache cache;                    ///< ids of pieces that were seen before
   std::vector<std::uint32_t> ids;       ///< symbols of the piece that is encoded
   std::vector<merge> merges;            ///< not used by the present algorithms
   std::vector<std::uint32_t> previous;  ///< left neighbours in the list of symbols
@@ -80,7 +83,7 @@ struct model_memory {
 /// A model: vocabulary and rules. @threads{immutable}
 struct model {
   enum class kind : std::uint8_t { bpe, wordpiece };
-  kind type = kind::bpe;
+  kind type = kind::bpe;  ///< which of the two models it is
 
   std::vector<std::string> tokens;  ///< by id; as the file spells them
   std::vector<bool> present;        ///< whether an id has a token

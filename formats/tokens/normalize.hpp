@@ -15,7 +15,7 @@ namespace weir::formats::tokens {
 /// One step of a normalizer. @threads{immutable}
 struct normalize_step {
   enum class kind : std::uint8_t { bert, form, lower, prepend, replace };
-  kind type = kind::form;
+  kind type = kind::form;               ///< which of the steps it is
   normal_form form = normal_form::nfc;  ///< for `form`
   bool clean = true;                    ///< for `bert`: remove control characters
   bool chinese = true;                  ///< for `bert`: put spaces around characters
@@ -33,7 +33,7 @@ struct normalize_step {
 
 /// Steps in their order.
 struct normalizer {
-  std::vector<normalize_step> steps;
+  std::vector<normalize_step> steps;  ///< applied one after the other
 
   /// Rewrites a text. @param spare  Working memory.
   void apply(std::string& text, std::string& spare) const {

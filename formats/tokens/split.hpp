@@ -35,12 +35,12 @@ struct split_level {
     words,  ///< matches are runs of word characters, and of characters that are neither
             ///< word characters nor white space
   };
-  kind type = kind::whole;
+  kind type = kind::whole;                        ///< what counts as a match
   std::optional<pattern> regex{};                 ///< for `search`
   std::string text{};                             ///< for `literal`
   bool (*property)(char32_t) noexcept = nullptr;  ///< for `predicate`
   bool invert = false;  ///< swaps matches and the text between them
-  split_behavior behavior = split_behavior::isolated;
+  split_behavior behavior = split_behavior::isolated;  ///< what becomes of matches
   bool prefix_space = false;  ///< puts a space before a text that begins with none
 
   /// Returns whether cutting a text inside a piece that this level makes of matches can
@@ -53,9 +53,9 @@ struct split_level {
 /// A piece of a text.
 struct piece {
   std::size_t begin = 0;  ///< in bytes of the text that is split
-  std::size_t end = 0;
-  bool open = false;     ///< the piece may go on behind the end of the text
-  bool can_cut = false;  ///< the level splits alike if the text begins inside the piece
+  std::size_t end = 0;    ///< in bytes; behind the piece
+  bool open = false;      ///< the piece may go on behind the end of the text
+  bool can_cut = false;   ///< the level splits alike if the text begins inside the piece
 };
 
 /// Cuts a text into pieces, from its front.
@@ -75,11 +75,11 @@ class splitter {
  private:
   /// A match, or text between matches.
   struct event {
-    std::size_t begin;
-    std::size_t end;
-    bool match;  ///< after inversion
-    bool open;
-    bool can_cut;
+    std::size_t begin;  ///< in bytes of the text
+    std::size_t end;    ///< behind its last byte
+    bool match;         ///< after inversion
+    bool open;          ///< it may go on behind the end of the text
+    bool can_cut;       ///< see `piece`
   };
   // Steps of `next`; see split.cpp.
   [[nodiscard]] result<std::optional<event>> next_event();
@@ -87,10 +87,10 @@ class splitter {
   [[nodiscard]] occurrence find_word() const;
   [[nodiscard]] event made(std::size_t begin, std::size_t end, bool match, bool open);
 
-  const split_level& level_;
-  std::string_view text_;
-  bool open_;
-  pattern_memory& memory_;
+  const split_level& level_;           ///< what matches, and what becomes of it
+  std::string_view text_;              ///< what is split
+  bool open_;                          ///< the text goes on behind its end
+  pattern_memory& memory_;             ///< working memory of patterns
   std::size_t at_ = 0;                 ///< text before it has been returned as events
   bool ended_ = false;                 ///< no event follows
   std::optional<occurrence> found_{};  ///< match whose text before it was returned

@@ -18,6 +18,7 @@ class source {
   /// @error{io, a read failed}
   static result<source> open(const std::string& path) {
     source s;
+    // A pipe and an empty file cannot be mapped, and are read instead.
     auto mapped = path == "-" ? result<std::unique_ptr<storage::block_device>>(nullptr)
                               : storage::open_mapped_device(path);
     if (mapped && *mapped != nullptr && (*mapped)->size() > 0) {
@@ -34,8 +35,8 @@ class source {
   }
 
  private:
-  std::unique_ptr<storage::block_device> device_;
-  byte_vector content_;
+  std::unique_ptr<storage::block_device> device_;  ///< the file, if it is mapped
+  byte_vector content_;                            ///< all bytes, if there is no mapping
 };
 
 }  // namespace weir::tools

@@ -49,17 +49,29 @@ struct hn4_options {
 };
 
 /// Each command carries out one verb and returns its exit status.
+/// `mkfs`: makes an empty volume.
 [[nodiscard]] command_result hn4_mkfs(const hn4_options& options, output& out);
+/// `put`: stores bytes under a tag.
 [[nodiscard]] command_result hn4_put(const hn4_options& options, output& out);
+/// `get`: writes a tag, or one tensor of it, to a file.
 [[nodiscard]] command_result hn4_get(const hn4_options& options, output& out);
+/// `ls`: lists the tags that are whole.
 [[nodiscard]] command_result hn4_ls(const hn4_options& options, output& out);
+/// `cat`: writes a range of a tag to standard output.
 [[nodiscard]] command_result hn4_cat(const hn4_options& options, output& out);
+/// `stat`: describes a volume or a tag.
 [[nodiscard]] command_result hn4_stat(const hn4_options& options, output& out);
+/// `rm`: removes a tag.
 [[nodiscard]] command_result hn4_rm(const hn4_options& options, output& out);
+/// `compact`: moves tags together.
 [[nodiscard]] command_result hn4_compact(const hn4_options& options, output& out);
+/// `check`: verifies a whole volume, and may draw it or make a new image of it.
 [[nodiscard]] command_result hn4_check_command(const hn4_options& options, output& out);
+/// `import`: stores a file whose tensors can be read by name.
 [[nodiscard]] command_result hn4_import(const hn4_options& options, output& out);
+/// `export`: writes an imported file back.
 [[nodiscard]] command_result hn4_export(const hn4_options& options, output& out);
+/// `bench`: measures how fast a tag is read.
 [[nodiscard]] command_result hn4_bench(const hn4_options& options, output& out);
 
 /// Adds the group `hn4` with its verbs. `chosen` is set when one of them is on the

@@ -158,6 +158,7 @@ class helper_pool {
       taken.push_back(free_.back());
       free_.pop_back();
     }
+    // Fewer helpers only make the loop slower; the caller does all pieces in any case.
     try {
       while (taken.size() < count) {
         free_.reserve(all_ + 1);  // so that giving back cannot fail
@@ -165,7 +166,6 @@ class helper_pool {
         ++all_;
       }
     } catch (const std::system_error&) {
-      // Fewer helpers only make the loop slower; the caller does all pieces in any case.
     } catch (const std::bad_alloc&) {
     }
     return taken;

@@ -41,11 +41,14 @@ namespace weir::formats {
 [[nodiscard]] inline result<std::int64_t> integer_parameter(
     const cbor_map& map, std::string_view key, std::int64_t low, std::int64_t high,
     errc kind, std::optional<std::int64_t> absent = {}) {
+  // The range is that of the parameter, such as 1 to 32 bits.
   const cbor_value* value = map.find(key);
   if (value == nullptr && absent) {
     return *absent;
   }
   const auto number = value != nullptr ? value->int64() : std::nullopt;
+  // The code depends on whether the number would fit into 32 bits, as the reference reads
+  // such parameters.
   if (!number || *number < low || *number > high) {
     constexpr std::int64_t half = std::int64_t{1} << 31;
     const std::int64_t least = low < 0 ? -half : 0;
@@ -60,10 +63,12 @@ namespace weir::formats {
 /// Reads a real, or an integer that a double holds exactly. @error{kind_of_key(kind)}
 [[nodiscard]] inline result<double> real_parameter(const cbor_map& map,
                                                    std::string_view key, errc kind) {
+  // Most writers store a real.
   const cbor_value* value = map.find(key);
   if (value != nullptr && value->real()) {
     return *value->real();
   }
+  // Up to this limit, every integer is a double.
   constexpr std::int64_t largest = std::int64_t{1} << 53;
   const auto number = value != nullptr ? value->int64() : std::nullopt;
   if (!number || *number > largest || *number < -largest) {
@@ -76,6 +81,7 @@ namespace weir::formats {
 [[nodiscard]] inline result<std::string> text_parameter(
     const cbor_map& map, std::string_view key, errc kind,
     std::optional<std::string> absent = {}) {
+  // A key that is present must be a text, even if it could be left out.
   const cbor_value* value = map.find(key);
   if (value == nullptr && absent) {
     return *absent;

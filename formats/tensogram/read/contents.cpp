@@ -252,7 +252,7 @@ class content_reader {
           errc::corrupt, place.frame.offset,
           "cannot use descriptor: expected a type, found an empty one", i);
     }
-    // Any stage changes the size, so only a raw payload can be compared.
+    // Only a raw payload has a size that is known in advance.
     const bool raw = place.descriptor.encoding == "none" &&
                      place.descriptor.filter == "none" &&
                      place.descriptor.compression == "none";

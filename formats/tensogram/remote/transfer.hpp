@@ -86,23 +86,32 @@ class transfer {
   [[nodiscard]] outcome finish(CURLcode code);
 
   // These functions are valid after `finish`.
+  /// Returns the number of bytes that have arrived.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  /// Returns the status of the answer; 0 without one.
   [[nodiscard]] long status() const noexcept { return status_; }
+  /// Returns whether the time limit was reached.
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
   /// Returns the time that the server asks to wait before the next request; 0: none.
   [[nodiscard]] std::chrono::seconds retry_after() const noexcept { return retry_after_; }
+  /// Returns where a redirect leads to.
   [[nodiscard]] const std::string& location() const noexcept { return location_; }
   /// Returns the version of the file in the answer.
   [[nodiscard]] const file_version& version() const noexcept { return found_; }
+  /// Returns whether the answer was the whole file.
   [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
   /// Returns "expected X, found Y" for every outcome other than `done`.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// Returns the code of the failure.
   [[nodiscard]] errc code() const noexcept { return code_; }
+  /// Returns a hint for the user; it may be empty.
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
 
  private:
+  /// Called by libcurl with a piece of the body.
   static std::size_t take_body(char* bytes, std::size_t one, std::size_t count,
                                void* self);
+  /// Sets all options of the request.
   void set_up(std::chrono::milliseconds time_limit);
   // Steps of the constructor: options, headers, signature, trust in certificates.
   void add_header(const std::string& line);
@@ -110,37 +119,47 @@ class transfer {
   void trust();
   /// Checks status and headers. Returns false if the answer must be refused.
   [[nodiscard]] bool accept_head();
+  /// Checks an answer with a part of the file.
   [[nodiscard]] bool accept_part();
+  /// Checks an answer with the whole file.
   [[nodiscard]] bool accept_whole();
+  /// Returns whether the answer is of the version that was asked for.
   [[nodiscard]] bool same_version() const;
+  /// Takes a piece of the body.
   [[nodiscard]] bool take(bytes_view bytes);
+  /// Returns the value of a header of the answer; empty if there is none.
   [[nodiscard]] std::string header(const char* name) const;
+  /// Notes a failure and returns false.
   bool fail(errc code, std::string reason, std::string hint = {});
+  /// Determines the outcome of a request that was answered.
   [[nodiscard]] outcome finish_status();
+  /// Determines the outcome of a request that was broken off.
   [[nodiscard]] outcome finish_broken(CURLcode code);
+  /// Sets the reason for a status that is a failure.
   void explain_status();
+  /// Sets the reason if the version is not there any more.
   void explain_lost_version();
 
-  request_target target_;  ///< refers to the client's address and settings
-  range_wanted wanted_;
+  request_target target_;            ///< refers to the client's address and settings
+  range_wanted wanted_;              ///< what is asked for
   CURL* easy_ = nullptr;             ///< owned
   curl_slist* headers_ = nullptr;    ///< owned; lines that are sent
   char text_[CURL_ERROR_SIZE] = {};  ///< libcurl's text for the last error
 
-  bool head_seen_ = false;  ///< `accept_head` was called
-  bool failed_ = false;     ///< the answer was refused; `reason_` says why
-  bool timed_out_ = false;
-  bool got_whole_ = false;  ///< the answer is the whole file
-  long status_ = 0;
+  bool head_seen_ = false;      ///< `accept_head` was called
+  bool failed_ = false;         ///< the answer was refused; `reason_` says why
+  bool timed_out_ = false;      ///< the time limit was reached
+  bool got_whole_ = false;      ///< the answer is the whole file
+  long status_ = 0;             ///< status of the answer
   std::uint64_t expected_ = 0;  ///< bytes that the server has announced
   std::uint64_t received_ = 0;  ///< bytes that are in the memory of the caller
   file_version found_;          ///< version that the answer states
   std::string error_body_;      ///< beginning of the body of an answer that is an error
-  std::chrono::seconds retry_after_{0};
-  std::string location_;
-  std::string reason_;
-  std::string hint_;
-  errc code_ = errc::source_unavailable;
+  std::chrono::seconds retry_after_{0};   ///< value of Retry-After
+  std::string location_;                  ///< value of Location
+  std::string reason_;                    ///< "expected X, found Y"
+  std::string hint_;                      ///< for the user
+  errc code_ = errc::source_unavailable;  ///< code of the failure
 };
 
 }  // namespace weir::formats

@@ -380,7 +380,7 @@ result<std::string> tokenizer_json_of(const gguf_tokenizer& keys) {
   ordered_json out;
   // The version of the format, not that of the tokenizer.
   out["version"] = "1.0";
-  // Neither is part of a tokenizer; the reference expects the keys.
+  // Neither is part of a tokenizer.
   out["truncation"] = nullptr;
   out["padding"] = nullptr;
   out["added_tokens"] = added_of(keys);
@@ -404,7 +404,7 @@ result<std::string> tokenizer_json_of(const gguf_tokenizer& keys) {
     decoder = byte_level_component(true);
   }
   out["model"] = model_of(keys, made, bert);
-  // Indented by one space, as the reference saves it.
+  // Indented by one space.
   return out.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
