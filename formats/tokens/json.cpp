@@ -121,6 +121,7 @@ class node {
   std::string path_;
 };
 
+/// Returns the behavior of a split by its name in the reference.
 result<split_behavior> behavior_of(const node& at) {
   WEIR_TRY(const std::string name, at.text());
   if (name == "Removed")
@@ -356,6 +357,7 @@ result<void> read_unknown(const node& at, model& to, bool needed) {
   return {};
 }
 
+/// Reads BPE. Variations that change the merges, such as dropout, are refused.
 result<void> read_bpe(const node& at, model& to) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     WEIR_TRY(const node text, at.member_or_null(key));
@@ -402,6 +404,7 @@ result<void> read_model(const node& at, model& to) {
   return {};
 }
 
+/// Reads the added tokens. All of their flags must be present.
 result<void> read_added(const node& at, tokenizer_parts& to) {
   std::vector<added_token> added;
   if (!at.is_null()) {
@@ -514,6 +517,7 @@ result<void> read_post_processor(const node& at, tokenizer_parts& to, int depth)
   return {};
 }
 
+/// Reads the decoder. Without one, tokens are joined with spaces between them.
 result<void> read_decoder(const node& at, token_decoder& to) {
   if (at.is_null()) {
     return {};
@@ -545,6 +549,7 @@ result<void> check_added_ids(const tokenizer_parts& with, const node& at) {
   return {};
 }
 
+/// Reads all members in the order that the top of this file explains.
 result<void> read_all(const node& root, tokenizer_parts& to) {
   WEIR_TRY(const node version, root.member_or_null("version"));
   if (!version.is_null() && version.value() != "1.0") {
