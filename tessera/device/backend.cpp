@@ -75,7 +75,18 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
   return {};
 }
 
+/// True while the thread must not wait for a device.
+thread_local bool never_waits = false;  // NOLINT: one for each thread
+
 }  // namespace
+
+no_device_waits::no_device_waits() noexcept : before_(std::exchange(never_waits, true)) {}
+no_device_waits::~no_device_waits() {
+  never_waits = before_;
+}
+bool no_device_waits::active() noexcept {
+  return never_waits;
+}
 
 // Slices differ by at most one unit, so workers end at about the same time.
 std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {

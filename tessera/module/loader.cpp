@@ -33,6 +33,7 @@ struct loaded_module::content {
   std::string explain;
   std::vector<loaded_kernel> kernels;
   std::vector<std::unique_ptr<shared_object>> code;
+  std::shared_ptr<const device_code> devices;
 };
 
 // An entry is called once for each block or once for each thread. The flag of the kernel
@@ -232,15 +233,14 @@ class module_loader {
   /// here runs none of its initializers.
   result<std::shared_ptr<const loaded_module>> load() {
     WEIR_TRY(content_->signature, check_trust(module_, options_.trust));
-    std::vector<std::ptrdiff_t> chosen;
-    const std::vector<std::string> levels = host_levels_up_to(options_.max_level);
-    for (const kernel_record& k : module_.kernels) {
-      WEIR_TRY(const std::size_t section, choose_section(module_, k, levels));
-      chosen.push_back(static_cast<std::ptrdiff_t>(section));
-    }
     content_->sections = facts_of(module_);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      WEIR_CHECK(add_kernel(module_.kernels[i], static_cast<std::size_t>(chosen[i])));
+    std::vector<std::ptrdiff_t> chosen;
+    if (options_.devices) {
+      WEIR_CHECK(load_on_devices());
+      const std::size_t section = content_->devices->sections().front();
+      chosen.assign(module_.kernels.size(), static_cast<std::ptrdiff_t>(section));
+    } else {
+      WEIR_TRY(chosen, load_on_processor());
     }
     content_->abi = module_.abi;
     content_->source_hash = module_.source_hash;
@@ -253,6 +253,41 @@ class module_loader {
   }
 
  private:
+  /// Returns the number of the section of each kernel.
+  result<std::vector<std::ptrdiff_t>> load_on_processor() {
+    std::vector<std::ptrdiff_t> chosen;
+    const std::vector<std::string> levels = host_levels_up_to(options_.max_level);
+    for (const kernel_record& k : module_.kernels) {
+      WEIR_TRY(const std::size_t section, choose_section(module_, k, levels));
+      chosen.push_back(static_cast<std::ptrdiff_t>(section));
+    }
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      WEIR_CHECK(add_kernel(module_.kernels[i], static_cast<std::size_t>(chosen[i])));
+    }
+    return chosen;
+  }
+
+  /// Loads the code of devices, each of which may run another section.
+  result<void> load_on_devices() {
+    WEIR_TRY(content_->devices, options_.devices(module_));
+    const auto& used = content_->devices->sections();
+    for (const kernel_record& k : module_.kernels) {
+      for (const std::size_t section : used) {
+        if (!has_code(k, section)) {
+          return error(
+              errc::arch_mismatch,
+              fmt::format("cannot run kernel \"{}\": expected code for {}, "
+                          "found {}",
+                          k.name, module_.code[section].arch, targets_of(module_, k)));
+        }
+        content_->sections[section].selected = true;
+      }
+      WEIR_TRY(const kernel_entry entry, content_->devices->entry(k.name));
+      content_->kernels.push_back({k, extent_of(k.parameters), entry, used.front()});
+    }
+    return {};
+  }
+
   /// Finds the entry of a kernel in its section, and adds the kernel.
   result<void> add_kernel(const kernel_record& kernel, std::size_t section) {
     kernel_entry entry = nullptr;

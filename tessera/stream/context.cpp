@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "device/cpu.hpp"
+#include "device/cuda.hpp"
 #include "stream/block_tuner.hpp"
 #include "stream/collectives/meeting_point.hpp"
 #include "stream/deferred_calls.hpp"
@@ -50,6 +51,24 @@ class observers final : public operation_observer {
 
  private:
   std::vector<std::shared_ptr<operation_observer>> all_;
+};
+
+/// Code of a module on GPUs, which keeps their backend.
+class gpu_code final : public device_code {
+ public:
+  gpu_code(std::shared_ptr<cuda_backend> gpus, std::unique_ptr<cuda_module> code)
+      : gpus_(std::move(gpus)), code_(std::move(code)) {}
+  [[nodiscard]] result<kernel_entry> entry(std::string_view kernel) const override {
+    WEIR_TRY(const kernel_code found, code_->kernel(kernel));
+    return found.entry;
+  }
+  [[nodiscard]] const std::vector<std::size_t>& sections() const override {
+    return code_->sections();
+  }
+
+ private:
+  std::shared_ptr<cuda_backend> gpus_;
+  std::unique_ptr<cuda_module> code_;  ///< ends before the backend
 };
 
 collective::algorithm algorithm_of(const plan_record& plan) {
@@ -249,14 +268,6 @@ std::function<void(std::string_view)> context::log_at(log_level level) {
 
 result<void> context::open(runtime::engine& workers) {
   submission_lock_ = std::make_unique<tessera::submission_lock>(workers);
-  cpu_options options;
-  options.devices = settings_.devices;
-  options.memory = settings_.device_memory;
-  options.source = settings_.source;
-  options.log = [to = log_at(log_level::info)](std::int32_t device,
-                                               std::string_view text) {
-    to(fmt::format("device {}: {}", device, text));
-  };
   WEIR_TRY(trust_.keys, read_trusted_keys(settings_.trusted_keys));
   trust_.required = settings_.require_signed;
   if (!settings_.cache_folder.empty()) {
@@ -288,11 +299,35 @@ result<void> context::open(runtime::engine& workers) {
       cache_ == nullptr ? collective::tuning_store() : store_in(*cache_));
   blocks_ = std::make_unique<block_tuner>(cache_ == nullptr ? block_tuner::store()
                                                             : block_store_in(*cache_));
-  WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
-  backend_ = std::move(backend);
+  WEIR_CHECK(open_devices());
   meetings_ = std::make_unique<meeting_point>(*this);
   memory_ = std::make_unique<symmetric_memory>(
       backend_, [to = log_at(log_level::info)](const error& e) { to(e.message()); });
+  return {};
+}
+
+result<void> context::open_devices() {
+  if (settings_.backend == "cuda") {
+    WEIR_TRY(auto made, make_cuda_backend());
+    const std::shared_ptr<cuda_backend> gpus = std::move(made);
+    device_code_ =
+        [gpus](const fatbin& module) -> result<std::shared_ptr<const device_code>> {
+      WEIR_TRY(auto code, gpus->load(module, to_hex(module.content_hash).substr(0, 8)));
+      return std::make_shared<const gpu_code>(gpus, std::move(code));
+    };
+    backend_ = gpus;
+    return {};
+  }
+  cpu_options options;
+  options.devices = settings_.devices;
+  options.memory = settings_.device_memory;
+  options.source = settings_.source;
+  options.log = [to = log_at(log_level::info)](std::int32_t device,
+                                               std::string_view text) {
+    to(fmt::format("device {}: {}", device, text));
+  };
+  WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
+  backend_ = std::move(backend);
   return {};
 }
 
@@ -477,6 +512,7 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.trust = trust_;
   options.cache = cache_.get();
   options.from_files = settings_.code_from_cache;
+  options.devices = device_code_;
   WEIR_TRY(auto out, tessera::load_module(image, options));
   module_wishes wishes;
   wishes.module = out.get();

@@ -9,12 +9,14 @@
 /// hold.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "weir/tessera/stream/device_step.hpp"
 #include "weir/tessera/stream/work.hpp"
 
 namespace weir::tessera {
@@ -145,9 +147,37 @@ class copy_operation final : public lane_operation {
     to_.touch(lane, all);
     from_.touch(lane, all);
   }
+  // A copy within the host needs no device.
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
+    if (mesh_->context->backend().inline_work() ||
+        direction_ == copy_kind::host_to_host) {
+      lane_operation::step(lanes, lane, index);
+      return;
+    }
+    run_later(lanes, lane, [&](device_step& to) {
+      return for_each_row(lane, [&](const copy_work& row) -> result<void> {
+        to.give(mesh_->context->backend(), row);
+        return {};
+      });
+    });
+  }
 
  protected:
   result<void> run(unsigned lane) override {
+    device_backend& backend = mesh_->context->backend();
+    return for_each_row(lane, [&](const copy_work& row) -> result<void> {
+      if (backend.inline_work()) {
+        return backend.copy(row);
+      }
+      std::memcpy(row.to, row.from, row.bytes);
+      return {};
+    });
+  }
+
+ private:
+  /// Calls `copy` for each row of a lane, until the first error.
+  template <class Copy>
+  result<void> for_each_row(unsigned lane, Copy&& copy) const {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
     copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
                    shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
@@ -157,14 +187,13 @@ class copy_operation final : public lane_operation {
       return {};
     }
     for (std::size_t row = 0; row < shape_.rows; ++row) {
-      WEIR_CHECK(mesh_->context->backend().copy(work));
+      WEIR_CHECK(copy(work));
       work.to += shape_.to_pitch;
       work.from += shape_.from_pitch;
     }
     return {};
   }
 
- private:
   std::shared_ptr<mesh> mesh_;
   int bound_;
   copy_kind direction_;
@@ -196,16 +225,29 @@ class fill_operation final : public lane_operation {
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
     to_.touch(lane, all);
   }
+  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
+    if (mesh_->context->backend().inline_work()) {
+      lane_operation::step(lanes, lane, index);
+      return;
+    }
+    run_later(lanes, lane, [&](device_step& to) -> result<void> {
+      to.give(mesh_->context->backend(), work_of(lane));
+      return {};
+    });
+  }
 
  protected:
   result<void> run(unsigned lane) override {
-    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    return mesh_->context->backend().fill({to_.on_rank(rank), request_.bytes,
-                                           to_.device(*mesh_, rank),
-                                           request_.pattern_bytes, request_.pattern});
+    return mesh_->context->backend().fill(work_of(lane));
   }
 
  private:
+  [[nodiscard]] fill_work work_of(unsigned lane) const noexcept {
+    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
+    return {to_.on_rank(rank), request_.bytes, to_.device(*mesh_, rank),
+            request_.pattern_bytes, request_.pattern};
+  }
+
   std::shared_ptr<mesh> mesh_;
   int bound_;
   end_of_copy to_;

@@ -109,8 +109,15 @@ result<grid_launch> grid_of(stream& target, const launch_request& request) {
                              "can be counted, found {} bytes",
                              record.name, request.shared_bytes));
   }
-  grid.shared_bytes = request.shared_bytes + record.shared_bytes;
-  WEIR_CHECK(target.context().backend().check(grid, request.persistent));
+  const device_backend& backend = target.context().backend();
+  // Code for other devices declares its own shared memory, which drivers add.
+  grid.shared_bytes =
+      request.shared_bytes + (backend.inline_work() ? record.shared_bytes : 0);
+  // The arguments themselves are checked later; the backend needs their size.
+  const std::vector<std::byte> size_of_arguments(request.kernel.kernel->arguments.padded);
+  grid.args = size_of_arguments;
+  WEIR_CHECK(backend.check(grid, request.persistent));
+  grid.args = {};
   return grid;
 }
 
@@ -243,7 +250,8 @@ result<ref<operation>> make_launch_in_any_block(stream& target,
 result<ref<operation>> make_launch(stream& target, const launch_request& request) {
   numerics_policy policy = target.context().policy();
   policy.deterministic |= request.deterministic;
-  if (leaves_block(request)) {
+  // Only blocks that run on workers are measured.
+  if (leaves_block(request) && target.context().backend().inline_work()) {
     return make_launch_in_any_block(target, request, policy);
   }
   return make_launch(target, request, policy, nullptr);

@@ -17,6 +17,7 @@
 #include <fmt/core.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/tessera/stream/device_step.hpp"
 
 namespace weir::tessera {
 namespace {
@@ -43,7 +44,8 @@ void launch_operation::touched(unsigned lane, std::vector<touched_memory>& all) 
 // Each block that runs at a time needs the requested shared memory. The memory that the
 // kernel itself declares is not counted.
 memory_need launch_operation::needs() const noexcept {
-  const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
+  const std::size_t own =
+      shape_->backend->inline_work() ? shape_->kernel.kernel->record.shared_bytes : 0;
   return {(shape_->grid().shared_bytes - own) * static_cast<std::size_t>(resident()),
           args_ ? args_->bytes.size() : 0};
 }
@@ -123,7 +125,9 @@ void launch_operation::submit_on(submission& to, unsigned d,
 // slices and read by the closing task after them. The order of tasks synchronizes them.
 void launch_operation::step(lane_set& lanes, unsigned lane,
                             std::uint32_t index) noexcept {
-  if (index == whole) {
+  if (index == whole && !shape_->backend->inline_work()) {
+    run_later(lanes, lane, [&](device_step& to) { return give(to, lane); });
+  } else if (index == whole) {
     run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
   } else if (index == opening) {
     cut& state = cut_[lane];
@@ -207,6 +211,20 @@ result<void> launch_operation::run(unsigned lane, std::int64_t first,
   }
   const tessDeterminism of_numbers = determinism();
   return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
+}
+
+// Arguments and descriptor live until the device has ended the launch. Devices take a
+// grid as a whole.
+result<void> launch_operation::give(device_step& to, unsigned lane) const {
+  struct kept {
+    std::vector<std::byte> args;
+    tessDeterminism of_numbers;
+  };
+  const auto data = std::make_shared<kept>(
+      kept{std::vector<std::byte>(args_ ? args_->bytes.size() : 0), determinism()});
+  const grid_launch grid = placed(lane, data->args.data(), data->of_numbers);
+  to.give(*shape_->backend, grid_work{grid, 0, grid.blocks()}, data);
+  return {};
 }
 
 // Writes the arguments for one lane to `args`: a copy in which each symmetric pointer is

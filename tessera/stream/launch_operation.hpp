@@ -131,6 +131,8 @@ class launch_operation : public operation {
   [[nodiscard]] double occupancy() const;
   /// Runs one slice and keeps its failure.
   void run_slice(unsigned lane, std::uint32_t index) noexcept;
+  /// Gives the launch of one lane to a backend that does not work on this thread.
+  result<void> give(device_step& to, unsigned lane) const;
   /// Runs blocks [first, last) of one lane.
   [[nodiscard]] result<void> run(unsigned lane, std::int64_t first,
                                  std::int64_t last) const;

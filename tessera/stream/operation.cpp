@@ -13,6 +13,7 @@
 
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/context.hpp"
+#include "weir/tessera/stream/device_step.hpp"
 #include "weir/tessera/stream/point.hpp"
 
 namespace weir::tessera {
@@ -24,6 +25,21 @@ namespace {
 
 thread_local bool in_step = false;    // NOLINT: one for each thread
 thread_local bool on_engine = false;  // NOLINT: one for each thread
+
+/// The step that a thread runs.
+struct running_step {
+  const runtime::task_context* task = nullptr;
+  bool ends_later = false;  ///< a `device_step` has taken the task and its reference
+};
+thread_local running_step running;  // NOLINT: one for each thread
+
+/// Releases a reference that a task had. No device is waited for meanwhile.
+void release(operation& owner) noexcept {
+  const no_device_waits scope;
+  on_engine = true;
+  owner.release();
+  on_engine = false;
+}
 
 /// The callable of a task: a step of an operation. In a graph the engine calls it with
 /// the argument `graph_is_made` while the graph is recorded, which does nothing, and with
@@ -41,13 +57,14 @@ struct step_call {
     if (c.argument == &graph_is_made) {
       return;
     }
+    running = {&c, false};
     in_step = true;
     owner->step(*lanes, lane, index);
     in_step = false;
-    if (c.argument == nullptr) {
-      on_engine = true;
-      owner->release();
-      on_engine = false;
+    const bool ended = !running.ends_later;
+    running = {};
+    if (ended && c.argument == nullptr) {
+      release(*owner);
     }
   }
 };
@@ -88,7 +105,7 @@ program_callback::~program_callback() {
 }
 
 bool on_worker() noexcept {
-  return in_step || on_engine;
+  return in_step || on_engine || no_device_waits::active();
 }
 
 // Each task holds a reference to its operation unless a graph does. The task releases it.
@@ -252,6 +269,64 @@ error operation::thrown() noexcept {
     return {errc::kernel_failed,
             "operation failed: it threw an exception of unknown type"};
   }
+}
+
+// Tasks of a graph have no reference to their operation, because the graph has it.
+device_step::device_step(operation& owner, outcome_call at_end)
+    : owner_(owner), at_end_(std::move(at_end)) {
+  WEIR_EXPECT(running.task != nullptr);
+  task_ = running.task->later();
+  owns_ = running.task->argument == nullptr;
+  running.ends_later = true;
+}
+
+void device_step::give(device_backend& to, const device_work& work,
+                       std::shared_ptr<const void> keeps) {
+  const std::uint32_t piece = given_++;
+  completion done = [self = shared_from_this(), piece, keeps = std::move(keeps)](
+                        result<void> outcome) { self->ended(piece, std::move(outcome)); };
+  {
+    const std::lock_guard lock(mutex_);
+    ++left_;
+  }
+  try {
+    to.submit(work, std::move(done));
+  } catch (...) {
+    ended(piece, operation::thrown());
+  }
+}
+
+void device_step::refuse(error why) {
+  const std::lock_guard lock(mutex_);
+  if (!why_) {
+    why_ = std::move(why);
+  }
+}
+
+// Of several failures that of the lowest piece is kept, so that the reported failure does
+// not depend on timing.
+void device_step::ended(std::uint32_t piece, result<void> outcome) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!outcome && piece < first_failed_) {
+      first_failed_ = piece;
+      why_ = std::move(outcome).error();
+    }
+    if (--left_ > 0) {
+      return;
+    }
+  }
+  finish();
+}
+
+// The task still holds its lanes, so `at_end_` may write their failures. The reference
+// goes before the task ends, as in a task that ends with its step.
+void device_step::finish() noexcept {
+  at_end_(std::move(why_));
+  if (owns_) {
+    release(owner_);
+  }
+  static_cast<void>(runtime::complete(task_));
 }
 
 // A copy that only one lane carries out has a task on that lane alone.

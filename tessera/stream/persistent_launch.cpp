@@ -46,24 +46,37 @@ class persistent_operation final : public launch_operation {
   // Later operations wait in the stream instead of in the engine's window.
   void admitted(submission_lock::session&, stream& target) override { target.hold(); }
 
-  // The arguments live on this stack only until `start_persistent` returns, which copies
-  // them. `self` and `target` keep operation and stream alive even if the run ends before
-  // this step does.
+  // A device starts its kernel when it gets to it, which workers do not wait for.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
     if (!may_run(lanes, lane)) {
       ended(lane, {}, 0);
       return;
     }
-    const std::int64_t start = begin();
+    const std::int64_t begun = begin();
+    const context& owner = *shape_->mesh->context;
+    if (owner.backend().inline_work()) {
+      start(lane, begun);
+      return;
+    }
+    shape_->mesh->context->deferred().later([self = ref<persistent_operation>(this), lane,
+                                             begun] { self->start(lane, begun); });
+  }
+
+ private:
+  /// Starts the kernel on the device of a lane.
+  // The arguments live on this stack only until `start_persistent` returns, which copies
+  // them. `self` and `target` keep operation and stream alive even if the run ends before
+  // this call does.
+  void start(unsigned lane, std::int64_t start_ns) noexcept {
+    const ref<persistent_operation> self(this);
+    const std::shared_ptr<stream> target = stream_;  // until the run has ended
     auto begun = guarded([&]() -> result<void> {
       std::vector<std::byte> args(args_ ? args_->bytes.size() : 0);
       const tessDeterminism of_numbers = determinism();
       const grid_launch grid = placed(lane, args.data(), of_numbers);
-      const ref<persistent_operation> self(this);
-      const std::shared_ptr<stream> target = stream_;  // until the run has ended
       WEIR_TRY(const auto run, shape_->mesh->context->backend().start_persistent(
-                                   grid, [self, lane, start](result<void> outcome) {
-                                     self->ended(lane, std::move(outcome), start);
+                                   grid, [self, lane, start_ns](result<void> outcome) {
+                                     self->ended(lane, std::move(outcome), start_ns);
                                    }));
       target->note_persistent(run, number);
       const std::lock_guard lock(mutex_);
@@ -71,11 +84,9 @@ class persistent_operation final : public launch_operation {
       return {};
     });
     if (!begun) {
-      ended(lane, std::move(begun), start);
+      ended(lane, std::move(begun), start_ns);
     }
   }
-
- private:
   /// Notes the outcome of one device, on the thread that ended the run or on a worker if
   /// nothing was started. After the last device, the stream is released.
   void ended(unsigned lane, result<void> outcome, std::int64_t start) {

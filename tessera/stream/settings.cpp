@@ -212,9 +212,9 @@ result<runtime_settings> read_settings(
   if (s.backend == "auto" || s.backend.empty()) {
     s.backend = "cpu";
   }
-  if (s.backend != "cpu") {
+  if (s.backend != "cpu" && s.backend != "cuda") {
     return error(errc::unsupported,
-                 fmt::format("backend not available \"{}\": expected cpu or auto",
+                 fmt::format("backend not available \"{}\": expected cpu, cuda or auto",
                              s.backend))
         .hint("TESS_BACKEND names it");
   }

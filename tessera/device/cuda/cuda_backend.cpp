@@ -8,6 +8,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -122,16 +123,7 @@ class cuda_devices final : public cuda_backend {
  public:
   explicit cuda_devices(std::unique_ptr<cuda_state> state)
       : state_(std::move(state)), forks_(forks.load()) {}
-  ~cuda_devices() override {
-    if (forked()) {
-      (void)state_.release();
-      return;
-    }
-    for (const auto& [address, pages] : state_->host) {
-      unpin_host(address, pages.size());
-    }
-    state_->threads.clear();
-  }
+  ~cuda_devices() override;
   cuda_devices(const cuda_devices&) = delete;
   cuda_devices& operator=(const cuda_devices&) = delete;
 
@@ -189,6 +181,9 @@ class cuda_devices final : public cuda_backend {
   }
   /// Returns a device that is not lost, or the first one.
   [[nodiscard]] device_thread& any_thread() const;
+  /// Ends the registration of memory of the host, and then lets go of `pages`, which may
+  /// be null. Waits for that unless the thread must not wait.
+  void unregister(std::byte* address, std::shared_ptr<cuda::host_pages> pages) noexcept;
   /// Checks work and returns the number of its device, or -1 if there is nothing to do.
   [[nodiscard]] result<std::int32_t> device_for(const device_work& work) const;
   static error not_inline() {
@@ -199,6 +194,31 @@ class cuda_devices final : public cuda_backend {
   std::unique_ptr<cuda_state> state_;
   unsigned forks_;
 };
+
+// The last user of a backend may be a completion, and a thread cannot wait for its own
+// end.
+cuda_devices::~cuda_devices() {
+  if (forked()) {
+    (void)state_.release();
+    return;
+  }
+  for (const auto& [address, pages] : state_->host) {
+    unpin_host(address, pages.size());
+  }
+  if (!device_thread::is_current()) {
+    state_->threads.clear();
+    return;
+  }
+  cuda_state* const ending = state_.release();
+  try {
+    std::thread([ending] {
+      ending->threads.clear();
+      delete ending;
+    }).detach();
+  } catch (...) {
+    // Without a thread the devices stay open, which is better than ending the process.
+  }
+}
 
 result<void> cuda_devices::usable(std::int32_t device) const {
   if (forked()) {
@@ -299,7 +319,7 @@ result<void> cuda_devices::free_host(std::byte* address) {
   if (address == nullptr) {
     return {};
   }
-  cuda::host_pages pages;
+  auto pages = std::make_shared<cuda::host_pages>();
   {
     const std::lock_guard lock(state_->mutex);
     const auto found = state_->host.find(address);
@@ -309,10 +329,12 @@ result<void> cuda_devices::free_host(std::byte* address) {
                                "allocation, found none",
                                static_cast<void*>(address)));
     }
-    pages = std::move(found->second);
+    *pages = std::move(found->second);
     state_->host.erase(found);
   }
-  unpin_host(address, pages.size());
+  if (state_->family.pinned.remove(address)) {
+    unregister(address, std::move(pages));
+  }
   return {};
 }
 
@@ -324,7 +346,8 @@ result<void> cuda_devices::pin_host(std::byte* address, std::size_t bytes) {
   }
   const auto registered = any_thread().call([&]() -> result<void> {
     const auto& api = state_->family.from.api;
-    const auto s = api.host_register(address, bytes, cuda::host_portable);
+    const auto s =
+        api.host_register(address, bytes, cuda::host_portable | cuda::host_device_map);
     if (s != cuda::status::success) {
       return cuda::failure_of(api, s, "register memory of the host");
     }
@@ -342,12 +365,23 @@ result<void> cuda_devices::pin_host(std::byte* address, std::size_t bytes) {
 }
 
 void cuda_devices::unpin_host(std::byte* address, std::size_t /*bytes*/) noexcept {
-  if (forked() || !state_->family.pinned.remove(address)) {
+  if (!forked() && state_->family.pinned.remove(address)) {
+    unregister(address, nullptr);
+  }
+}
+
+void cuda_devices::unregister(std::byte* address,
+                              std::shared_ptr<cuda::host_pages> pages) noexcept {
+  const auto end = [address, pages = std::move(pages), &from = state_->family.from] {
+    (void)from.api.host_unregister(address);
+  };
+  if (no_device_waits::active()) {
+    any_thread().post(end);
     return;
   }
   (void)any_thread().call(
       [&]() -> result<void> {
-        (void)state_->family.from.api.host_unregister(address);
+        end();
         return {};
       },
       true);

@@ -21,6 +21,8 @@ namespace {
 
 /// True while this thread calls a completion. Waiting for a device would then never end.
 thread_local bool inside_completion = false;
+/// True on the threads of devices.
+thread_local bool serves_device = false;
 
 /// An outcome that one thread waits for.
 class awaited_outcome {
@@ -51,6 +53,7 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
   std::unique_ptr<device_thread> made(new device_thread(family, ordinal));
   const auto opened = std::make_shared<awaited_outcome>();
   made->thread_ = std::thread([thread = made.get(), opened] {
+    serves_device = true;
     result<void> outcome = thread->open_here();
     const bool usable = outcome.has_value();
     if (!usable) {
@@ -75,6 +78,10 @@ device_thread::~device_thread() {
   if (thread_.joinable()) {
     thread_.join();
   }
+}
+
+bool device_thread::is_current() noexcept {
+  return serves_device;
 }
 
 std::optional<error> device_thread::lost() const {
@@ -198,6 +205,10 @@ bool device_thread::step() {
 void device_thread::deliver() {
   std::vector<std::pair<completion, result<void>>> ended;
   ended.swap(ended_);
+  if (ended.empty()) {
+    return;
+  }
+  const no_device_waits scope;
   inside_completion = true;
   for (auto& [done, outcome] : ended) {
     if (done) {

@@ -133,6 +133,10 @@ class device_thread {
   /// @error{invalid_argument; called by a completion} @error{device_lost; see above}
   [[nodiscard]] result<void> call(const std::function<result<void>()>& function,
                                   bool even_if_lost = false);
+  /// Runs a function on the thread, later and in the order of these calls.
+  void post(std::function<void()> function);
+  /// Returns true on the thread of a device.
+  [[nodiscard]] static bool is_current() noexcept;
   /// Allocates memory and waits until every stream may use it.
   [[nodiscard]] result<std::byte*> allocate(std::size_t bytes);
   /// Frees memory of `allocate`, later.
@@ -149,7 +153,6 @@ class device_thread {
       : family_(family), api_(family.from.api), ordinal_(ordinal) {}
 
   // device_thread.cpp: the thread and its queue
-  void post(std::function<void()> function);
   [[nodiscard]] result<void> ask(const std::function<void(reply)>& question);
   void serve();
   [[nodiscard]] bool step();

@@ -93,13 +93,18 @@ class loaded_library {
  public:
   loaded_library(device_thread& thread, const driver_api& api, library_handle handle)
       : thread_(&thread), api_(&api), handle_(handle) {}
+  // Unloading waits for running kernels, so a thread that must not wait leaves it to the
+  // thread of the device.
   ~loaded_library() {
-    (void)thread_->call(
-        [this]() -> result<void> {
-          (void)api_->library_unload(handle_);
-          return {};
-        },
-        true);
+    const auto unload = [api = api_, handle = handle_]() -> result<void> {
+      (void)api->library_unload(handle);
+      return {};
+    };
+    if (no_device_waits::active()) {
+      thread_->post([unload] { (void)unload(); });
+    } else {
+      (void)thread_->call(unload, true);
+    }
   }
   loaded_library(const loaded_library&) = delete;
   loaded_library& operator=(const loaded_library&) = delete;

@@ -6,11 +6,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "weir/tessera/stream/collective.hpp"
 
 namespace weir::tessera {
+
+/// Plans expect scratch at a multiple of this.
+inline constexpr std::size_t scratch_alignment = 64;
+/// Returns the next address that is such a multiple.
+[[nodiscard]] inline std::byte* aligned_address(std::byte* address) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  return address + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
+}
 
 /// Returns the size of one rank's input or output. `packed` means that the buffer holds a
 /// single shard. @units{bytes}
@@ -20,6 +29,10 @@ namespace weir::tessera {
 [[nodiscard]] bool input_is_packed(const collective::collective_call& call) noexcept;
 /// Returns true if the output holds a single shard.
 [[nodiscard]] bool output_is_packed(const collective::collective_call& call) noexcept;
+
+/// Lets the backend of the mesh copy the buffers of a group, whose ranks are set, unless
+/// the host may use them as they are.
+void copy_by_backend(collective_group& g, const mesh& m);
 
 /// Places of a collective's buffers.
 struct buffer_places {

@@ -23,14 +23,6 @@
 namespace weir::tessera {
 namespace {
 
-/// Plans expect scratch at a multiple of this.
-constexpr std::size_t scratch_alignment = 64;
-
-std::byte* aligned_address(std::byte* address) noexcept {
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
-  return address + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
-}
-
 /// A plan, how it was chosen, and the measurement if this call is one.
 struct planned {
   std::shared_ptr<const collective::collective_plan> plan;
@@ -205,7 +197,8 @@ collective_operation::collective_operation(
 
 std::uint32_t collective_operation::tasks(unsigned) const {
   const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
-  return static_cast<std::uint32_t>(groups_.size()) * (steps <= 1 ? 1 : steps + 2);
+  return static_cast<std::uint32_t>(groups_.size()) *
+         (steps <= 1 && !copies() ? 1 : steps + 2);
 }
 std::string_view collective_operation::name() const noexcept {
   return collective::name_of(plan_->call().kind);
@@ -257,6 +250,8 @@ ref<operation> collective_operation::clone() const {
     copy.memory = g.memory;
     copy.inputs = g.inputs;
     copy.outputs = g.outputs;
+    copy.copies_by = g.copies_by;
+    copy.devices = g.devices;
     groups.push_back(std::move(copy));
   }
   // The memory of a graph is checked against the limit of the stream that launches it.
@@ -290,7 +285,7 @@ void collective_operation::submit_groups(submission& to) {
   // On an idle engine the submitter runs the first task itself. It then wakes a worker
   // for each step; a worker would start the steps on its own processor first.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
-                       to.session().all_ended();
+                       !copies() && to.session().all_ended();
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
@@ -299,7 +294,7 @@ void collective_operation::submit_groups(submission& to) {
     for (const lane* member : g.lanes) {
       accesses.push_back(holds(*member));
     }
-    if (steps.size() <= 1) {
+    if (steps.size() <= 1 && !copies()) {
       to.add(*this, i, whole, accesses);
       continue;
     }
@@ -353,7 +348,7 @@ result<void> collective_operation::prepare(collective_group& g) {
                              scratch_limit_, scratch));
   }
   try {
-    if (verify_ != nullptr) {
+    if (verify_ != nullptr && !copies()) {
       keep_inputs(g);
     }
     if (scratch != 0) {
@@ -367,59 +362,10 @@ result<void> collective_operation::prepare(collective_group& g) {
   return {};
 }
 
-// Copies all inputs for the verification, before an operation in place overwrites them.
-void collective_operation::keep_inputs(collective_group& g) {
-  const std::size_t bytes = extent(plan_->call(), 1, false);
-  g.before.resize(bytes * g.inputs.size());
-  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
-    std::memcpy(g.before.data() + r * bytes, g.inputs[r], bytes);
-  }
-}
-
-// Computes the call again by another schedule on the copies and compares the bits.
-result<void> collective_operation::verify(collective_group& g) const {
-  const collective::collective_call& call = plan_->call();
-  const std::size_t bytes = extent(call, 1, false);
-  std::vector<const std::byte*> inputs;
-  std::vector<std::byte*> outputs;
-  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
-    outputs.push_back(g.before.data() + r * bytes);
-    inputs.push_back(outputs.back());
-  }
-  std::vector<std::byte> scratch(verify_->scratch_bytes() + scratch_alignment);
-  collective::collective_buffers buffers;
-  buffers.inputs = inputs;
-  buffers.outputs = outputs;
-  buffers.scratch = aligned_address(scratch.data());
-  for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
-    WEIR_CHECK(collective::run_step(*verify_, i, buffers));
-  }
-  const auto ranks = g.inputs.size();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (call.kind == collective::collective_kind::reduce &&
-        static_cast<int>(r) != call.root) {
-      continue;
-    }
-    const bool shard = call.kind == collective::collective_kind::reduce_scatter;
-    const std::size_t length = shard ? bytes / ranks : bytes;
-    const std::size_t offset = shard ? r * length : 0;
-    const std::size_t there = shard && call.packed_shards ? 0 : offset;
-    if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
-      return error(errc::determinism_violation,
-                   fmt::format("collective not verified \"{}\": expected the bits of "
-                               "algorithm {}, found others by {} on rank {}",
-                               collective::name_of(call.kind),
-                               collective::name_of(verify_->options().how),
-                               collective::name_of(plan_->options().how), r));
-    }
-  }
-  return {};
-}
-
 // Runs in the last task of a group. A failure of one rank becomes a failure of all ranks
 // of the group, because they have no complete result either.
 void collective_operation::close(collective_group& g) {
-  if (verify_ != nullptr && !g.skip && !g.broken) {
+  if (verify_ != nullptr && !copies() && !g.skip && !g.broken) {
     if (auto same = guarded([&] { return verify(g); }); !same) {
       g.broken = {std::make_shared<const error>(std::move(same).error()), number};
     }
@@ -467,18 +413,22 @@ void collective_operation::step(lane_set& lanes, unsigned group,
     }
     open(g);
     g.started = trial_ ? now_ns() : begin();
+    if (copies() && !g.skip && !g.broken) {
+      fetch(g);
+      return;
+    }
   }
   if (index < whole || (index == whole && !plan_->steps().empty())) {
     if (!g.skip && !g.broken) {
       auto outcome = guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
       if (!outcome) {
-        const std::lock_guard lock(mutex_);
-        g.broken.merge(
-            {std::make_shared<const error>(std::move(outcome).error()), number});
+        break_group(g, std::move(outcome).error());
       }
     }
   }
-  if (index == closing || index == whole) {
+  if (index == closing && g.on_host != nullptr) {
+    write_back(g);
+  } else if (index == closing || index == whole) {
     close(g);
   }
 }
@@ -513,6 +463,7 @@ pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes
   for (const auto& ranks : all) {
     collective_group& g = groups.emplace_back();
     g.ranks.assign(ranks.begin(), ranks.end());
+    copy_by_backend(g, m);
     g.inputs.reserve(ranks.size());
     g.outputs.reserve(ranks.size());
     for (const int rank : ranks) {

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stream/collectives/buffers.hpp"
 #include "stream/collectives/meeting_point.hpp"
 #include "stream/deferred_calls.hpp"
 #include "weir/base/clock.hpp"
@@ -322,6 +323,7 @@ void meeting_point::run(submission_lock::session& in,
   const rank_share& first = *shares.front();
   std::size_t scratch_limit = first.scratch_limit;
   g.ranks.assign(first.ranks.begin(), first.ranks.end());
+  copy_by_backend(g, *first.waiting_stream->mesh());
   for (const ref<rank_share>& s : shares) {
     const int rank = s->waiting_stream->options().rank;
     scratch_limit = std::min(scratch_limit, s->scratch_limit);

@@ -171,6 +171,23 @@ class persistent_run {
   [[nodiscard]] virtual result<void> wait(std::int64_t limit_ns) = 0;
 };
 
+/// A scope whose thread does not wait for a device: a worker, or a thread that calls
+/// completions. Backends free what is freed here later, on a thread of their own.
+/// @threads{belongs to the thread that made it}
+class no_device_waits {
+ public:
+  /// Begins the scope.
+  no_device_waits() noexcept;
+  ~no_device_waits();
+  no_device_waits(const no_device_waits&) = delete;
+  no_device_waits& operator=(const no_device_waits&) = delete;
+  /// Returns true if the calling thread is in such a scope.
+  [[nodiscard]] static bool active() noexcept;
+
+ private:
+  bool before_;
+};
+
 /// A kind of devices. Device numbers are 0 to device_count() - 1.
 ///
 /// Work runs in one of two ways. If `inline_work()` is true, `copy`, `fill` and
@@ -218,7 +235,7 @@ class device_backend {
   /// Prepares memory of the caller for fast copies. @error{invalid_argument; no such
   /// memory}
   [[nodiscard]] virtual result<void> pin_host(std::byte* address, std::size_t bytes) = 0;
-  /// Undoes `pin_host`.
+  /// Undoes `pin_host`. In a scope of `no_device_waits` it may happen later.
   virtual void unpin_host(std::byte* address, std::size_t bytes) noexcept = 0;
 
   /// Checks that a launch is within the limits of its device; run_blocks relies on it.

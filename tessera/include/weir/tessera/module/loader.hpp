@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loads containers: makes their kernels callable on this processor.
+/// Loads containers: makes their kernels callable on this processor or on devices.
 ///
 /// Errors of this folder and the status that the C interface makes of them:
 /// | invalid_argument, corrupt | TESS_ERR_INVALID_VALUE |
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -81,6 +82,20 @@ enum class signature_state : std::uint8_t { absent, valid, trusted };
 /// Returns the name of a state.
 [[nodiscard]] std::string_view name_of(signature_state state) noexcept;
 
+/// Code of a module for devices other than processors. @threads{immutable}
+class device_code {
+ public:
+  virtual ~device_code() = default;
+  /// Returns the entry that the backend of the devices knows.
+  /// @error{not_found; the module has no such kernel}
+  [[nodiscard]] virtual result<kernel_entry> entry(std::string_view kernel) const = 0;
+  /// Returns the numbers in `fatbin::code` of the sections that the devices run.
+  [[nodiscard]] virtual const std::vector<std::size_t>& sections() const = 0;
+};
+/// Loads the code of a module on devices.
+using device_loader =
+    std::function<result<std::shared_ptr<const device_code>>(const fatbin& module)>;
+
 /// Options of loading.
 struct load_options {
   trust_policy trust;             ///< trusted keys
@@ -92,6 +107,8 @@ struct load_options {
   module_cache* cache = nullptr;
   /// True to load code from files alone, as on systems that forbid code in memory.
   bool from_files = false;
+  /// Loads code for other devices; empty: the kernels run on this processor.
+  device_loader devices;
 };
 
 /// A module whose code stays in memory for the life of the object. The image may go.
@@ -134,6 +151,7 @@ class loaded_module {
 /// Reads and checks a container, chooses for each kernel the best section that this
 /// processor runs, and loads those sections. The choice comes before any of their code
 /// runs. A kernel takes the highest level it has; else the program's registered function.
+/// With `load_options::devices`, that function loads the code instead, with its errors.
 /// @error{corrupt; see parse_fatbin} @error{unsupported_version; see parse_fatbin}
 /// @error{invalid_argument; no trusted signature where one is required, or a shared
 /// object that does not load or whose table differs from the container}

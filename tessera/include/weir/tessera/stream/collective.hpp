@@ -59,6 +59,13 @@ struct grouped_call {
 /// @error{determinism_violation; see make_collective}
 [[nodiscard]] result<void> enqueue_group(std::span<const grouped_call> calls);
 
+/// Copies of the buffers of a group on the host, while a collective runs.
+struct host_copies {
+  std::unique_ptr<std::byte[]> bytes;    ///< all copies
+  pooled_list<const std::byte*> inputs;  ///< inputs on the devices
+  pooled_list<std::byte*> outputs;       ///< outputs on the devices
+};
+
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
   pooled_list<int> ranks;  ///< the ranks, as positions in the mesh
@@ -67,10 +74,15 @@ struct collective_group {
   pooled_list<const std::byte*> inputs;  ///< input of each rank
   pooled_list<std::byte*> outputs;       ///< output of each rank
   pooled_list<lane*> lanes;              ///< lane of each rank, set at submission
+  /// Backend that copies the buffers to and from the host, where the ranks meet; null if
+  /// the host may use the buffers as they are.
+  device_backend* copies_by = nullptr;
+  pooled_list<std::int32_t> devices;  ///< device of each rank, if buffers are copied
   /// Number of each rank's own stream; empty if ranks have none.
   std::vector<std::uint64_t> streams;
   std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
   std::unique_ptr<std::byte[]> scratch;  ///< scratch memory, while the collective runs
+  std::unique_ptr<host_copies> on_host;  ///< copies of the buffers, while it runs
   std::vector<std::byte> before;  ///< copy of the inputs, if the result is verified
   bool skip = false;              ///< true: an input has failed, so the steps do nothing
   /// True: pieces are processed from last to first, to begin where the last collective
@@ -126,6 +138,12 @@ class collective_operation final : public operation {
   void keep_inputs(collective_group& g);
   [[nodiscard]] result<void> verify(collective_group& g) const;
   [[nodiscard]] result<void> run_step_of(collective_group& g, std::uint32_t index);
+  void fetch(collective_group& g) noexcept;
+  void write_back(collective_group& g) noexcept;
+  void break_group(collective_group& g, error why);
+  [[nodiscard]] bool copies() const noexcept {
+    return groups_.front().copies_by != nullptr;
+  }
 
   std::shared_ptr<const collective::collective_plan> plan_;
   collective::collective_choice how_;

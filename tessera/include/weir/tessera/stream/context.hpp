@@ -103,6 +103,8 @@ class context : public std::enable_shared_from_this<context> {
   /// @error{out_of_memory; no threads or no memory for the engine}
   /// @error{invalid_argument; settings without devices or memory, trusted keys that
   /// cannot be read, or in strict mode a cache folder that cannot be used}
+  /// @error{not_found; the backend "cuda" without a driver or a device}
+  /// @error{unsupported; the backend "cuda" with a driver that is too old}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
   /// to the engine hold a session of `submission_lock()` while they do. Errors are those
@@ -288,10 +290,13 @@ class context : public std::enable_shared_from_this<context> {
   /// Destroys a context with an engine of its own. On a worker it uses another thread.
   static void destroy(context* dropped) noexcept;
   [[nodiscard]] result<void> open(runtime::engine& workers);
+  /// Opens the devices that the settings name. Errors are those of the backend.
+  [[nodiscard]] result<void> open_devices();
 
   runtime_settings settings_;
   std::unique_ptr<tessera::notifier> notifier_;
   std::shared_ptr<device_backend> backend_;
+  device_loader device_code_;  ///< loads code for devices that are no processors
   std::unique_ptr<symmetric_memory> memory_;
   std::unique_ptr<tessera::submission_lock> submission_lock_;
   std::unique_ptr<meeting_point> meetings_;

@@ -18,6 +18,7 @@
 namespace weir::tessera {
 
 class context;
+class device_step;
 class operation;
 class point;
 class stream;
@@ -237,6 +238,12 @@ class operation : public counted {
     }
     pass_failure_on(lanes, lane);
   }
+  /// Gives work of a lane that has no failure to a device by `give(device_step&)`, which
+  /// returns an error if it cannot. The task of the step ends when the device has ended
+  /// all of it. The operation may have been destroyed when this returns. Its definition
+  /// is in device_step.hpp.
+  template <class Give>
+  void run_later(lane_set& lanes, unsigned lane, Give&& give) noexcept;
   /// Calls `body` and returns its result.
   /// @error{kernel_failed; it threw an exception}
   template <class Body>
@@ -257,6 +264,7 @@ class operation : public counted {
   }
 
  private:
+  friend class device_step;
   /// Returns the exception that is being handled as an error.
   [[nodiscard]] static error thrown() noexcept;
 
@@ -322,8 +330,9 @@ class program_callback {
   bool before_;
 };
 
-/// Returns true while a worker runs a step or releases objects that the step has used. An
-/// object whose destructor waits for the workers must not be destroyed then.
+/// Returns true while a worker runs a step or releases objects that the step has used,
+/// and in completions of devices. An object whose destructor waits for the workers must
+/// not be destroyed then.
 [[nodiscard]] bool on_worker() noexcept;
 
 /// Value of `task_context::argument` for the steps of a graph that is being recorded.

@@ -42,10 +42,12 @@ enum class log_level : std::uint8_t { silent, info, debug, trace };
 /// Settings of a context. @source{Tessera Runtime & ABI, 19.C; docs/tessera.md,
 /// environment}
 struct runtime_settings {
-  std::string backend = "cpu";                        ///< name of the backend
-  std::int32_t devices = 8;                           ///< number of devices
-  std::size_t device_memory = std::size_t{64} << 30;  ///< memory of each device in bytes
-  unsigned threads = 0;                               ///< workers; 0: as many as cores
+  /// Name of the backend: "cpu", or "cuda" for the GPUs that the driver shows.
+  std::string backend = "cpu";
+  std::int32_t devices = 8;  ///< number of devices of the backend "cpu"
+  /// Memory of each device of the backend "cpu" in bytes.
+  std::size_t device_memory = std::size_t{64} << 30;
+  unsigned threads = 0;            ///< workers; 0: as many as cores
   std::string topology;            ///< domains and ranks of each: "2x4"
   std::string algorithm;           ///< algorithm of all collectives; empty: chosen
   std::int64_t wait_limit_ms = 0;  ///< limit of waits for a stream; 0: none

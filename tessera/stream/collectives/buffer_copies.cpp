@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Copies of the buffers of collectives: of the inputs, to verify the result with them,
+/// and of all buffers if devices have them that the host cannot read.
+///
+/// Ranks meet in memory of the host. The first task of a group then fetches the buffers
+/// of all ranks, and the last one writes the outputs back. Both end when the devices have
+/// copied, and no worker waits. The bits are those of processors, because the same steps
+/// compute them.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "stream/collectives/buffers.hpp"
+#include "weir/tessera/stream/collective.hpp"
+#include "weir/tessera/stream/device_step.hpp"
+
+namespace weir::tessera {
+namespace {
+
+/// Returns the bytes that a copy takes, so that the next one is aligned as scratch is.
+std::size_t padded_copy(std::size_t bytes) noexcept {
+  return (bytes + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
+}
+
+/// Sizes of the buffers of one rank.
+struct buffer_sizes {
+  std::size_t input = 0;
+  std::size_t output = 0;
+};
+buffer_sizes sizes_of(const collective::collective_plan& plan) {
+  const collective::collective_call& call = plan.call();
+  if (call.kind == collective::collective_kind::barrier) {
+    return {};
+  }
+  return {extent(call, plan.ranks(), input_is_packed(call)),
+          extent(call, plan.ranks(), output_is_packed(call))};
+}
+
+/// Replaces the buffers of a group by memory of the host.
+std::unique_ptr<host_copies> put_on_host(collective_group& g, const buffer_sizes& sizes) {
+  auto out = std::make_unique<host_copies>();
+  out->inputs = g.inputs;
+  out->outputs = g.outputs;
+  const std::size_t of_rank = padded_copy(sizes.input) + padded_copy(sizes.output);
+  out->bytes.reset(new std::byte[of_rank * g.ranks.size() + scratch_alignment]);
+  std::byte* next = aligned_address(out->bytes.get());
+  for (std::size_t r = 0; r < g.ranks.size(); ++r) {
+    const bool in_place = g.inputs[r] == g.outputs[r];
+    if (g.inputs[r] != nullptr) {
+      g.inputs[r] = next;
+      next += padded_copy(sizes.input);
+    }
+    if (in_place) {
+      g.outputs[r] = const_cast<std::byte*>(g.inputs[r]);
+    } else if (g.outputs[r] != nullptr) {
+      g.outputs[r] = next;
+      next += padded_copy(sizes.output);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void copy_by_backend(collective_group& g, const mesh& m) {
+  device_backend& backend = m.context->backend();
+  if (backend.inline_work()) {
+    return;
+  }
+  g.copies_by = &backend;
+  g.devices.clear();
+  for (const int rank : g.ranks) {
+    g.devices.push_back(m.devices[static_cast<std::size_t>(rank)]);
+  }
+}
+
+// Several steps of a group may fail at the same time.
+void collective_operation::break_group(collective_group& g, error why) {
+  const std::lock_guard lock(mutex_);
+  g.broken.merge({std::make_shared<const error>(std::move(why)), number});
+}
+
+// An output that is beside its input is fetched too, because a collective need not write
+// all of it.
+void collective_operation::fetch(collective_group& g) noexcept {
+  std::shared_ptr<device_step> reading;
+  auto begun = guarded([&]() -> result<void> {
+    const buffer_sizes sizes = sizes_of(*plan_);
+    g.on_host = put_on_host(g, sizes);
+    reading = std::make_shared<device_step>(*this, [this, &g](std::optional<error> why) {
+      if (why) {
+        break_group(g, *std::move(why));
+      }
+      if (g.broken || verify_ == nullptr) {
+        return;
+      }
+      auto kept = guarded([&]() -> result<void> {
+        keep_inputs(g);
+        return {};
+      });
+      if (!kept) {
+        break_group(g, std::move(kept).error());
+      }
+    });
+    for (std::size_t r = 0; r < g.ranks.size(); ++r) {
+      copy_work work{copy_kind::device_to_host,
+                     const_cast<std::byte*>(g.inputs[r]),
+                     g.on_host->inputs[r],
+                     sizes.input,
+                     g.devices[r],
+                     g.devices[r]};
+      if (work.from != nullptr && work.bytes > 0) {
+        reading->give(*g.copies_by, work);
+      }
+      work.to = g.outputs[r];
+      work.from = g.on_host->outputs[r];
+      work.bytes = sizes.output;
+      if (work.from != nullptr && work.bytes > 0 && g.outputs[r] != g.inputs[r]) {
+        reading->give(*g.copies_by, work);
+      }
+    }
+    return {};
+  });
+  if (reading == nullptr) {
+    break_group(g, std::move(begun).error());
+    return;
+  }
+  if (!begun) {
+    reading->refuse(std::move(begun).error());
+  }
+  reading->close();
+}
+
+// The buffers of the group are those of the devices again before the next run.
+void collective_operation::write_back(collective_group& g) noexcept {
+  const auto end = [this, &g](std::optional<error> why) {
+    if (why) {
+      break_group(g, *std::move(why));
+    }
+    g.inputs = g.on_host->inputs;
+    g.outputs = g.on_host->outputs;
+    g.on_host = nullptr;
+    close(g);
+  };
+  std::shared_ptr<device_step> writing;
+  auto begun = guarded([&]() -> result<void> {
+    if (!g.broken && verify_ != nullptr) {
+      WEIR_CHECK(verify(g));
+    }
+    if (g.broken) {
+      return *g.broken.error;
+    }
+    const buffer_sizes sizes = sizes_of(*plan_);
+    writing = std::make_shared<device_step>(*this, end);
+    for (std::size_t r = 0; r < g.ranks.size(); ++r) {
+      const copy_work work{copy_kind::host_to_device,
+                           g.on_host->outputs[r],
+                           g.outputs[r],
+                           sizes.output,
+                           g.devices[r],
+                           g.devices[r]};
+      if (work.to != nullptr && work.bytes > 0) {
+        writing->give(*g.copies_by, work);
+      }
+    }
+    return {};
+  });
+  if (writing == nullptr) {
+    end(begun ? std::nullopt : std::optional(std::move(begun).error()));
+    return;
+  }
+  if (!begun) {
+    writing->refuse(std::move(begun).error());
+  }
+  writing->close();
+}
+
+// Copies all inputs for the verification, before an operation in place overwrites them.
+void collective_operation::keep_inputs(collective_group& g) {
+  const std::size_t bytes = extent(plan_->call(), 1, false);
+  g.before.resize(bytes * g.inputs.size());
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    std::memcpy(g.before.data() + r * bytes, g.inputs[r], bytes);
+  }
+}
+
+// Computes the call again by another schedule on the copies and compares the bits.
+result<void> collective_operation::verify(collective_group& g) const {
+  const collective::collective_call& call = plan_->call();
+  const std::size_t bytes = extent(call, 1, false);
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  for (std::size_t r = 0; r < g.inputs.size(); ++r) {
+    outputs.push_back(g.before.data() + r * bytes);
+    inputs.push_back(outputs.back());
+  }
+  std::vector<std::byte> scratch(verify_->scratch_bytes() + scratch_alignment);
+  collective::collective_buffers buffers;
+  buffers.inputs = inputs;
+  buffers.outputs = outputs;
+  buffers.scratch = aligned_address(scratch.data());
+  for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
+    WEIR_CHECK(collective::run_step(*verify_, i, buffers));
+  }
+  const auto ranks = g.inputs.size();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (call.kind == collective::collective_kind::reduce &&
+        static_cast<int>(r) != call.root) {
+      continue;
+    }
+    const bool shard = call.kind == collective::collective_kind::reduce_scatter;
+    const std::size_t length = shard ? bytes / ranks : bytes;
+    const std::size_t offset = shard ? r * length : 0;
+    const std::size_t there = shard && call.packed_shards ? 0 : offset;
+    if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
+      return error(errc::determinism_violation,
+                   fmt::format("collective not verified \"{}\": expected the bits of "
+                               "algorithm {}, found others by {} on rank {}",
+                               collective::name_of(call.kind),
+                               collective::name_of(verify_->options().how),
+                               collective::name_of(plan_->options().how), r));
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::tessera
