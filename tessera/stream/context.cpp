@@ -308,8 +308,15 @@ result<void> context::open(runtime::engine& workers) {
 
 result<void> context::open_devices() {
   if (settings_.backend == "cuda") {
-    WEIR_TRY(auto made, make_cuda_backend());
-    const std::shared_ptr<cuda_backend> gpus = std::move(made);
+    auto made = make_cuda_backend();
+    if (!made) {
+      return error(errc::unsupported,
+                   "backend not available \"cuda\": expected a driver and a GPU that it "
+                   "works with, found another machine")
+          .hint("TESS_BACKEND names it")
+          .because(std::move(made).error());
+    }
+    const std::shared_ptr<cuda_backend> gpus = *std::move(made);
     device_code_ =
         [gpus](const fatbin& module) -> result<std::shared_ptr<const device_code>> {
       WEIR_TRY(auto code, gpus->load(module, to_hex(module.content_hash).substr(0, 8)));

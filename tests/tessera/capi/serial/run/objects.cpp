@@ -4,6 +4,7 @@
 #include "serial/run/objects.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,10 @@ namespace weir::test::serial {
 
 program_objects::program_objects(tessContext_t context, const program& p)
     : p_(p), context_(context) {
+  tessDeviceProps facts{};
+  facts.structSize = sizeof facts;
+  EXPECT_TESS(tessDeviceGetProps(context, 0, &facts));
+  by_copies_ = std::string_view(facts.backend) != "cpu";
   streams_.resize(p.streams.size());
   graphs_.resize(static_cast<std::size_t>(p.graphs));
   events_.resize(static_cast<std::size_t>(p.events));
@@ -67,8 +72,7 @@ void program_objects::open() {
     if (!at(p_.buffers, b).comes()) {
       allocate(b);
       for (int i = 0; wrong_.empty() && i < p_.instances(b); ++i) {
-        const auto& words = at(at(first, b), i);
-        std::copy(words.begin(), words.end(), instance(b, i));
+        write_instance(b, i, at(at(first, b), i));
       }
     }
   }
@@ -119,6 +123,40 @@ word* program_objects::instance(int b, int i) {
   return static_cast<word*>(out);
 }
 
+void program_objects::copy_instance(int b, int i, word* host, std::size_t words,
+                                    tessCopyKind kind) {
+  const tessMesh_t mesh = at(meshes_, at(p_.buffers, b).mesh);
+  word* const device = at(bases_, b);
+  tessStream_t stream = nullptr;
+  check(tessStreamCreate(mesh, 0, &stream), "a stream for memory");
+  const bool down = kind == TESS_COPY_H2D;
+  check(tessMemcpyRankAsync(down ? device : host, down ? host : device,
+                            words * sizeof(word), kind, i, stream),
+        "a copy of memory");
+  check(tessStreamSynchronize(stream), "a copy of memory");
+  check(tessStreamDestroy(stream), "the end of a stream for memory");
+}
+
+void program_objects::write_instance(int b, int i, const std::vector<word>& words) {
+  if (by_copies_ && at(p_.buffers, b).on_device()) {
+    std::vector<word> copy = words;
+    copy_instance(b, i, copy.data(), copy.size(), TESS_COPY_H2D);
+  } else {
+    std::copy(words.begin(), words.end(), instance(b, i));
+  }
+}
+
+std::vector<word> program_objects::read_instance(int b, int i, std::size_t words) {
+  std::vector<word> out(words);
+  if (by_copies_ && at(p_.buffers, b).on_device()) {
+    copy_instance(b, i, out.data(), words, TESS_COPY_D2H);
+  } else {
+    const word* const found = instance(b, i);
+    std::copy(found, found + words, out.begin());
+  }
+  return out;
+}
+
 word* program_objects::address(const place& where) {
   if (!where.there()) {
     return nullptr;
@@ -141,13 +179,13 @@ void program_objects::compare() {
   for (int b = 0; b < count_of(expected); ++b) {
     for (int i = 0; i < count_of(at(expected, b)); ++i) {
       const auto& words = at(at(expected, b), i);
-      const word* const found = instance(b, i);
+      const std::vector<word> found = read_instance(b, i, words.size());
       for (int w = 0; w < count_of(words); ++w) {
-        if (found[w] != at(words, w)) {
+        if (at(found, w) != at(words, w)) {
           wrong_ = fmt::format(
               "word {} of b{} on rank {}: expected {:08x}, found "
               "{:08x}",
-              w, b, i, at(words, w), found[w]);
+              w, b, i, at(words, w), at(found, w));
           return;
         }
       }

@@ -32,6 +32,8 @@ class program_objects {
   void create_stream(int s);
 
   [[nodiscard]] word* instance(int b, int i);
+  void write_instance(int b, int i, const std::vector<word>& words);
+  [[nodiscard]] std::vector<word> read_instance(int b, int i, std::size_t words);
   [[nodiscard]] word* address(const place& where);
   [[nodiscard]] tessStream_t stream(const operation& o) { return at(streams_, o.stream); }
   [[nodiscard]] tessMesh_t mesh_of(int stream);
@@ -47,7 +49,11 @@ class program_objects {
   std::vector<word*> bases_;
 
  private:
+  /// Copies an instance of a device's buffer by a stream of its own.
+  void copy_instance(int b, int i, word* host, std::size_t words, tessCopyKind kind);
+
   tessContext_t context_;
+  bool by_copies_ = false;  ///< the host cannot use memory of devices
   std::vector<void*> pinned_;
   std::vector<void*> registered_;
   std::deque<std::vector<word>> plain_;

@@ -376,7 +376,12 @@ machine::~machine() {
 }
 
 std::string machine::run(const program& p, const fault& with) {
-  return run_of_program(context_, (*kernels_)["serial_kernel"], p, with).run();
+  return run_in(context_, (*kernels_)["serial_kernel"], p, with);
+}
+
+std::string run_in(tessContext_t context, tessKernel_t kernel, const program& p,
+                   const fault& with) {
+  return run_of_program(context, kernel, p, with).run();
 }
 
 }  // namespace weir::test::serial

@@ -12,6 +12,11 @@
 
 namespace weir::test::serial {
 
+/// Runs a program in a context of the caller, in which `kernel` does what serial_kernel
+/// does. Returns the difference from the expected outcome, or an empty string.
+[[nodiscard]] std::string run_in(tessContext_t context, tessKernel_t kernel,
+                                 const program& p, const fault& with = {});
+
 /// A context with the kernels of random programs. It runs any number of programs.
 class machine {
  public:

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Opens and closes contexts on the stand-in driver.
+#include "streams/gpu_context.hpp"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace weir::test {
+
+using tessera::stand_in::breach;
+using tessera::stand_in::object_counts;
+
+namespace {
+
+/// Loads the stand-in, so that the runtime's request for libcuda.so.1 gets it: the name
+/// is that of its file.
+void load_stand_in() {
+  static void* const loaded = dlopen(WEIR_STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(loaded, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
+}
+
+}  // namespace
+
+gpu_context::gpu_context(const tessera::stand_in::machine& shown,
+                         std::shared_ptr<tessera::stand_in::kernel_executor> executor,
+                         int workers) {
+  load_stand_in();
+  tessera::stand_in::set_up(shown, std::move(executor));
+  const std::string threads = std::to_string(workers);
+  const environment set({{"TESS_BACKEND", "cuda"},
+                         {"TESS_NUM_THREADS", threads.c_str()},
+                         {"TESS_TIMEOUT_MS", "60000"}});
+  EXPECT_TESS(tessInit(&context_));
+}
+
+// Objects that operations have used go with their last task, perhaps a moment after the
+// call.
+gpu_context::~gpu_context() {
+  EXPECT_TESS(tessShutdown(context_));
+  using clock = std::chrono::steady_clock;
+  const auto deadline = clock::now() + std::chrono::seconds(10);
+  while (!broken_ && !(tessera::stand_in::objects() == object_counts{}) &&
+         clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const breach& b : tessera::stand_in::take_breaches()) {
+    ADD_FAILURE() << b.rule << ": " << b.text;
+  }
+  if (!broken_) {
+    EXPECT_TRUE(tessera::stand_in::objects() == object_counts{})
+        << "objects of the driver are left";
+  }
+}
+
+tessModule_t gpu_context::load(const byte_vector& image) {
+  tessModule_t out = nullptr;
+  EXPECT_TESS(tessModuleLoad(context_, image.data(), image.size(), &out));
+  return out;
+}
+
+tessKernel_t kernel_of(tessModule_t module, const std::string& name) {
+  tessKernel_t out = nullptr;
+  EXPECT_TESS(tessKernelGet(module, name.c_str(), &out));
+  return out;
+}
+
+gpu_mesh::gpu_mesh(const gpu_context& on, int devices) {
+  std::vector<int> ids(static_cast<std::size_t>(devices));
+  std::iota(ids.begin(), ids.end(), 0);
+  EXPECT_TESS(tessMeshCreate(on.get(), ids.data(), devices, {1, 1, devices, 1}, &mesh));
+  EXPECT_TESS(tessStreamCreate(mesh, 0, &stream));
+}
+
+gpu_mesh::~gpu_mesh() {
+  EXPECT_TESS(tessStreamDestroy(stream));
+  EXPECT_TESS(tessMeshDestroy(mesh));
+}
+
+}  // namespace weir::test

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Random programs on one to four devices of the stand-in driver, with random pauses.
+/// Memory must end as the serial reference says, and no rule of the driver may be broken.
+/// The programs are those of tests/tessera/capi/serial.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+
+#include <fmt/core.h>
+
+#include "serial/arithmetic.hpp"
+#include "serial/generate/generator.hpp"
+#include "serial/run/kernel.hpp"
+#include "serial/run/runner.hpp"
+#include "streams/gpu_context.hpp"
+#include "support/case_count.hpp"
+#include "tessera/cuda/listed_kernels.hpp"
+
+namespace weir::test::serial {
+namespace {
+
+using tessera::stand_in::argument;
+using tessera::stand_in::launch_report;
+using tessera::stand_in::launch_request;
+using tessera::stand_in::listed_executor;
+using tessera::stand_in::touched_range;
+
+/// Does what serial_kernel does, as a kernel of the driver.
+result<launch_report> program_kernel(const launch_request& r) {
+  auto* const to = argument<word*>(r, 0);
+  const auto* const from = argument<const word*>(r, 1);
+  const auto words = argument<std::int32_t>(r, 2);
+  const word salt = salt_of(argument<word>(r, 3), tessera::stand_in::facts_of_launch(r).rank);
+  for (std::uint32_t block = 0; block < r.grid[0]; ++block) {
+    compute(static_cast<arithmetic>(argument<std::int32_t>(r, 4)), to, from, words, salt,
+            static_cast<int>(block), static_cast<int>(r.grid[0]));
+  }
+  const std::size_t bytes = static_cast<std::size_t>(words) * sizeof(word);
+  launch_report out{true, {{reinterpret_cast<std::uintptr_t>(to), bytes, true}}};
+  if (from != nullptr) {
+    out.touched.push_back({reinterpret_cast<std::uintptr_t>(from), bytes, false});
+  }
+  return out;
+}
+
+std::shared_ptr<listed_executor> executor_of_programs() {
+  using tessera::pointer_parameter;
+  using tessera::scalar_parameter;
+  constexpr std::uint32_t type = TESS_INT32;
+  return std::make_shared<listed_executor>(
+      std::vector<tessera::stand_in::listed_kernel>{
+          {"serial_kernel",
+           {pointer_parameter("to", type, tessera::parameter_direction::inout),
+            pointer_parameter("from", type), scalar_parameter("words", type),
+            scalar_parameter("salt", type), scalar_parameter("how", type),
+            scalar_parameter("spin", type), scalar_parameter("slow_rank", type)},
+           TESS_KERNEL_DETERMINISTIC,
+           true,
+           &program_kernel}});
+}
+
+/// Returns the number of devices of a program.
+int devices_of(const program& p) {
+  int out = 1;
+  for (const mesh_spec& m : p.meshes) {
+    out = std::max(out, *std::max_element(m.devices.begin(), m.devices.end()) + 1);
+  }
+  return out;
+}
+
+// A machine lasts for several programs, because opening it takes longer than they do.
+TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
+  constexpr std::uint64_t programs_of_one = 50;
+  const std::uint64_t programs = case_count("WEIR_TEST_PROGRAMS", 1000);
+  const std::uint64_t seed = number_or("WEIR_TEST_SEED", 1);
+  std::array<std::uint64_t, 9> by_devices{};
+  std::uint64_t operations = 0;
+  for (std::uint64_t first = 0; first < programs; first += programs_of_one) {
+    tessera::stand_in::machine shown;
+    shown.devices = 8;
+    shown.seed = static_cast<unsigned>(seed + first);
+    // Every other machine is as fast as it can be: other orders occur there.
+    shown.max_delay_us = first / programs_of_one % 2 == 0 ? 30 : 0;
+    shown.max_block_us = first / programs_of_one % 4 == 1 ? 10 : 0;
+    const auto executor = executor_of_programs();
+    gpu_context context(shown, executor, 2 + static_cast<int>(first / 50 % 3));
+    const tessKernel_t kernel =
+        kernel_of(context.load(executor->container("8.0")), "serial_kernel");
+    for (std::uint64_t i = first; i < std::min(first + programs_of_one, programs); ++i) {
+      const program p = random_program(seed + i);
+      ASSERT_EQ(run_in(context.get(), kernel, p), "")
+          << "WEIR_TEST_SEED=" << seed + i << "\n"
+          << text_of(p);
+      ++by_devices[static_cast<std::size_t>(devices_of(p))];
+      operations += p.operations.size();
+    }
+  }
+  std::cout << fmt::format("{} programs, {} operations; by devices:", programs, operations);
+  for (std::size_t d = 1; d < by_devices.size(); ++d) {
+    std::cout << " " << by_devices[d];
+  }
+  std::cout << "\n";
+}
+
+}  // namespace
+}  // namespace weir::test::serial
