@@ -110,8 +110,9 @@ TEST(GpuErrors, WithoutADriverThereIsAnErrorThatSaysSo) {
   const environment set({{"TESS_BACKEND", "gpu"}});
   tessContext_t context = nullptr;
   EXPECT_EQ(tessInit(&context), TESS_ERR_UNSUPPORTED);
-  EXPECT_NE(std::string_view(tessGetLastErrorMessage()).find("expected cpu, cuda or auto"),
-            std::string_view::npos);
+  EXPECT_NE(
+      std::string_view(tessGetLastErrorMessage()).find("expected cpu, cuda or auto"),
+      std::string_view::npos);
 }
 
 }  // namespace

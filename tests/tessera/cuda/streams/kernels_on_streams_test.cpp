@@ -9,6 +9,8 @@
 #include <fstream>
 #include <map>
 
+#include <fmt/core.h>
+
 #include "cases/kernel_cases.hpp"
 #include "cpu_kernels/executor.hpp"
 #include "device/cuda/launch_facts.hpp"
@@ -158,11 +160,11 @@ class stream_runner {
       addresses.push_back(v.data());
     }
     std::size_t size = 0;
-    EXPECT_TESS(tessPackArgs(kernel, addresses.data(),
-                             static_cast<int>(addresses.size()), nullptr, &size));
+    EXPECT_TESS(tessPackArgs(kernel, addresses.data(), static_cast<int>(addresses.size()),
+                             nullptr, &size));
     byte_vector packed(size);
-    EXPECT_TESS(tessPackArgs(kernel, addresses.data(),
-                             static_cast<int>(addresses.size()), packed.data(), &size));
+    EXPECT_TESS(tessPackArgs(kernel, addresses.data(), static_cast<int>(addresses.size()),
+                             packed.data(), &size));
     tessLaunchConfig config{};
     for (std::size_t i = 0; i < 3; ++i) {
       config.grid[i] = static_cast<int>(launch.grid[i]);

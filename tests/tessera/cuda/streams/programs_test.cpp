@@ -33,7 +33,8 @@ result<launch_report> program_kernel(const launch_request& r) {
   auto* const to = argument<word*>(r, 0);
   const auto* const from = argument<const word*>(r, 1);
   const auto words = argument<std::int32_t>(r, 2);
-  const word salt = salt_of(argument<word>(r, 3), tessera::stand_in::facts_of_launch(r).rank);
+  const word salt =
+      salt_of(argument<word>(r, 3), tessera::stand_in::facts_of_launch(r).rank);
   for (std::uint32_t block = 0; block < r.grid[0]; ++block) {
     compute(static_cast<arithmetic>(argument<std::int32_t>(r, 4)), to, from, words, salt,
             static_cast<int>(block), static_cast<int>(r.grid[0]));
@@ -50,16 +51,15 @@ std::shared_ptr<listed_executor> executor_of_programs() {
   using tessera::pointer_parameter;
   using tessera::scalar_parameter;
   constexpr std::uint32_t type = TESS_INT32;
-  return std::make_shared<listed_executor>(
-      std::vector<tessera::stand_in::listed_kernel>{
-          {"serial_kernel",
-           {pointer_parameter("to", type, tessera::parameter_direction::inout),
-            pointer_parameter("from", type), scalar_parameter("words", type),
-            scalar_parameter("salt", type), scalar_parameter("how", type),
-            scalar_parameter("spin", type), scalar_parameter("slow_rank", type)},
-           TESS_KERNEL_DETERMINISTIC,
-           true,
-           &program_kernel}});
+  return std::make_shared<listed_executor>(std::vector<tessera::stand_in::listed_kernel>{
+      {"serial_kernel",
+       {pointer_parameter("to", type, tessera::parameter_direction::inout),
+        pointer_parameter("from", type), scalar_parameter("words", type),
+        scalar_parameter("salt", type), scalar_parameter("how", type),
+        scalar_parameter("spin", type), scalar_parameter("slow_rank", type)},
+       TESS_KERNEL_DETERMINISTIC,
+       true,
+       &program_kernel}});
 }
 
 /// Returns the number of devices of a program.
@@ -98,7 +98,8 @@ TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
       operations += p.operations.size();
     }
   }
-  std::cout << fmt::format("{} programs, {} operations; by devices:", programs, operations);
+  std::cout << fmt::format("{} programs, {} operations; by devices:", programs,
+                           operations);
   for (std::size_t d = 1; d < by_devices.size(); ++d) {
     std::cout << " " << by_devices[d];
   }

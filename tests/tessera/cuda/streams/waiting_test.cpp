@@ -51,8 +51,8 @@ TEST(GpuWaiting, HostFunctionsRunWhileEachCallOfTheDriverBlocks) {
                            {{4, 1, 1}, {64, 1, 1}, 0, 0}, &memory, sizeof memory,
                            device.stream));
   }
-  ASSERT_TESS(tessMemcpyAsync(up.data(), memory, n * sizeof up[0], TESS_COPY_D2H,
-                              device.stream));
+  ASSERT_TESS(
+      tessMemcpyAsync(up.data(), memory, n * sizeof up[0], TESS_COPY_D2H, device.stream));
   ASSERT_TESS(tessLaunchHostFunc(
       device.stream,
       [](void* user) { static_cast<progress*>(user)->device_works = false; }, &seen));
