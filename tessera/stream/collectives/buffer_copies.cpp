@@ -3,10 +3,10 @@
 /// Copies of the buffers of collectives: of the inputs, to verify the result with them,
 /// and of all buffers if devices have them that the host cannot read.
 ///
-/// Ranks meet in memory of the host. The first task of a group then fetches the buffers
-/// of all ranks, and the last one writes the outputs back. Both end when the devices have
-/// copied, and no worker waits. The bits are those of processors, because the same steps
-/// compute them.
+/// Ranks meet in memory of the host. The first task of a group then fetches what the
+/// ranks read, and the last one writes back what they have written. Both end when the
+/// devices have copied, and no worker waits. The bits are those of processors, because
+/// the same steps compute them.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -40,26 +40,57 @@ buffer_sizes sizes_of(const collective::collective_plan& plan) {
           extent(call, plan.ranks(), output_is_packed(call))};
 }
 
-/// Replaces the buffers of a group by memory of the host.
-std::unique_ptr<host_copies> put_on_host(collective_group& g, const buffer_sizes& sizes) {
+/// Bytes of a buffer.
+struct byte_range {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+/// Bytes of the input that a rank reads and bytes of the output that it writes. Other
+/// streams may use the rest of the buffers at the same time.
+struct used_bytes {
+  byte_range read;
+  byte_range written;
+};
+used_bytes used_by(const collective::collective_plan& plan, std::size_t rank) {
+  using kind = collective::collective_kind;
+  const collective::collective_call& call = plan.call();
+  const byte_range all{0, extent(call, 1, false)};
+  const std::size_t shard = extent(call, plan.ranks(), true);
+  const auto own = [&](bool packed) {
+    return byte_range{packed ? 0 : rank * shard, shard};
+  };
+  const auto only = [&](int member) {
+    return static_cast<int>(rank) == member ? all : byte_range{};
+  };
+  switch (call.kind) {
+    case kind::all_reduce:
+    case kind::all_to_all: return {all, all};
+    case kind::reduce_scatter: return {all, own(call.packed_shards)};
+    case kind::all_gather: return {own(call.packed_shards), all};
+    case kind::broadcast: return {only(call.root), all};
+    case kind::reduce: return {all, only(call.root)};
+    case kind::gather: return {own(call.packed_shards), only(call.root)};
+    case kind::scatter: return {only(call.root), own(call.packed_shards)};
+    case kind::send: return {only(call.root), only(call.peer)};
+    case kind::barrier: break;
+  }
+  return {};
+}
+
+/// Makes memory of the host for the buffers of a group.
+std::unique_ptr<host_copies> make_copies(const collective_group& g,
+                                         const buffer_sizes& sizes) {
   auto out = std::make_unique<host_copies>();
-  out->inputs = g.inputs;
-  out->outputs = g.outputs;
   const std::size_t of_rank = padded_copy(sizes.input) + padded_copy(sizes.output);
   out->bytes.reset(new std::byte[of_rank * g.ranks.size() + scratch_alignment]);
   std::byte* next = aligned_address(out->bytes.get());
   for (std::size_t r = 0; r < g.ranks.size(); ++r) {
-    const bool in_place = g.inputs[r] == g.outputs[r];
-    if (g.inputs[r] != nullptr) {
-      g.inputs[r] = next;
-      next += padded_copy(sizes.input);
-    }
-    if (in_place) {
-      g.outputs[r] = const_cast<std::byte*>(g.inputs[r]);
-    } else if (g.outputs[r] != nullptr) {
-      g.outputs[r] = next;
-      next += padded_copy(sizes.output);
-    }
+    std::byte* const input = next;
+    next += padded_copy(sizes.input);
+    std::byte* const output = g.inputs[r] == g.outputs[r] ? input : next;
+    next += padded_copy(sizes.output);
+    out->inputs.push_back(g.inputs[r] == nullptr ? nullptr : input);
+    out->outputs.push_back(g.outputs[r] == nullptr ? nullptr : output);
   }
   return out;
 }
@@ -84,13 +115,10 @@ void collective_operation::break_group(collective_group& g, error why) {
   g.broken.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
-// An output that is beside its input is fetched too, because a collective need not write
-// all of it.
 void collective_operation::fetch(collective_group& g) noexcept {
   std::shared_ptr<device_step> reading;
   auto begun = guarded([&]() -> result<void> {
-    const buffer_sizes sizes = sizes_of(*plan_);
-    g.on_host = put_on_host(g, sizes);
+    g.on_host = make_copies(g, sizes_of(*plan_));
     reading = std::make_shared<device_step>(*this, [this, &g](std::optional<error> why) {
       if (why) {
         break_group(g, *std::move(why));
@@ -107,20 +135,13 @@ void collective_operation::fetch(collective_group& g) noexcept {
       }
     });
     for (std::size_t r = 0; r < g.ranks.size(); ++r) {
-      copy_work work{copy_kind::device_to_host,
-                     const_cast<std::byte*>(g.inputs[r]),
-                     g.on_host->inputs[r],
-                     sizes.input,
-                     g.devices[r],
-                     g.devices[r]};
-      if (work.from != nullptr && work.bytes > 0) {
-        reading->give(*g.copies_by, work);
-      }
-      work.to = g.outputs[r];
-      work.from = g.on_host->outputs[r];
-      work.bytes = sizes.output;
-      if (work.from != nullptr && work.bytes > 0 && g.outputs[r] != g.inputs[r]) {
-        reading->give(*g.copies_by, work);
+      const byte_range read = used_by(*plan_, r).read;
+      if (read.bytes > 0) {
+        reading->give(
+            *g.copies_by,
+            copy_work{copy_kind::device_to_host,
+                      const_cast<std::byte*>(g.on_host->inputs[r]) + read.offset,
+                      g.inputs[r] + read.offset, read.bytes, g.devices[r], g.devices[r]});
       }
     }
     return {};
@@ -135,14 +156,12 @@ void collective_operation::fetch(collective_group& g) noexcept {
   reading->close();
 }
 
-// The buffers of the group are those of the devices again before the next run.
+// Writes nothing if the group has a failure.
 void collective_operation::write_back(collective_group& g) noexcept {
   const auto end = [this, &g](std::optional<error> why) {
     if (why) {
       break_group(g, *std::move(why));
     }
-    g.inputs = g.on_host->inputs;
-    g.outputs = g.on_host->outputs;
     g.on_host = nullptr;
     close(g);
   };
@@ -154,17 +173,14 @@ void collective_operation::write_back(collective_group& g) noexcept {
     if (g.broken) {
       return *g.broken.error;
     }
-    const buffer_sizes sizes = sizes_of(*plan_);
     writing = std::make_shared<device_step>(*this, end);
     for (std::size_t r = 0; r < g.ranks.size(); ++r) {
-      const copy_work work{copy_kind::host_to_device,
-                           g.on_host->outputs[r],
-                           g.outputs[r],
-                           sizes.output,
-                           g.devices[r],
-                           g.devices[r]};
-      if (work.to != nullptr && work.bytes > 0) {
-        writing->give(*g.copies_by, work);
+      const byte_range written = used_by(*plan_, r).written;
+      if (written.bytes > 0) {
+        writing->give(*g.copies_by,
+                      copy_work{copy_kind::host_to_device, g.outputs[r] + written.offset,
+                                g.on_host->outputs[r] + written.offset, written.bytes,
+                                g.devices[r], g.devices[r]});
       }
     }
     return {};
@@ -184,7 +200,7 @@ void collective_operation::keep_inputs(collective_group& g) {
   const std::size_t bytes = extent(plan_->call(), 1, false);
   g.before.resize(bytes * g.inputs.size());
   for (std::size_t r = 0; r < g.inputs.size(); ++r) {
-    std::memcpy(g.before.data() + r * bytes, g.inputs[r], bytes);
+    std::memcpy(g.before.data() + r * bytes, g.inputs_here()[r], bytes);
   }
 }
 
@@ -216,7 +232,7 @@ result<void> collective_operation::verify(collective_group& g) const {
     const std::size_t length = shard ? bytes / ranks : bytes;
     const std::size_t offset = shard ? r * length : 0;
     const std::size_t there = shard && call.packed_shards ? 0 : offset;
-    if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
+    if (std::memcmp(g.outputs_here()[r] + there, outputs[r] + there, length) != 0) {
       return error(errc::determinism_violation,
                    fmt::format("collective not verified \"{}\": expected the bits of "
                                "algorithm {}, found others by {} on rank {}",

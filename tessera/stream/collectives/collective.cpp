@@ -395,8 +395,8 @@ void collective_operation::close(collective_group& g) {
 
 result<void> collective_operation::run_step_of(collective_group& g, std::uint32_t index) {
   collective::collective_buffers buffers;
-  buffers.inputs = g.inputs;
-  buffers.outputs = g.outputs;
+  buffers.inputs = g.inputs_here();
+  buffers.outputs = g.outputs_here();
   buffers.scratch = g.scratch == nullptr ? nullptr : aligned_address(g.scratch.get());
   buffers.backwards = g.backwards;
   return collective::run_step(*plan_, index, buffers);

@@ -328,8 +328,7 @@ status launch(const cuda::launch_config* config, cuda::function_handle handle,
   request.cooperative = cooperative;
   request.accessible = [](const void* first, std::size_t bytes, bool) {
     const std::lock_guard lock(the_world().mutex);
-    const auto at = reinterpret_cast<std::uintptr_t>(first);
-    return allocation_at(at, bytes) != nullptr || registered(at, bytes);
+    return usable_by_kernels(reinterpret_cast<std::uintptr_t>(first), bytes);
   };
   queued op;
   op.name = f->kernel->name;

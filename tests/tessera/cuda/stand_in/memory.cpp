@@ -128,7 +128,12 @@ status free_async(device_address address, cuda::stream_handle handle) {
   }
   queued op;
   op.name = "cuMemFreeAsync";
-  op.run = [] { return status::success; };
+  w.leaving[found->first] = found->second;
+  op.run = [first = found->first] {
+    const std::lock_guard lock(the_world().mutex);
+    the_world().leaving.erase(first);
+    return status::success;
+  };
   op.ranges = {{static_cast<std::uintptr_t>(address), found->second.bytes, true}};
   found->second.device->in_use -= found->second.bytes;
   w.memory.erase(found);

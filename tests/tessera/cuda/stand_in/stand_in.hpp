@@ -84,6 +84,8 @@ void fail_nccl_call(std::string_view function, unsigned nth, cuda::nccl_status o
 void settle();
 /// Returns how often a function was called since `set_up`.
 [[nodiscard]] unsigned calls_of(std::string_view function);
+/// Lets each call block up to this time from now on.
+void block_calls(unsigned max_us);
 /// Breaks the context of a device: all calls return this outcome from now on.
 void break_device(int device, cuda::status outcome);
 

@@ -308,6 +308,11 @@ void settle() {
   });
 }
 
+void block_calls(unsigned max_us) {
+  const std::lock_guard lock(the_world().mutex);
+  the_world().shown.max_block_us = max_us;
+}
+
 void join_dying() {
   std::vector<std::shared_ptr<stream_state>> dying;
   {

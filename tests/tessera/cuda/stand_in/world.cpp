@@ -64,6 +64,7 @@ void set_up(const machine& shown, std::shared_ptr<kernel_executor> executor) {
     std::free(reinterpret_cast<void*>(first));
   }
   w.memory.clear();
+  w.leaving.clear();
   w.host.clear();
   w.pools.clear();
   w.events.clear();
@@ -169,10 +170,12 @@ entered::entered(const char* function, need wanted) {
   }
 }
 
-const allocation* allocation_at(std::uintptr_t first, std::size_t bytes) {
-  world& w = the_world();
-  auto after = w.memory.upper_bound(first);
-  if (after == w.memory.begin()) {
+namespace {
+
+const allocation* find_in(const std::map<std::uintptr_t, allocation>& all,
+                          std::uintptr_t first, std::size_t bytes) {
+  auto after = all.upper_bound(first);
+  if (after == all.begin()) {
     return nullptr;
   }
   --after;
@@ -180,6 +183,18 @@ const allocation* allocation_at(std::uintptr_t first, std::size_t bytes) {
   const bool inside =
       offset <= after->second.bytes && bytes <= after->second.bytes - offset;
   return inside ? &after->second : nullptr;
+}
+
+}  // namespace
+
+const allocation* allocation_at(std::uintptr_t first, std::size_t bytes) {
+  return find_in(the_world().memory, first, bytes);
+}
+
+bool usable_by_kernels(std::uintptr_t first, std::size_t bytes) {
+  return allocation_at(first, bytes) != nullptr ||
+         find_in(the_world().leaving, first, bytes) != nullptr ||
+         registered(first, bytes);
 }
 
 bool registered(std::uintptr_t first, std::size_t bytes) {

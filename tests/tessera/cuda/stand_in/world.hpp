@@ -125,6 +125,8 @@ struct world {
   std::map<void*, std::unique_ptr<event_state>> events;
   std::map<void*, std::unique_ptr<pool_state>> pools;
   std::map<std::uintptr_t, allocation> memory;
+  /// Allocations whose free the streams have not come to: kernels before it may use them.
+  std::map<std::uintptr_t, allocation> leaving;
   std::map<std::uintptr_t, std::size_t> host;  ///< registered ranges
   std::map<void*, std::unique_ptr<library_state>> libraries;
   std::set<std::uintptr_t> freed;  ///< freed allocations; `set_up` returns their memory
@@ -195,6 +197,9 @@ void serve_stream(const std::shared_ptr<stream_state>& stream);
 void join_dying();
 /// Returns the allocation that contains all of a range, or null. @threads{hold the mutex}
 [[nodiscard]] const allocation* allocation_at(std::uintptr_t first, std::size_t bytes);
+/// Returns true if a kernel that runs may use a range: memory of a device, or registered
+/// memory of the host. @threads{hold the mutex}
+[[nodiscard]] bool usable_by_kernels(std::uintptr_t first, std::size_t bytes);
 /// Returns true if a registered range of the host contains all of a range.
 /// @threads{hold the mutex}
 [[nodiscard]] bool registered(std::uintptr_t first, std::size_t bytes);

@@ -25,6 +25,8 @@ class gpu_errors : public testing::Test {
     shown.max_delay_us = 100;
     executor_ = std::make_shared<listed_executor>(tessera::stand_in::conformance_list());
     context_ = std::make_unique<gpu_context>(shown, executor_);
+    const tessNumericsPolicy any_order{1, 0, 1, 0};
+    ASSERT_TESS(tessSetNumericsPolicy(context_->get(), &any_order));
     module_ = context_->load(executor_->container("8.0"));
     for (int d = 0; d < 2; ++d) {
       ASSERT_TESS(tessMeshCreate(context_->get(), &d, 1, {1, 1, 1, 1}, &meshes_[d]));

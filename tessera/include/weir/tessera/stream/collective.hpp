@@ -62,8 +62,8 @@ struct grouped_call {
 /// Copies of the buffers of a group on the host, while a collective runs.
 struct host_copies {
   std::unique_ptr<std::byte[]> bytes;    ///< all copies
-  pooled_list<const std::byte*> inputs;  ///< inputs on the devices
-  pooled_list<std::byte*> outputs;       ///< outputs on the devices
+  pooled_list<const std::byte*> inputs;  ///< copy of the input of each rank
+  pooled_list<std::byte*> outputs;       ///< copy of the output of each rank
 };
 
 /// The buffers and lanes of one group of ranks.
@@ -89,6 +89,15 @@ struct collective_group {
   /// ended.
   bool backwards = false;
   failure broken;  ///< failure of a step; guarded by the operation's mutex
+
+  /// Returns the inputs that the steps read.
+  [[nodiscard]] const pooled_list<const std::byte*>& inputs_here() const noexcept {
+    return on_host != nullptr ? on_host->inputs : inputs;
+  }
+  /// Returns the outputs that the steps write.
+  [[nodiscard]] const pooled_list<std::byte*>& outputs_here() const noexcept {
+    return on_host != nullptr ? on_host->outputs : outputs;
+  }
 };
 
 /// A planned collective over one or several groups.
