@@ -15,6 +15,26 @@ namespace {
 namespace dl = tessera::dlpack;
 using tessera::allocation;
 
+/// Returns the device that a tensor names: memory of virtual devices is memory of the
+/// host for other libraries.
+result<dl::device> device_of(const context& c, const tessera::memory_place& place,
+                             std::int32_t rank) {
+  const bool gpus = c.backend().name() == "cuda";
+  if (!gpus || place.memory->kind() == tessera::memory_kind::registered) {
+    return dl::device{};
+  }
+  if (place.device() == allocation::host_device) {
+    return place.memory->kind() == tessera::memory_kind::host
+               ? dl::device{dl::device_cuda_host, 0}
+               : dl::device{};
+  }
+  const auto devices = place.memory->devices();
+  if (rank < 0 || static_cast<std::size_t>(rank) >= devices.size()) {
+    return dl::device{};  // the export refuses the rank
+  }
+  return dl::device{dl::device_cuda, devices[static_cast<std::size_t>(rank)]};
+}
+
 /// Exports memory as a tensor. The tensor keeps the memory until the other library
 /// releases it. The address of rank 0 with `rank` in the description means the instance
 /// of that rank.
@@ -59,6 +79,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
   options.offset = place->offset;
   options.rank = place->rank == 0 ? d.rank : place->rank;
   options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
+  WEIR_TRY(options.device, device_of(*c, *place, options.rank));
   if ((d.flags & TESS_TENSOR_UNVERSIONED) != 0) {
     WEIR_TRY(auto* const made, dl::make_managed(place->memory, options));
     return static_cast<void*>(made);
@@ -92,8 +113,18 @@ result<void> check_ordinal(const context& c, int device, std::string_view action
   return {};
 }
 
-/// Checks that the CPU can read an imported tensor.
+/// Checks that an imported tensor is where the caller says: on the host, or on a GPU of
+/// the context.
 result<void> check_device(const context& c, const dl::description& d, int device) {
+  if (d.device.type == dl::device_cuda && c.backend().name() == "cuda") {
+    if (device != d.device.id) {
+      return error(errc::invalid_argument,
+                   fmt::format("import a tensor: expected device {}, on which it is, "
+                               "found {}",
+                               d.device.id, device));
+    }
+    return check_ordinal(c, device, "import a tensor");
+  }
   if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
     return error(errc::unsupported,
                  fmt::format("import a tensor: expected memory of the host, found device "

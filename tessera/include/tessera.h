@@ -110,7 +110,8 @@ typedef enum {
 
 /** Makes a context with the settings that the environment gives (docs/tessera.md).
  * Several contexts may exist at the same time; each has workers and memory of its own.
- * @error{TESS_ERR_UNSUPPORTED; TESS_BACKEND names a backend that is not built in}
+ * @error{TESS_ERR_UNSUPPORTED; TESS_BACKEND names a backend that is not built in, or GPUs
+ * where there is no driver, an old one, or no device}
  * @error{TESS_ERR_INVALID_VALUE; the cache cannot be used and TESS_CACHE_STRICT is set}
  */
 TESS_API tessStatus_t tessInit(tessContext_t* ctx);

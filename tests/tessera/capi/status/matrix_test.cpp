@@ -253,7 +253,7 @@ TEST(TesseraMatrix, ArchMismatchAtOnce) {
 
 TEST(TesseraMatrix, UnsupportedAtOnce) {
   {
-    const environment none({{"TESS_BACKEND", "cuda"}});
+    const environment none({{"TESS_BACKEND", "rocm"}});
     tessContext_t context = nullptr;
     EXPECT_EQ(tessInit(&context), TESS_ERR_UNSUPPORTED);
   }
