@@ -18,6 +18,7 @@
 #include <fmt/core.h>
 
 #include "device/cpu.hpp"
+#include "stream/deferred_calls.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/hash.hpp"
 
@@ -186,6 +187,20 @@ result<block_choice> choose_block(stream& target, const launch_request& request,
   }
   const auto next = known.next(key, candidates);
   return next ? block_choice{*next, block_trial{key, *next}} : usual;
+}
+
+// Called on a worker, which must not wait for files: a deferred call writes the cache.
+void context::took(const block_trial& trial, std::int64_t ns) {
+  if (!blocks_->took(trial.key, trial.block, ns)) {
+    return;
+  }
+  deferred_->later([self = weak_from_this(), key = trial.key] {
+    if (const auto alive = self.lock()) {
+      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
+                 key.kernel);
+      alive->blocks_->keep(key);
+    }
+  });
 }
 
 }  // namespace weir::tessera

@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "device/cpu.hpp"
+#include "device/gpus.hpp"
 #include "stream/block_tuner.hpp"
 #include "stream/collectives/meeting_point.hpp"
 #include "stream/deferred_calls.hpp"
@@ -287,6 +288,26 @@ result<void> context::open(runtime::engine& workers) {
   return {};
 }
 
+result<void> context::open_devices() {
+  if (settings_.backend == "cuda") {
+    WEIR_TRY(gpus opened, open_gpus());
+    backend_ = std::move(opened.backend);
+    device_code_ = std::move(opened.load);
+    return {};
+  }
+  cpu_options options;
+  options.devices = settings_.devices;
+  options.memory = settings_.device_memory;
+  options.source = settings_.source;
+  options.log = [to = log_at(log_level::info)](std::int32_t device,
+                                               std::string_view text) {
+    to(fmt::format("device {}: {}", device, text));
+  };
+  WEIR_TRY(auto backend, make_cpu_backend(std::move(options)));
+  backend_ = std::move(backend);
+  return {};
+}
+
 void context::log(log_level level, std::string_view text) const {
   if (!logs(level)) {
     return;
@@ -528,19 +549,6 @@ void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
       }
     });
   }
-}
-
-void context::took(const block_trial& trial, std::int64_t ns) {
-  if (!blocks_->took(trial.key, trial.block, ns)) {
-    return;
-  }
-  deferred_->later([self = weak_from_this(), key = trial.key] {
-    if (const auto alive = self.lock()) {
-      alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
-                 key.kernel);
-      alive->blocks_->keep(key);
-    }
-  });
 }
 
 result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
