@@ -4,7 +4,9 @@
 /// else threads of one process.
 #pragma once
 
+#include <exception>
 #include <functional>
+#include <stdexcept>
 
 #include "support/ranks.hpp"
 #include "weir/mpi/ranks.hpp"
@@ -12,7 +14,8 @@
 namespace demo {
 
 /// Calls `body(world, rank)` for the rank of this process if a launcher has started
-/// several, and else as `on_ranks` does for `ranks` threads. Call it once.
+/// several, and else as `on_ranks` does for `ranks` threads. Call it once. Exceptions of
+/// ranks other than 0 name the rank and its machine.
 inline void on_launched_ranks(
     std::int64_t ranks, std::int64_t workers,
     const std::function<void(weir::world&, weir::runtime::rank_id)>& body) {
@@ -23,7 +26,14 @@ inline void on_launched_ranks(
   }
   weir::engine tasks(static_cast<unsigned>(workers));
   weir::world w(tasks, *link);
-  body(w, link->rank());
+  try {
+    body(w, link->rank());
+  } catch (const std::exception& e) {
+    if (link->rank() == 0) {
+      throw;
+    }
+    throw std::runtime_error(weir::runtime::line_prefix(link->rank()) + e.what());
+  }
 }
 
 }  // namespace demo

@@ -125,6 +125,9 @@ result<void> engine::give_up(storage_id id) {
 result<void> engine::begin_capture(const void* argument) {
   return impl_->captured.begin(argument);
 }
+bool engine::is_capturing() const noexcept {
+  return impl_->captured.is_recording();
+}
 result<capture> engine::end_capture(capture_use use) {
   WEIR_TRY(auto graph, impl_->captured.end(use));
   return capture(std::move(graph));

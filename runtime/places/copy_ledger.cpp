@@ -34,6 +34,19 @@ void append_run(std::vector<sourced_run>& runs, const sourced_run& next) {
   }
 }
 
+/// Returns true if all bytes of the blocks are missing and one holder has them.
+bool are_all_of_one(const std::vector<sourced_run>& lacking,
+                    const std::vector<byte_run>& all) {
+  std::int64_t wanted = 0;
+  for (const byte_run& run : all) {
+    wanted += run.hi - run.lo;
+  }
+  for (const sourced_run& one : lacking) {
+    wanted -= one.from == lacking.front().from ? one.bytes.hi - one.bytes.lo : 0;
+  }
+  return wanted == 0;
+}
+
 }  // namespace
 
 copy_ledger::copy_ledger(std::int64_t size, holder_id first) : size_(size) {
@@ -52,6 +65,10 @@ std::int64_t copy_ledger::end_of(segment_map::const_iterator at) const {
 }
 
 /// Most accesses lie in one segment and need no look at their blocks.
+///
+/// The pieces depend on the bytes of the footprint alone, and not on those between its
+/// blocks: ranks that replay steps take the pieces that they have recorded, while others
+/// ask the ledger again, and both must find the same ones.
 void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
                                std::vector<missing_piece>& out) const {
   if (bytes.empty()) {
@@ -66,7 +83,8 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     return;
   }
   std::vector<sourced_run> lacking;
-  for (const byte_run& run : runs_of(bytes)) {
+  const std::vector<byte_run> runs = runs_of(bytes);
+  for (const byte_run& run : runs) {
     for (auto it = segment_of(run.lo); it != segments_.end() && it->first < run.hi;
          ++it) {
       if ((it->second.holders & own) == 0) {
@@ -74,6 +92,10 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
                              it->second.writer});
       }
     }
+  }
+  if (!lacking.empty() && are_all_of_one(lacking, runs)) {
+    out.push_back({bytes, lacking.front().from});
+    return;
   }
   std::vector<byte_run> same;
   std::vector<footprint> gathered;

@@ -4,7 +4,6 @@
 #include "weir/runtime/state/world_state.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <cstdio>
 
@@ -16,11 +15,6 @@ namespace {
 
 /// Numbers in the storage `verdict_`: the decision about a generation, and a size.
 constexpr std::int64_t verdict_numbers = 2;
-
-std::string name_of_machine() {
-  std::array<char, 64> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 /// Makes and reads the folders of this rank.
 result<void> prepare_folders(state_site& site) {
@@ -36,6 +30,22 @@ result<void> prepare_folders(state_site& site) {
     WEIR_CHECK(remove_unfinished(*site.files, join_path(site.folder, "state-")));
   }
   return site.apart ? site.files->make_folder(site.part_folder) : result<void>();
+}
+
+/// Returns the advice for a run that cannot go on: the newest generation that exists.
+std::string advice_of(const state_site& site) {
+  const auto known = list_generations(*site.files, site.folder);
+  if (!known || known->empty()) {
+    return {};
+  }
+  const std::string path = join_path(site.folder, manifest_name(known->back()));
+  const auto bytes = read_file(*site.files, path);
+  const auto manifest = bytes ? decode_manifest(*bytes, path)
+                              : result<state_manifest>(bytes.error());
+  return manifest ? fmt::format("generation {} in {}, saved at step {}, is complete: "
+                                "resume from it, on any number of ranks",
+                                known->back(), site.folder, manifest->step)
+                  : std::string();
 }
 
 void warn_on_standard_error(const std::string& text) {
@@ -55,11 +65,14 @@ world_state::open_state::open_state(world& ranks, std::shared_ptr<state_site> si
         {item.name, now.bytes.type(), {shape.begin(), shape.end()}, now.tile});
   }
   plan_ = plan_parts(descriptions_, ranks_.ranks());
+  ranks_.explain_failures([site = site_] { return advice_of(*site); });
 }
 
 /// Tasks of a save may run; the world waits for them at its end, and the jobs keep what
 /// they use. The storages end with the engine, since other ranks may not be here.
-world_state::open_state::~open_state() = default;
+world_state::open_state::~open_state() {
+  ranks_.explain_failures({});
+}
 
 result<void> world_state::open_state::allocate() {
   std::size_t slots = 0;
@@ -192,7 +205,7 @@ result<std::unique_ptr<world_state>> world_state::open(world& ranks, std::string
   site->folder = std::move(folder);
   site->apart = !options.parts.empty();
   site->part_folder = site->apart ? std::move(options.parts) : site->folder;
-  site->machine = name_of_machine();
+  site->machine = machine_name();
   site->rank = ranks.rank();
   site->kept = options.kept;
   site->warn = options.warn ? std::move(options.warn) : warn_on_standard_error;

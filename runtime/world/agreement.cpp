@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "world/ranked.hpp"
+#include "world/stop_signals.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -46,12 +47,39 @@ error world::ranked::end(error cause, const error& for_others) {
   inquiry_.close();
   stop_.abandon(for_others);
   run_all(tasks_);
+  if (const std::string hint = advice_ && cause.hint().empty() ? advice_() : "";
+      !hint.empty()) {
+    cause = std::move(cause).hint(hint);
+  }
   broken_ = cause;
   return cause;
 }
 
-/// Ends the world because of a failure of this rank.
+/// Adds the task that needs a piece which did not come, if there is one.
+error world::ranked::with_task(error cause) {
+  if (cause.code() != errc::rank_lost && cause.code() != errc::timeout) {
+    return cause;
+  }
+  std::string name;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.failed_step != 0 && static_cast<errc>(failure_.code) == cause.code()) {
+      name = fmt::format("step {} \"{}\"", failure_.failed_step, failure_.name.data());
+    }
+  }
+  if (const auto awaited = pieces_.oldest_awaited(); name.empty() && awaited) {
+    name = fmt::format("\"{}\"", awaited->task);
+  }
+  return name.empty() ? cause
+                      : error(cause.code(), fmt::format("{}; the task {} needs bytes "
+                                                        "that have not come",
+                                                        cause.text(), name));
+}
+
+/// Ends the world because of a failure of this rank. From now on SIGTERM ends the process,
+/// since its worlds cannot agree on a step and save their state.
 error world::ranked::fail(error cause) {
+  end_at_stop_signals();
   const error for_others(
       cause.code(), fmt::format("rank {} has failed: expected it to go on, found: {}",
                                 link_.rank(), cause.text()));
@@ -84,7 +112,11 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
     for (transfer_end& one : ended) {
       if (!one.outcome) {
         error cause = std::move(one.outcome).error();
-        return one.abandoned ? end(cause, cause) : fail(std::move(cause));
+        if (!one.abandoned) {
+          return fail(with_task(std::move(cause)));
+        }
+        end_at_stop_signals();
+        return end(cause, cause);
       }
       std::erase(open, one.id);
     }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -82,6 +83,9 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
   [[nodiscard]] result<bool> stops_here();
   void ask_to_stop() noexcept { stop_.ask(); }
+  void explain_failures(std::function<std::string()> advice) {
+    advice_ = std::move(advice);
+  }
   bool move_on_for_others() override;
 
   [[nodiscard]] std::uint64_t step() const noexcept { return steps_; }
@@ -117,7 +121,9 @@ class world::ranked final : public transport_user {
   void begin_recording(std::size_t period);
   void end_recording(bool complete);
   [[nodiscard]] result<bool> defers(std::uint64_t signature);
+  [[nodiscard]] bool has_deferred() const noexcept;
   [[nodiscard]] result<void> submit_deferred();
+  [[nodiscard]] bool submit_deferred_for_others();
   [[nodiscard]] result<void> stop_following();
   [[nodiscard]] result<void> disturb();
   void note_ledger_change();
@@ -142,6 +148,7 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<void> check_equal_streams();
   [[nodiscard]] result<void> find_difference(const std::vector<rank_report>& reports,
                                              rank_id other);
+  [[nodiscard]] error with_task(error cause);
   error end(error cause, const error& for_others);
 
   /// Submissions between two polls while nothing is on its way.
@@ -162,6 +169,8 @@ class world::ranked final : public transport_user {
   call_inquiry inquiry_;
   stop_agreement stop_;
   std::uint64_t idle_rounds_ = 0;  ///< since anything has moved
+  unsigned waits_inside_ = 0;      ///< calls of `advance` that have not returned
+  unsigned held_rounds_ = 0;       ///< idle rounds of others while calls were deferred
   std::int64_t idle_since_ = 0;    ///< time at which a wait for a piece began; 0: none
   rank_id idle_for_ = 0;           ///< rank that sends the piece
   const char* idle_task_ = "";     ///< task that needs the piece
@@ -169,6 +178,7 @@ class world::ranked final : public transport_user {
   repetition repetition_;
   world_counters counters_;
   std::optional<error> broken_;
+  std::function<std::string()> advice_;  ///< hint of a failure
 
   std::mutex mutex_;     ///< guards `failure_`, which kernels write
   rank_report failure_;  ///< oldest failure of this rank since the last wait

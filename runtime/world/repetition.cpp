@@ -17,6 +17,13 @@
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
+namespace {
+
+/// Number of rounds in which another world has nothing to do before deferred calls are
+/// submitted. A short wait of that world then does not end a replay.
+constexpr unsigned rounds_before_submission = 16;
+
+}  // namespace
 
 void period_finder::end_step() {
   if (known_ && count_ != 0) {
@@ -159,11 +166,17 @@ result<bool> world::ranked::defers(std::uint64_t signature) {
   return true;
 }
 
+/// Returns true if calls were made that are not submitted yet.
+bool world::ranked::has_deferred() const noexcept {
+  const repetition& r = repetition_;
+  return r.now == repeat_mode::deferring && r.position != 0 &&
+         r.position != r.recorded->calls.size();
+}
+
 /// Submits the calls that were deferred as usual, and follows on without deferring.
 result<void> world::ranked::submit_deferred() {
   repetition& r = repetition_;
-  if (r.now != repeat_mode::deferring || r.position == 0 ||
-      r.position == r.recorded->calls.size()) {
+  if (!has_deferred()) {
     return {};
   }
   r.now = repeat_mode::verifying;
@@ -180,6 +193,19 @@ result<void> world::ranked::submit_deferred() {
     }
   }
   return {};
+}
+
+/// Submits deferred calls while another world waits: the other ranks may need their
+/// pieces before they come to that wait, because they need not defer the same calls. A
+/// failure is reported by the next call.
+bool world::ranked::submit_deferred_for_others() {
+  if (waits_inside_ != 0 || !has_deferred() ||
+      ++held_rounds_ < rounds_before_submission) {
+    return false;
+  }
+  held_rounds_ = 0;
+  static_cast<void>(disturb());
+  return true;
 }
 
 /// Ends the use of a recorded period, because the present calls differ from its calls.

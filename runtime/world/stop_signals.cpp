@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handlers that note a signal and do nothing else.
+/// Handlers that note a signal, and what a later signal does.
+#include "world/stop_signals.hpp"
+
 #include "weir/runtime/world.hpp"
 
 #include <atomic>
@@ -12,21 +14,45 @@ namespace {
 std::atomic<bool> stop_signal{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void note_stop_signal(int /*number*/) {
+void note_stop_signal(int number);
+
+/// Signals of which a second one ends the process.
+constexpr int ending_signals[] = {SIGTERM, SIGINT};
+
+/// Gives a signal its usual effect, unless the program has a handler of its own. May be
+/// called by a handler.
+void end_at(int number) noexcept {
+  struct sigaction now = {};
+  if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == note_stop_signal) {
+    struct sigaction usual = {};
+    usual.sa_handler = SIG_DFL;
+    sigemptyset(&usual.sa_mask);
+    sigaction(number, &usual, nullptr);
+  }
+}
+
+/// Launchers send SIGUSR1 again and again if users do, so its handler stays. After one of
+/// the others the next one ends the process, whichever it is.
+void note_stop_signal(int number) {
   stop_signal.store(true, std::memory_order_relaxed);
+  if (number != SIGUSR1) {
+    end_at_stop_signals();
+  }
 }
 
 }  // namespace
 
-/// Launchers send SIGUSR1 again and again if users do, so its handler stays.
+void end_at_stop_signals() noexcept {
+  for (const int number : ending_signals) {
+    end_at(number);
+  }
+}
+
 void stop_at_signals() noexcept {
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
     struct sigaction with = {};
     with.sa_handler = note_stop_signal;
     with.sa_flags = SA_RESTART;
-    if (number != SIGUSR1) {
-      with.sa_flags |= static_cast<int>(SA_RESETHAND);
-    }
     sigemptyset(&with.sa_mask);
     sigaction(number, &with, nullptr);
   }

@@ -27,6 +27,22 @@ std::uint64_t key_of_storage(storage_id id) noexcept {
   return (std::uint64_t{id.generation} << 32U) | id.index;
 }
 
+/// Returns the hash of a call with one number, which differs from that of another call
+/// with the same number.
+std::uint64_t hash_of_call(const char* name, std::uint64_t number) noexcept {
+  mixed_hash h;
+  h.add(name);
+  h.add(number);
+  return h.value();
+}
+
+/// Returns the transport, whose ranks a ledger can hold. The world opens no channel and
+/// adds no poller before it is known that it can be made.
+transport& with_ranks_of_a_world(transport& link) {
+  WEIR_EXPECT(link.ranks() <= copy_ledger::max_holders);
+  return link;
+}
+
 /// Returns true if a task sees or leaves old bytes of its access `index`.
 bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites) {
   const bool whole = index < 64 && (overwrites >> index & 1) != 0;
@@ -37,7 +53,7 @@ bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites
 
 world::ranked::ranked(engine& tasks, transport& link)
     : tasks_(tasks),
-      link_(link),
+      link_(with_ranks_of_a_world(link)),
       pieces_(tasks, link,
               [this](std::uint64_t step, const char* name, const error& cause) {
                 note_failure(step, name, cause);
@@ -48,7 +64,6 @@ world::ranked::ranked(engine& tasks, transport& link)
       received_from_(link.ranks()),
       inquiry_(link),
       stop_(link) {
-  WEIR_EXPECT(link.ranks() <= copy_ledger::max_holders);
   link.enter(*this);
 }
 
@@ -74,7 +89,7 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
   }
   storages_.try_emplace(key_of_storage(s.id),
                         shared_storage{s, std::move(ledger), ++ordinals_});
-  log_.fold(static_cast<std::uint64_t>(bytes));
+  log_.fold(hash_of_call("allocate", static_cast<std::uint64_t>(bytes)));
   log_.note("allocate");
   return s;
 }
@@ -86,7 +101,7 @@ result<void> world::ranked::release(storage_id id) {
     WEIR_CHECK(end_steps());
   }
   if (const auto s = storages_.find(key_of_storage(id)); s != storages_.end()) {
-    log_.fold(s->second.ordinal);
+    log_.fold(hash_of_call("release", s->second.ordinal));
     log_.note("release");
   }
   while (tasks_.in_flight() != 0 && !broken_) {
@@ -117,6 +132,13 @@ result<void> world::ranked::check(const world_submission& with,
                  "task not submitted: expected a world without a "
                  "failure of a rank, found one")
         .because(*broken_);
+  }
+  if (tasks_.is_capturing() && !records()) {
+    return error(errc::unsupported,
+                 "task not submitted: expected an engine without a capture of the "
+                 "program, found one that has begun")
+        .hint("call end_capture first; steps between begin_step and end_step are "
+              "recorded by the world itself");
   }
   if (with.executor >= link_.ranks()) {
     return error(errc::out_of_range,
@@ -290,10 +312,17 @@ result<void> world::ranked::move_piece(const shared_storage& s, const footprint&
   return begun ? result<void>() : fail(std::move(begun).error());
 }
 
-/// Moves on, or runs a task, or lets other worlds move on, or waits a short time.
+/// Moves on, or runs a task, or lets other worlds move on, or waits a short time. The
+/// other worlds may wait as well and then move this one on, which may find a failure.
 result<void> world::ranked::advance() {
+  if (broken_) {
+    return *broken_;
+  }
   WEIR_TRY(const bool moved, move_on());
-  if (moved || tasks_.run_one() || link_.move_others_on(*this)) {
+  ++waits_inside_;
+  const bool any = moved || tasks_.run_one() || link_.move_others_on(*this);
+  --waits_inside_;
+  if (any) {
     idle_rounds_ = 0;
     end_idle();
     return {};
@@ -362,9 +391,14 @@ bool world::ranked::move_on_for_others() {
     }
     if (!answered) {
       static_cast<void>(fail(std::move(answered).error()));
+      return true;
     }
   }
-  return !moved || *moved || tasks_.run_one();
+  if (!moved || *moved || tasks_.run_one()) {
+    held_rounds_ = 0;
+    return true;
+  }
+  return submit_deferred_for_others();
 }
 
 /// Returns true if a transfer has ended.

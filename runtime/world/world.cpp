@@ -3,8 +3,12 @@
 /// The public interface of worlds. A world of one rank forwards to the engine.
 #include "weir/runtime/world.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "weir/base/hash.hpp"
 #include "world/ranked.hpp"
@@ -30,6 +34,15 @@ void run_all(engine& tasks) {
       tasks.idle(1'000'000);
     }
   }
+}
+
+std::string machine_name() {
+  std::array<char, 64> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string line_prefix(rank_id rank) {
+  return fmt::format("[rank {} {}] ", rank, machine_name());
 }
 
 void kernel_identity::add(std::span<const std::byte> bytes) noexcept {
@@ -131,6 +144,12 @@ void world::ask_to_stop() noexcept {
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;
   return ranked_ ? ranked_->counters() : none;
+}
+
+void world::explain_failures(std::function<std::string()> advice) {
+  if (ranked_) {
+    ranked_->explain_failures(std::move(advice));
+  }
 }
 
 result<std::vector<world_counters>> world::gather_counters() {

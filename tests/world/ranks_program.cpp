@@ -245,6 +245,52 @@ result<std::uint64_t> diverging(world& w) {
   return hash_of(w, a);
 }
 
+/// Polls until a transfer has ended, and returns its outcome.
+result<void> outcome_of_transfer(weir::runtime::transport& link, std::uint32_t channel,
+                                 result<weir::runtime::transfer_id> begun) {
+  WEIR_CHECK(begun);
+  for (;;) {
+    std::vector<weir::runtime::transfer_end> ended;
+    link.poll(channel, ended);
+    for (const auto& one : ended) {
+      if (one.id == *begun) {
+        return one.outcome;
+      }
+    }
+    usleep(200);
+  }
+}
+
+/// Rank 1 is stopped while it sends a message that rank 0 has begun to receive. Rank 0
+/// gives the message up after the deadline, lets rank 1 go on, and receives it again.
+result<std::uint64_t> late_message(weir::runtime::transport& link) {
+  const std::uint32_t channel = link.open_channel();
+  std::vector<std::byte> large(1 << 20, std::byte{7});
+  pid_t pid = getpid();
+  const auto pid_bytes = std::as_writable_bytes(std::span(&pid, 1));
+  if (link.rank() == 1) {
+    WEIR_CHECK(outcome_of_transfer(link, channel, link.send(0, {channel, 0}, pid_bytes)));
+    const auto begun = link.send(0, {channel, 1}, large);
+    raise(SIGSTOP);
+    WEIR_CHECK(outcome_of_transfer(link, channel, begun));
+    return std::uint64_t{0};
+  }
+  WEIR_CHECK(
+      outcome_of_transfer(link, channel, link.receive(1, {channel, 0}, pid_bytes)));
+  std::fill(large.begin(), large.end(), std::byte{0});
+  const auto first =
+      outcome_of_transfer(link, channel, link.receive(1, {channel, 1}, large));
+  kill(pid, SIGCONT);
+  if (first || first.error().code() != weir::errc::rank_lost) {
+    return weir::error(weir::errc::internal, "expected that rank 1 is silent");
+  }
+  WEIR_CHECK(outcome_of_transfer(link, channel, link.receive(1, {channel, 1}, large)));
+  const bool complete = std::all_of(large.begin(), large.end(),
+                                    [](std::byte b) { return b == std::byte{7}; });
+  return complete ? result<std::uint64_t>(std::uint64_t{1})
+                  : weir::error(weir::errc::internal, "expected all bytes");
+}
+
 /// The last rank ends its process, or is stopped, in the middle of the work.
 result<std::uint64_t> losing(world& w, int signal) {
   auto a = w.make<double>(weir::rows(8), 64, 64);
@@ -256,12 +302,39 @@ result<std::uint64_t> losing(world& w, int signal) {
     }
     if (step == 50) {
       WEIR_CHECK(w.wait());
-      if (w.base().rank() + 1 == w.base().ranks()) {
+      if (w.base().ranks() > 1 && w.base().rank() + 1 == w.base().ranks()) {
         std::printf("pid %d\n", getpid());
         std::fflush(stdout);
         raise(signal);
       }
     }
+  }
+  return hash_of(w, a);
+}
+
+/// Saves its state each tenth step. The last rank is killed behind step 50.
+result<std::uint64_t> saving(world& w, const std::string& folder) {
+  auto a = w.make<double>(weir::rows(8), 64, 64);
+  auto b = w.make<double>(weir::rows(8), 64, 64);
+  number_elements(w, a);
+  w.checkpoint(folder, {.every = 10}, a);
+  result<void> waited;
+  const auto step_of_a = [&](std::int64_t step) {
+    for (const auto& box : b.tiles_inside(1)) {
+      w.submit("sweep", sweep, weir::read(a.around(box, 1)), weir::write(b.of_tile(box)));
+    }
+    std::swap(a, b);
+    waited = w.wait();
+    weir::or_throw(waited);
+    if (step == 50 && w.base().rank() + 1 == w.base().ranks()) {
+      raise(SIGKILL);
+    }
+  };
+  try {
+    w.repeat(100, step_of_a);
+  } catch (const std::exception&) {
+    WEIR_CHECK(waited);
+    throw;
   }
   return hash_of(w, a);
 }
@@ -296,6 +369,8 @@ int main(int argc, char** argv) {
         {"diverging", [&] { return diverging(w); }},
         {"killed", [&] { return losing(w, SIGKILL); }},
         {"stopped", [&] { return losing(w, SIGSTOP); }},
+        {"saving", [&] { return saving(w, argc > 4 ? argv[4] : "state"); }},
+        {"late", [&] { return late_message(**link); }},
     };
     const auto found = programs.find(name);
     if (found == programs.end()) {
@@ -305,7 +380,8 @@ int main(int argc, char** argv) {
     outcome = found->second();
   }
   if (!outcome) {
-    std::fprintf(stderr, "rank %u: %s: %s\n", rank,
+    std::fprintf(stderr, "%s%s: %s\n",
+                 rank == 0 ? "" : weir::runtime::line_prefix(rank).c_str(),
                  std::string(weir::name_of(outcome.error().code())).c_str(),
                  outcome.error().message().c_str());
     return 6;

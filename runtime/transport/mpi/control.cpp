@@ -131,6 +131,7 @@ void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
     return;
   }
   close(channel);
+  has_failed_ = has_failed_ || cause.code() != errc::stopping;
   for (rank_id to = 0; to < ranks_; ++to) {
     if (to != rank_) {
       send_control(to, farewell_tag, bytes_of_cause(channel, cause));

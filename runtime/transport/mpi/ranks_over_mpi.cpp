@@ -171,6 +171,10 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
                              "second one",
                              name_of_transfer(from, key)));
   }
+  WEIR_TRY(const bool resumed, resume_receive(from, key, into));
+  if (resumed) {
+    return next_transfer_++;
+  }
   auto owned = std::make_unique<operation>();
   operation& one = *owned;
   one.id = next_transfer_;
@@ -179,18 +183,70 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
   one.buffer = take_buffer(std::max<std::size_t>(into.size(), 1));
   one.into = into;
   one.begun_ns = control_now();
-  if (const int code =
-          mpi_.receive(communicator_of(key), static_cast<int>(from), tag_of(key),
-                       one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
-      code != 0) {
-    return failure_of_mpi(one, code);
-  }
-  operations_.emplace(&one, std::move(owned));
-  receives_.emplace(sender_and_key{from, key}, &one);
-  if (const auto gone = gone_.find({from, key.channel}); gone != gone_.end()) {
-    cancel(one, gone->second);  // a message that was sent before still arrives
+  if (const int code = begin_receive(std::move(owned)); code != 0) {
+    return failure_of_mpi({0, from, key}, code);
   }
   return next_transfer_++;
+}
+
+/// Gives a receive to MPI, and ends it again if its sender has left the channel. Returns
+/// an error code of MPI.
+int ranks_over_mpi::begin_receive(std::unique_ptr<operation> owned) {
+  operation& one = *owned;
+  const int code = mpi_.receive(
+      communicator_of(one.key), static_cast<int>(one.other), tag_of(one.key),
+      one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
+  if (code != 0) {
+    return code;
+  }
+  operations_.emplace(&one, std::move(owned));
+  receives_.insert_or_assign(sender_and_key{one.other, one.key}, &one);
+  if (const auto gone = gone_.find({one.other, one.key.channel}); gone != gone_.end()) {
+    cancel(one, gone->second);  // a message that was sent before still arrives
+  }
+  return 0;
+}
+
+/// Takes over a receive of the same message that was given up. MPI may have matched the
+/// message with it, so a second receive in MPI would never get it. Returns false if there
+/// is none.
+result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key,
+                                            std::span<std::byte> into) {
+  const std::size_t bytes = std::max<std::size_t>(into.size(), 1);
+  const auto refused = [&](std::size_t before) {
+    return error(errc::diverged,
+                 fmt::format("{} not received: expected {} bytes as before the rank was "
+                             "silent, found {}",
+                             name_of_transfer(from, key), before, bytes));
+  };
+  if (const auto late = late_.find({from, key}); late != late_.end()) {
+    operation one{next_transfer_, from, key};
+    one.buffer = std::move(late->second.buffer);
+    one.into = into;
+    const operation_end end = late->second.end;
+    late_.erase(late);
+    if (one.buffer.size() != bytes) {
+      return refused(one.buffer.size());
+    }
+    channels_[key.channel].ended.push_back({one.id, outcome_of(one, end)});
+    return true;
+  }
+  const auto found = given_up_.find({from, key});
+  if (found == given_up_.end()) {
+    return false;
+  }
+  operation& one = *found->second;
+  if (one.buffer.size() != bytes) {
+    return refused(one.buffer.size());
+  }
+  given_up_.erase(found);
+  one.id = next_transfer_;
+  one.into = into;
+  one.begun_ns = control_now();
+  one.is_forgotten = false;
+  one.is_taken_over = true;
+  receives_.emplace(sender_and_key{from, key}, &one);
+  return true;
 }
 
 void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ended) {
@@ -233,12 +289,44 @@ void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
   } else if (end.code == 0 && !end.cancelled) {
     heard_[one.other] = now;
   }
+  if (keeps_receiving(one, end)) {
+    operations_.erase(found);
+    return;
+  }
   if (!one.is_forgotten) {
     const bool abandoned = end.cancelled && one.cause;
     tell_end(one, outcome_of(one, end), abandoned);
   }
   keep_buffer(std::move(one.buffer));
   operations_.erase(found);
+}
+
+/// Keeps the message of a receive that was given up, or begins such a receive again if it
+/// was taken over and MPI has given it up meanwhile. Returns false for all others.
+bool ranks_over_mpi::keeps_receiving(operation& one, const operation_end& end) {
+  const sender_and_key which{one.other, one.key};
+  if (const auto open = given_up_.find(which);
+      open != given_up_.end() && open->second == &one) {
+    given_up_.erase(open);
+    if (!end.cancelled && end.code == 0) {
+      late_.insert_or_assign(which, late_message{end, std::move(one.buffer)});
+    }
+    return true;
+  }
+  if (one.is_forgotten || !one.is_taken_over || !end.cancelled) {
+    return false;
+  }
+  auto again = std::make_unique<operation>();
+  again->id = one.id;
+  again->other = one.other;
+  again->key = one.key;
+  again->buffer = std::move(one.buffer);
+  again->into = one.into;
+  again->begun_ns = one.begun_ns;
+  if (const int code = begin_receive(std::move(again)); code != 0) {
+    tell_end(one, failure_of_mpi(one, code));
+  }
+  return true;
 }
 
 /// Returns the outcome of an operation, and copies received bytes to their memory.
@@ -291,8 +379,9 @@ error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
 
 void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
                               bool abandoned) {
-  if (!outcome && outcome.error().code() != errc::upstream_failed && !abandoned) {
-    has_failed_ = true;
+  if (!outcome && outcome.error().code() != errc::upstream_failed &&
+      outcome.error().code() != errc::rank_lost && !abandoned) {
+    has_failed_ = true;  // a silent rank may come back; the end of the transport looks
   }
   if (!one.is_send) {
     receives_.erase({one.other, one.key});
@@ -300,7 +389,8 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
   channels_[one.key.channel].ended.push_back({one.id, std::move(outcome), abandoned});
 }
 
-/// Ends the receives from ranks that have been silent for the deadline.
+/// Ends the receives from ranks that have been silent for the deadline. A rank may come
+/// back, and its user may begin the receive again, so MPI's part of it is kept.
 void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::vector<operation*> late;
   for (const auto& [key, one] : receives_) {
@@ -317,6 +407,7 @@ void ranks_over_mpi::end_overdue(std::int64_t now) {
                                name_of_transfer(one->other, one->key), one->other,
                                options_.deadline_ns / 1'000'000, silent / 1'000'000)));
     one->is_forgotten = true;
+    given_up_.insert_or_assign(sender_and_key{one->other, one->key}, one);
     cancel(*one, std::nullopt);
   }
 }
@@ -352,6 +443,11 @@ void ranks_over_mpi::close(std::uint32_t channel) noexcept {
   }
   std::erase_if(gone_,
                 [channel](const auto& one) { return one.first.second == channel; });
+  const auto is_in_channel = [channel](const auto& one) {
+    return one.first.second.channel == channel;
+  };
+  std::erase_if(given_up_, is_in_channel);
+  std::erase_if(late_, is_in_channel);
 }
 
 }  // namespace weir::mpi

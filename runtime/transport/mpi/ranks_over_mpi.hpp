@@ -70,10 +70,16 @@ class ranks_over_mpi final : public runtime::transport {
     bool is_send = false;
     bool is_forgotten = false;  ///< its channel is closed, or its end was told
     bool is_cancelled = false;  ///< MPI was asked to end it
+    bool is_taken_over = false;  ///< begun for a receive that was given up
     std::vector<std::byte> buffer{};
     std::span<std::byte> into{};
     std::int64_t begun_ns = 0;
     std::optional<error> cause{};  ///< reason for which it was cancelled
+  };
+  /// A message that has come for a receive that was given up.
+  struct late_message {
+    operation_end end;
+    std::vector<std::byte> buffer;
   };
   using operation_map = std::map<const operation*, std::unique_ptr<operation>>;
   /// A sender and a key.
@@ -89,6 +95,9 @@ class ranks_over_mpi final : public runtime::transport {
                                         std::size_t bytes) const;
   [[nodiscard]] result<transfer_id> begin_send(rank_id to, message_key key,
                                                std::vector<std::byte> buffer);
+  [[nodiscard]] int begin_receive(std::unique_ptr<operation> owned);
+  [[nodiscard]] result<bool> resume_receive(rank_id from, const message_key& key,
+                                            std::span<std::byte> into);
   [[nodiscard]] std::vector<std::byte> take_buffer(std::size_t bytes);
   void keep_buffer(std::vector<std::byte> buffer);
   void send_control(rank_id to, int tag, std::vector<std::byte> bytes);
@@ -97,6 +106,7 @@ class ranks_over_mpi final : public runtime::transport {
 
   void progress();
   void end_operation(const operation_end& end, std::int64_t now);
+  [[nodiscard]] bool keeps_receiving(operation& one, const operation_end& end);
   [[nodiscard]] result<void> outcome_of(operation& one, const operation_end& end) const;
   void look_for_control_messages(std::int64_t now);
   void take_farewell(rank_id from, std::span<const std::byte> bytes);
@@ -118,11 +128,15 @@ class ranks_over_mpi final : public runtime::transport {
   std::condition_variable stopping_;
   bool stops_ = false;
   bool is_leaving_ = false;  ///< no more signs of life are sent
-  bool has_failed_ = false;  ///< a rank is silent, or MPI has reported an error
+  bool has_failed_ = false;  ///< a user has failed, or MPI has reported an error
   std::uint32_t communicators_ = 1;
   std::vector<channel_state> channels_;
   operation_map operations_;
   std::map<sender_and_key, operation*> receives_;  ///< receives that are not forgotten
+  /// Receives that were reported as failures because their sender was silent, and that
+  /// MPI has not ended: their messages may still come.
+  std::map<sender_and_key, operation*> given_up_;
+  std::map<sender_and_key, late_message> late_;  ///< messages that have come after that
   std::vector<operation_end> ends_;
   std::vector<std::vector<std::byte>> spare_;  ///< buffers that are not in use
   std::int64_t unsent_ = 0;                    ///< bytes of sends that have not ended

@@ -196,14 +196,15 @@ void device_thread::lose(status s, const std::string& label) {
   lost_ = std::move(failure);
 }
 
+error device_thread::closed_too_early() const {
+  return {errc::device_lost,
+          fmt::format("{} was closed: expected the end of its work, found it running "
+                      "after the time limit",
+                      facts_.name)};
+}
+
 void device_thread::fail_everything() {
-  const auto known = lost();
-  const error failure =
-      known ? *known
-            : error(errc::device_lost,
-                    fmt::format("{} was closed: expected the end of its work, found it "
-                                "running after the time limit",
-                                facts_.name));
+  const error failure = lost().value_or(closed_too_early());
   for (lane& l : lanes_) {
     for (lane::flight& f : l.flights) {
       events_.push_back(f.event);

@@ -154,6 +154,20 @@ result<void> device_thread::make_slab() {
   return {};
 }
 
+// Ends a device whose kernels still run. Completions may submit more, which fails as well.
+void device_thread::close_busy() {
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = lost_ ? lost_ : closed_too_early();
+  }
+  is_lost_ = true;  // calls are answered, and give nothing to the driver
+  do {
+    fail_everything();  // counts reports from the begin of the slab
+    deliver();
+  } while (take_posted());
+  slab_.abandon();
+}
+
 // A device that is lost answers every call with its error, which changes nothing here. If
 // kernels still run, what they use stays as it is until the process ends.
 void device_thread::close_here() {
@@ -161,9 +175,7 @@ void device_thread::close_here() {
     return;
   }
   if (busy()) {
-    fail_everything();  // counts reports from the begin of the slab
-    slab_.abandon();
-    deliver();
+    close_busy();
     return;
   }
   for (std::byte* const address : allocations_) {

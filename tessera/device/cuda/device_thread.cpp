@@ -175,20 +175,27 @@ bool device_thread::busy() const noexcept {
                      [](const lane& l) { return l.outstanding > 0; });
 }
 
-bool device_thread::step() {
+// Takes what other threads and completions have posted. Returns false if there is nothing.
+bool device_thread::take_posted() {
   std::deque<std::function<void()>> calls;
+  bool any = false;
   {
     const std::lock_guard lock(mutex_);
     calls.swap(calls_);
+    any = !calls.empty() || !inbox_.empty();
     while (!inbox_.empty()) {
       waiting_.push_back(std::move(inbox_.front()));
       inbox_.pop_front();
     }
   }
-  bool moved = !calls.empty();
   for (const auto& f : calls) {
     f();
   }
+  return any;
+}
+
+bool device_thread::step() {
+  bool moved = take_posted();
   while (!waiting_.empty() && issue_next()) {
     waiting_.pop_front();
     moved = true;

@@ -155,6 +155,7 @@ class device_thread {
   // device_thread.cpp: the thread and its queue
   [[nodiscard]] result<void> ask(const std::function<void(reply)>& question);
   void serve();
+  [[nodiscard]] bool take_posted();
   [[nodiscard]] bool step();
   void rest(bool moved);
   void deliver();
@@ -167,6 +168,7 @@ class device_thread {
   [[nodiscard]] result<void> make_pool();
   [[nodiscard]] result<void> make_slab();
   void close_here();
+  void close_busy();
 
   // device_work.cpp: giving work to streams
   [[nodiscard]] bool issue_next();
@@ -202,6 +204,7 @@ class device_thread {
   void end_failed(operation& ended, const error& failure);
   void lose(status s, const std::string& label);
   void fail_everything();
+  [[nodiscard]] error closed_too_early() const;
   [[nodiscard]] event_handle take_event(status& outcome);
   [[nodiscard]] std::string outstanding_labels() const;
 

@@ -112,6 +112,32 @@ TEST(CopyLedger, GathersMissingBlocksAtEqualDistances) {
   EXPECT_EQ(pieces[0].bytes, rows_of(100, 5, 20, 4));
 }
 
+/// Returns 2 x 2 x 2 bytes, with gaps of three lengths between them.
+footprint cube_of_bytes() {
+  return or_throw(footprint::of_view(ledger_storage, 2,
+                                     std::array<std::int64_t, 3>{2, 2, 2},
+                                     std::array<std::int64_t, 3>{100, 20, 4}, 1));
+}
+
+TEST(CopyLedger, PiecesDoNotDependOnTheBytesBetweenBlocks) {
+  std::vector<missing_piece> pieces;
+  const copy_ledger whole(ledger_size, 0);
+  whole.find_missing(cube_of_bytes(), 1, pieces);
+  ASSERT_EQ(pieces.size(), 1U);
+  for (std::int64_t gap = 0; gap < ledger_size; ++gap) {
+    if (test::bytes_in(cube_of_bytes())[static_cast<std::size_t>(gap)]) {
+      continue;
+    }
+    copy_ledger changed(ledger_size, 0);
+    changed.wrote(block(gap, gap + 1), 3);
+    std::vector<missing_piece> found;
+    changed.find_missing(cube_of_bytes(), 1, found);
+    ASSERT_EQ(found.size(), 1U) << "byte " << gap;
+    EXPECT_EQ(found[0].bytes, pieces[0].bytes);
+    EXPECT_EQ(found[0].from, 0U);
+  }
+}
+
 TEST(CopyLedger, TakesEachPieceFromItsWriter) {
   copy_ledger ledger(ledger_size, 0);
   ledger.wrote(block(50, 60), 2);

@@ -4,9 +4,13 @@
 /// state is saved there.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <thread>
@@ -167,6 +171,62 @@ TEST(WorldStop, ARankThatHasEndedBeforeOthersAgreeIsNamed) {
   const auto stops = w.base().stops_here();
   ASSERT_FALSE(stops.has_value());
   EXPECT_EQ(stops.error().code(), errc::stopping);
+}
+
+/// Raises signals of which the last one must end the process; the others set the mark.
+void raise_all(const std::vector<int>& signals) {
+  stop_at_signals();
+  for (const int number : signals) {
+    raise(number);
+    if (!runtime::stop_signal_arrived()) {
+      _exit(1);
+    }
+  }
+  _exit(0);
+}
+
+TEST(WorldStopDeathTest, TheSecondEndingSignalEndsTheProcessWhicheverItIs) {
+  EXPECT_EXIT(raise_all({SIGTERM}), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(raise_all({SIGUSR1, SIGINT, SIGUSR1, SIGUSR1}), testing::ExitedWithCode(0),
+              "");
+  for (const int one : {SIGTERM, SIGINT}) {
+    for (const int other : {SIGTERM, SIGINT}) {
+      EXPECT_EXIT(raise_all({SIGUSR1, one, other}), testing::KilledBySignal(other), "");
+    }
+  }
+}
+
+/// Makes a world fail because its other rank is silent, and then raises SIGTERM.
+void raise_after_a_loss() {
+  stop_at_signals();
+  std::atomic<std::int64_t> now{0};
+  runtime::in_process_network net(
+      {.ranks = 2, .deadline_ns = 500'000'000, .clock = [&now] {
+         return now.fetch_add(1'000'000);
+       }});
+  engine e(1);
+  world w(e, net.transport_of(0));
+  if (w.wait()) {
+    _exit(1);
+  }
+  raise(SIGTERM);
+  _exit(0);
+}
+
+TEST(WorldStopDeathTest, AfterALossSigtermEndsTheProcess) {
+  EXPECT_EXIT(raise_after_a_loss(), testing::KilledBySignal(SIGTERM), "");
+}
+
+void raise_with_own_handler() {
+  stop_at_signals();
+  std::signal(SIGINT, [](int) { _exit(7); });
+  raise(SIGTERM);  // gives SIGTERM its usual effect, but leaves the program's handler
+  raise(SIGINT);
+  _exit(1);
+}
+
+TEST(WorldStopDeathTest, AHandlerOfTheProgramStays) {
+  EXPECT_EXIT(raise_with_own_handler(), testing::ExitedWithCode(7), "");
 }
 
 TEST(WorldStop, OneRankStopsAtOnce) {

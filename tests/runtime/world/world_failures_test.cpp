@@ -7,15 +7,17 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "tensors.hpp"
+#include "weir/runtime/copy_ledger.hpp"
 #include "world/ranks.hpp"
 
 namespace weir::runtime {
 namespace {
 
-/// Expects a text that names a difference. Ranks find it in their waits or by asking each
+/// Expects words in a text that names a difference. Ranks find it in their waits or by asking each
 /// other, so it may be that of any two ranks, or the failure of one that has found it.
 void expect_difference(const std::string& text, const std::string& difference) {
   EXPECT_NE(text.find(difference), std::string::npos) << text;
@@ -54,6 +56,7 @@ TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
   ASSERT_FALSE(waited);
   EXPECT_EQ(waited.error().code(), errc::rank_lost);
   EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
+  expect_difference(waited.error().text(), "\"add\" needs bytes that have not come");
   EXPECT_EQ(w.wait().error().code(), errc::rank_lost);
 }
 
@@ -212,6 +215,82 @@ TEST(WorldFailures, ARankThatWaitsTooEarlyIsFound) {
     ASSERT_FALSE(waited);
     expect_difference(waited.error().text(),
                       "and 2 differ in call 2: expected \"set\", found \"wait\"");
+  });
+}
+
+TEST(WorldFailures, CallsWithTheSameNumberDiffer) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    std::vector<storage> made;
+    for (int i = 0; i < 3; ++i) {
+      made.push_back(or_throw(w.allocate(64, "test")));
+    }
+    if (r == 0) {
+      or_throw(w.allocate(3, "test"));  // 3 bytes
+    } else {
+      or_throw(w.release(made[2].id));  // the third storage
+    }
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::diverged);
+    expect_difference(waited.error().text(),
+                      "differ in call 4: expected \"allocate\", found \"release\"");
+  });
+}
+
+/// A transport of so many ranks that no world can be made of it.
+class crowded_link final : public transport {
+ public:
+  rank_id rank() const noexcept override { return 0; }
+  rank_id ranks() const noexcept override { return copy_ledger::max_holders + 1; }
+  std::uint32_t open_channel() override { return opened++; }
+  void close_channel(std::uint32_t /*channel*/) noexcept override {}
+  void abandon(std::uint32_t /*channel*/, const error& /*cause*/) override {}
+  result<transfer_id> send(rank_id, message_key, std::span<const std::byte>) override {
+    return error(errc::stopping, "nothing is sent");
+  }
+  result<transfer_id> send_failure(rank_id, message_key) override {
+    return error(errc::stopping, "nothing is sent");
+  }
+  result<transfer_id> receive(rank_id, message_key, std::span<std::byte>) override {
+    return error(errc::stopping, "nothing is received");
+  }
+  void poll(std::uint32_t /*channel*/, std::vector<transfer_end>& /*ended*/) override {
+    ++polled;
+  }
+  std::uint32_t opened = 0;
+  std::atomic<int> polled{0};
+};
+
+TEST(WorldFailures, AWorldOfTooManyRanksLeavesNothingInItsEngine) {
+  const auto e = engine_of_rank(2);
+  crowded_link link;
+  EXPECT_THROW(const world w(*e, link), std::logic_error);
+  EXPECT_EQ(link.opened, 0U);
+  or_throw(e->submit("task", {}, [](const task_context&) {}));
+  e->idle(1'000'000);  // an idle thread calls the pollers
+  or_throw(e->wait_all());
+  EXPECT_EQ(link.polled, 0);
+}
+
+TEST(WorldFailures, ACaptureOfTheProgramIsRefused) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    or_throw(e->begin_capture());
+    const auto refused = set_rows(w, 0, m, 1);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::unsupported);
+    EXPECT_EQ(w.bring_everywhere(m).error().code(), errc::unsupported);
+    EXPECT_EQ(or_throw(e->end_capture()).size(), 0U);
+    or_throw(set_rows(w, 0, m, 1));  // nothing has changed
+    or_throw(w.bring_everywhere(m));
+    or_throw(w.wait());
+    EXPECT_EQ(m.as<double>()[3], 1);
   });
 }
 

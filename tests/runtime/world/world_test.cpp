@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, World,
 
 TEST_P(World, RandomProgramsEqualTheSerialRun) {
   dice d(900 + GetParam().ranks);
-  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_WORLDS", 40); ++i) {
+  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_WORLDS", 125); ++i) {
     const program p = random_program(d, 0);
     const auto runs = run_on_ranks(p, GetParam().ranks, GetParam().workers, i);
     std::vector<std::uint64_t> expected_seen;

@@ -268,6 +268,8 @@ class engine {
   /// Their kernels find `argument` in the context. @error{invalid_argument; a capture has
   /// begun already}
   [[nodiscard]] result<void> begin_capture(const void* argument = nullptr);
+  /// Returns true if a capture has begun and not ended.
+  [[nodiscard]] bool is_capturing() const noexcept;
   /// Ends the capture and returns it. @error{invalid_argument; no capture has begun}
   /// @error{out_of_range; it has more tasks than the window and is not for drawing}
   [[nodiscard]] result<capture> end_capture(capture_use use = capture_use::replay);

@@ -4,6 +4,7 @@
 /// polling.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +44,7 @@ class transport_user {
  public:
   virtual ~transport_user() = default;
   /// Does a part of the work that other ranks may wait for. Returns false if there was
-  /// none. Does not wait.
+  /// none. If it waits, it moves the other users on meanwhile.
   virtual bool move_on_for_others() = 0;
 
  protected:
@@ -106,15 +107,19 @@ class transport {
   void enter(transport_user& user) { users_.push_back(&user); }
   /// Removes a user.
   void leave(const transport_user& user) noexcept { std::erase(users_, &user); }
-  /// Moves all users on but the one that waits. Returns true if one of them has moved.
-  /// Does nothing while one of them is being moved on.
+  /// Moves all users on but the one that waits. Returns true if one of them has moved. A
+  /// user that waits while it is moved on moves the others on in turn, but none that is
+  /// being moved on already.
   bool move_others_on(const transport_user& waiting) {
     bool any = false;
-    if (!std::exchange(moving_, true)) {
-      for (transport_user* const user : users_) {
-        any = (user != &waiting && user->move_on_for_others()) || any;
+    for (transport_user* const user : users_) {
+      if (user == &waiting ||
+          std::find(moving_.begin(), moving_.end(), user) != moving_.end()) {
+        continue;
       }
-      moving_ = false;
+      moving_.push_back(user);
+      any = user->move_on_for_others() || any;
+      moving_.pop_back();
     }
     return any;
   }
@@ -124,7 +129,7 @@ class transport {
 
  private:
   std::vector<transport_user*> users_;
-  bool moving_ = false;
+  std::vector<transport_user*> moving_;  ///< users that are being moved on
 };
 
 }  // namespace weir::runtime

@@ -42,8 +42,15 @@ struct world_counters {
 /// Returns the counters of all ranks as a JSON array of objects.
 [[nodiscard]] std::string counters_as_json(std::span<const world_counters> ranks);
 
+/// Returns the name of this machine.
+[[nodiscard]] std::string machine_name();
+/// Returns the begin of a line that a rank writes beside the output of rank 0:
+/// "[rank 2 machine] ".
+[[nodiscard]] std::string line_prefix(rank_id rank);
+
 /// From now on SIGUSR1, SIGTERM and SIGINT ask the worlds of this process to stop, see
-/// `world::stops_here`. A second SIGTERM or SIGINT ends the process as usual.
+/// `world::stops_here`. A second one of SIGTERM and SIGINT ends the process as usual, and
+/// so does the first one after a world of the process has failed.
 /// @threads{call it once, before worlds are made}
 void stop_at_signals() noexcept;
 /// Returns true if one of these signals has arrived. @threads{safe from any thread}
@@ -144,6 +151,8 @@ class world {
   /// `begin_step`; 0 if that is unknown.
   /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
   /// not allocated} @error{stopping; the world has failed}
+  /// @error{unsupported; the program has begun a capture of the engine, and there are
+  /// several ranks}
   /// @error{diverged; the ranks have made different calls, found while this
   /// one waited for a piece}
   template <class Kernel>
@@ -187,6 +196,7 @@ class world {
   [[nodiscard]] result<void> end_steps();
   /// Brings the bytes of a tensor to all ranks. Does not wait.
   /// @error{not_found; see `submit`} @error{stopping; the world has failed}
+  /// @error{unsupported; see `submit`}
   [[nodiscard]] result<void> bring_everywhere(const tensor& t);
   /// Waits for all tasks of all ranks. All ranks call it, and get the same answer: the
   /// failure that is oldest in the stream. It has the code, the text, the location and
@@ -209,6 +219,9 @@ class world {
 
   /// Returns the counters. Zeros on one rank.
   [[nodiscard]] const world_counters& counters() const noexcept;
+  /// Sets a function that is called once if the world fails. Its text becomes the hint of
+  /// the failure if that has none; an empty text changes nothing.
+  void explain_failures(std::function<std::string()> advice);
   /// Waits, and returns the counters of all ranks. All ranks call it.
   /// @error{kernel_failed; see `wait`} @error{timeout; see `wait`}
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
