@@ -19,7 +19,7 @@ test: packages  ## builds and runs all tests, also under sanitizers
 	@scripts/test
 
 soak: packages  ## runs the long tests, the fuzzers and the second compiler
-	@scripts/install-packages demo test
+	@scripts/install-packages demo test soak
 	@scripts/test --soak
 	@scripts/fuzz
 	@scripts/same-bits

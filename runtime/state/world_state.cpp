@@ -40,11 +40,12 @@ std::string advice_of(const state_site& site) {
   }
   const std::string path = join_path(site.folder, manifest_name(known->back()));
   const auto bytes = read_file(*site.files, path);
-  const auto manifest = bytes ? decode_manifest(*bytes, path)
-                              : result<state_manifest>(bytes.error());
-  return manifest ? fmt::format("generation {} in {}, saved at step {}, is complete: "
-                                "resume from it, on any number of ranks",
-                                known->back(), site.folder, manifest->step)
+  const auto manifest =
+      bytes ? decode_manifest(*bytes, path) : result<state_manifest>(bytes.error());
+  return manifest ? fmt::format(
+                        "generation {} in {}, saved at step {}, is complete: "
+                        "resume from it, on any number of ranks",
+                        known->back(), site.folder, manifest->step)
                   : std::string();
 }
 

@@ -49,7 +49,7 @@ error world::ranked::end(error cause, const error& for_others) {
   run_all(tasks_);
   if (const std::string hint = advice_ && cause.hint().empty() ? advice_() : "";
       !hint.empty()) {
-    cause = std::move(cause).hint(hint);
+    static_cast<void>(std::move(cause).hint(hint));
   }
   broken_ = cause;
   return cause;
@@ -76,8 +76,8 @@ error world::ranked::with_task(error cause) {
                                                         cause.text(), name));
 }
 
-/// Ends the world because of a failure of this rank. From now on SIGTERM ends the process,
-/// since its worlds cannot agree on a step and save their state.
+/// Ends the world because of a failure of this rank. From now on SIGTERM ends the
+/// process, since its worlds cannot agree on a step and save their state.
 error world::ranked::fail(error cause) {
   end_at_stop_signals();
   const error for_others(

@@ -137,8 +137,9 @@ result<void> world::ranked::check(const world_submission& with,
     return error(errc::unsupported,
                  "task not submitted: expected an engine without a capture of the "
                  "program, found one that has begun")
-        .hint("call end_capture first; steps between begin_step and end_step are "
-              "recorded by the world itself");
+        .hint(
+            "call end_capture first; steps between begin_step and end_step are "
+            "recorded by the world itself");
   }
   if (with.executor >= link_.ranks()) {
     return error(errc::out_of_range,

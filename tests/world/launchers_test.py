@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds of several processes: launchers_test.py PROGRAM PLUGINS DEMOS SUITE. Each program must print the hash of one process, a failed
 rank must be named by the others, and nothing may be left behind. Exits with 77 if the launcher or its plug-in is not installed."""
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -309,6 +311,117 @@ class Mpich(Ranks):
         self.assertNotEqual(self.launch(2, "killed", 1, DEADLINE_MS)[0], 0)
 
 
+class Threads(unittest.TestCase):
+    """Ranks that are threads of one process."""
+    plugin = ""
+
+    def test_any_number_of_ranks_and_workers_has_the_hash_of_one(self):
+        status, out, words = run([PROGRAM, "threads"], 120)
+        self.assertEqual((status, out), (0, "".join(run([PROGRAM, name, 2])[1] for name in sorted(PROGRAMS))), words)
+
+
+def become_parent_of_orphans():
+    """Lets this process wait for all programs that it has started, also if those between have ended."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Slurm(unittest.TestCase):
+    """Steps of srun on a cluster of this machine alone, which the test starts and ends."""
+    launcher = ("srun", "slurmctld", "slurmd")
+    plugin = "libweir-openmpi.so"
+
+    @classmethod
+    def setUpClass(cls):
+        # The name has no letter that slurm.conf gives a meaning, and sockets in it are short enough.
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-slurm-", dir="/tmp"))
+        cls.daemons = []
+        become_parent_of_orphans()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.addClassCleanup(cls.end_cluster)
+        host = socket.gethostname()
+        (cls.folder / "slurm.conf").write_text(f"""ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={cls.folder}
+SlurmdSpoolDir={cls.folder}/spool
+SlurmctldPidFile={cls.folder}/slurmctld.pid
+SlurmdPidFile={cls.folder}/slurmd.pid
+SlurmctldPort={free_port()}
+SlurmdPort={free_port()}
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SchedulerType=sched/builtin
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES State=UP
+SlurmdParameters=config_overrides
+""", "utf-8")
+        for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D"]):
+            with open(cls.folder / f"{command[0]}.log", "wb") as log:
+                cls.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                                                    env=environment(SLURM_CONF=str(cls.folder / "slurm.conf"))))
+        end = time.monotonic() + 30
+        while "idle" not in run(["sinfo", "-h"], SLURM_CONF=str(cls.folder / "slurm.conf"))[1]:
+            if time.monotonic() > end or any(d.poll() is not None for d in cls.daemons):
+                logs = "".join(p.read_text("utf-8", "replace") for p in sorted(cls.folder.glob("*.log")))
+                raise AssertionError(f"the cluster does not start: {logs}")
+            time.sleep(0.2)
+
+    @classmethod
+    def end_cluster(cls):
+        for one in reversed(cls.daemons):
+            one.terminate()
+            one.wait(20)
+        with contextlib.suppress(ChildProcessError):  # programs that have started steps, and whose parents have ended
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+
+    def srun(self, kind, ranks, *words, limit=120):
+        return run(["srun", *([f"--mpi={kind}"] if kind else []), "-n", ranks, *words], limit,
+                   SLURM_CONF=str(self.folder / "slurm.conf"))
+
+    def test_both_types_of_mpi_have_the_hash_of_one_process(self):
+        for name in PROGRAMS:
+            alone = run([PROGRAM, name, 2])
+            for kind in ("pmix", "pmi2"):
+                status, out, words = self.srun(kind, 2, PROGRAM, name, 1)
+                self.assertEqual((status, out), (0, alone[1]), (kind, words))
+
+    def test_without_a_type_of_mpi_the_error_names_the_option(self):
+        status, _, words = self.srun("", 2, PROGRAM, "heat", 1)
+        self.assertEqual(status, 2)
+        self.assertIn("start with srun --mpi=pmix for OpenMPI, or --mpi=pmi2 for MPICH", words)
+
+    def test_a_killed_demo_resumes_with_the_other_library(self):
+        words = ("--size", 48, "--tile", 16, "--every", 20, "--steps")
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["srun", "--mpi=pmix", "-n", "3", str(DEMOS / "shallow_water"), *map(str, words), "200000", "--state", folder]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  start_new_session=True, env=environment(SLURM_CONF=str(self.folder / "slurm.conf"))) as process:
+                end = time.monotonic() + 60
+                while not any(n.endswith("manifest") for n in os.listdir(folder)):
+                    self.assertLess(time.monotonic(), end, "no generation was saved")
+                    time.sleep(0.01)
+                os.kill(running(folder)[-1], signal.SIGKILL)
+                self.assertNotEqual(process.wait(60), 0)
+            looked = run([DEMOS / "shallow_water", *words, 0, "--state", folder])
+            steps = int(re.search(r"resumed at step (\d+)", looked[2])[1]) + 20
+            whole = run([DEMOS / "shallow_water", *words, steps])
+            status, out, complaints = self.srun("pmi2", 2, DEMOS / "shallow_water", *words, steps, "--state", folder)
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+
+
 class Alone(unittest.TestCase):
     """Processes that no launcher has started, or only half."""
     plugin = ""
@@ -339,8 +452,13 @@ class Alone(unittest.TestCase):
 
 if __name__ == "__main__":
     suite = globals()[sys.argv[4]]
-    launcher = getattr(suite, "launcher", ())
-    if launcher and (not shutil.which(launcher[0]) or not (PLUGINS / suite.plugin).exists()):
-        print(f"skipped: {launcher[0]} or the plug-in {suite.plugin} is not installed")
+    needed = suite.launcher if suite is Slurm else getattr(suite, "launcher", ())[:1]
+    missing = [word for word in needed if not shutil.which(word)]
+    if needed and not (PLUGINS / suite.plugin).exists():
+        missing.append(suite.plugin)
+    if suite is Slurm and os.getuid() != 0:
+        missing.append("the rights of root, by which slurmd starts steps")
+    if missing:
+        print(f"skipped: not here: {', '.join(missing)}")
         sys.exit(77)
     unittest.main(argv=[sys.argv[0], *(sys.argv[5:] or [suite.__name__])])

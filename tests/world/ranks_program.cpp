@@ -339,10 +339,98 @@ result<std::uint64_t> saving(world& w, const std::string& folder) {
   return hash_of(w, a);
 }
 
+/// What a program may use.
+struct program_place {
+  world& w;
+  weir::engine& tasks;
+  weir::runtime::transport* link;  ///< null: this process is alone
+  std::string folder;              ///< for files
+};
+using rank_program = std::function<result<std::uint64_t>(const program_place&)>;
+
+/// Programs whose hash is that of one rank, on any number of ranks and workers.
+const std::map<std::string, rank_program>& equal_programs() {
+  static const std::map<std::string, rank_program> all{
+      {"heat", [](const program_place& at) { return small_heat(at.w); }},
+      {"large", [](const program_place& at) { return large_heat(at.w); }},
+      {"blur", [](const program_place& at) { return blur(at.w); }},
+      {"normalise", [](const program_place& at) { return normalise(at.w); }},
+      {"mirror", [](const program_place& at) { return mirror(at.w); }},
+      {"worlds", [](const program_place& at) { return worlds(at.w, at.tasks, at.link); }},
+  };
+  return all;
+}
+
+/// Programs about failures, and one with worlds of its own.
+const std::map<std::string, rank_program>& other_programs() {
+  static const std::map<std::string, rank_program> all{
+      {"random",
+       [](const program_place& at) {
+         return random_programs(at.link, at.tasks.base().workers());
+       }},
+      {"long", [](const program_place& at) { return long_kernels(at.w); }},
+      {"failing", [](const program_place& at) { return failing(at.w); }},
+      {"diverging", [](const program_place& at) { return diverging(at.w); }},
+      {"killed", [](const program_place& at) { return losing(at.w, SIGKILL); }},
+      {"stopped", [](const program_place& at) { return losing(at.w, SIGSTOP); }},
+      {"saving", [](const program_place& at) { return saving(at.w, at.folder); }},
+      {"late", [](const program_place& at) { return late_message(*at.link); }},
+  };
+  return all;
+}
+
+void print_hash(const std::string& name, std::uint64_t hash) {
+  std::printf("%s %016llx\n", name.c_str(), static_cast<unsigned long long>(hash));
+}
+
+/// Runs a program on threads and returns the hash of rank 0.
+result<std::uint64_t> run_on_threads(const rank_program& body, unsigned ranks,
+                                     unsigned workers) {
+  weir::runtime::in_process_network net({.ranks = ranks, .max_delay = 2, .seed = ranks});
+  std::vector<result<std::uint64_t>> outcomes(ranks, std::uint64_t{0});
+  weir::runtime::on_ranks(net, ranks, [&](unsigned rank, weir::runtime::transport& link) {
+    weir::engine tasks(workers);
+    world w(tasks, link);
+    outcomes[rank] = body({w, tasks, &link, {}});
+  });
+  return outcomes[0];
+}
+
+/// Runs each program on 1 to 4 ranks with 1 to 3 workers each, and prints its hash, or
+/// all hashes that differ from the first one.
+int run_all_on_threads() {
+  bool equal = true;
+  for (const auto& [name, body] : equal_programs()) {
+    const auto first = weir::or_throw(run_on_threads(body, 1, 1));
+    print_hash(name, first);
+    for (unsigned shape = 1; shape < 12; ++shape) {
+      const unsigned ranks = shape / 3 + 1;
+      const unsigned workers = shape % 3 + 1;
+      const auto hash = weir::or_throw(run_on_threads(body, ranks, workers));
+      if (hash != first) {
+        std::printf("%u ranks with %u workers: ", ranks, workers);
+        print_hash(name, hash);
+        equal = false;
+      }
+    }
+  }
+  return equal ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "heat";
+  if (name == "threads") {
+    return run_all_on_threads();
+  }
+  const auto& programs =
+      equal_programs().contains(name) ? equal_programs() : other_programs();
+  const auto found = programs.find(name);
+  if (found == programs.end()) {
+    std::fprintf(stderr, "unknown program %s\n", name.c_str());
+    return 2;
+  }
   weir::mpi_options options;
   options.deadline_ns = (argc > 3 ? std::atoll(argv[3]) : 60'000) * 1'000'000;
   auto link = weir::launched_ranks(options);
@@ -356,28 +444,7 @@ int main(int argc, char** argv) {
   {
     world w(e, *link);
     rank = w.base().rank();
-    const std::map<std::string, std::function<result<std::uint64_t>()>> programs{
-        {"heat", [&] { return small_heat(w); }},
-        {"large", [&] { return large_heat(w); }},
-        {"blur", [&] { return blur(w); }},
-        {"normalise", [&] { return normalise(w); }},
-        {"mirror", [&] { return mirror(w); }},
-        {"worlds", [&] { return worlds(w, e, link->get()); }},
-        {"random", [&] { return random_programs(link->get(), e.base().workers()); }},
-        {"long", [&] { return long_kernels(w); }},
-        {"failing", [&] { return failing(w); }},
-        {"diverging", [&] { return diverging(w); }},
-        {"killed", [&] { return losing(w, SIGKILL); }},
-        {"stopped", [&] { return losing(w, SIGSTOP); }},
-        {"saving", [&] { return saving(w, argc > 4 ? argv[4] : "state"); }},
-        {"late", [&] { return late_message(**link); }},
-    };
-    const auto found = programs.find(name);
-    if (found == programs.end()) {
-      std::fprintf(stderr, "unknown program %s\n", name.c_str());
-      return 2;
-    }
-    outcome = found->second();
+    outcome = found->second({w, e, link->get(), argc > 4 ? argv[4] : "state"});
   }
   if (!outcome) {
     std::fprintf(stderr, "%s%s: %s\n",
@@ -387,7 +454,7 @@ int main(int argc, char** argv) {
     return 6;
   }
   if (rank == 0) {
-    std::printf("%s %016llx\n", name.c_str(), static_cast<unsigned long long>(*outcome));
+    print_hash(name, *outcome);
   }
   return 0;
 }

@@ -193,9 +193,9 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
 /// an error code of MPI.
 int ranks_over_mpi::begin_receive(std::unique_ptr<operation> owned) {
   operation& one = *owned;
-  const int code = mpi_.receive(
-      communicator_of(one.key), static_cast<int>(one.other), tag_of(one.key),
-      one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
+  const int code =
+      mpi_.receive(communicator_of(one.key), static_cast<int>(one.other), tag_of(one.key),
+                   one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
   if (code != 0) {
     return code;
   }

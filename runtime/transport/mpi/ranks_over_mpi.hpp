@@ -68,8 +68,8 @@ class ranks_over_mpi final : public runtime::transport {
     rank_id other = 0;
     message_key key;
     bool is_send = false;
-    bool is_forgotten = false;  ///< its channel is closed, or its end was told
-    bool is_cancelled = false;  ///< MPI was asked to end it
+    bool is_forgotten = false;   ///< its channel is closed, or its end was told
+    bool is_cancelled = false;   ///< MPI was asked to end it
     bool is_taken_over = false;  ///< begun for a receive that was given up
     std::vector<std::byte> buffer{};
     std::span<std::byte> into{};

@@ -154,7 +154,8 @@ result<void> device_thread::make_slab() {
   return {};
 }
 
-// Ends a device whose kernels still run. Completions may submit more, which fails as well.
+// Ends a device whose kernels still run. Completions may submit more, which fails as
+// well.
 void device_thread::close_busy() {
   {
     const std::lock_guard lock(mutex_);

@@ -175,7 +175,8 @@ bool device_thread::busy() const noexcept {
                      [](const lane& l) { return l.outstanding > 0; });
 }
 
-// Takes what other threads and completions have posted. Returns false if there is nothing.
+// Takes what other threads and completions have posted. Returns false if there is
+// nothing.
 bool device_thread::take_posted() {
   std::deque<std::function<void()>> calls;
   bool any = false;

@@ -200,10 +200,9 @@ TEST(WorldStopDeathTest, TheSecondEndingSignalEndsTheProcessWhicheverItIs) {
 void raise_after_a_loss() {
   stop_at_signals();
   std::atomic<std::int64_t> now{0};
-  runtime::in_process_network net(
-      {.ranks = 2, .deadline_ns = 500'000'000, .clock = [&now] {
-         return now.fetch_add(1'000'000);
-       }});
+  runtime::in_process_network net({.ranks = 2,
+                                   .deadline_ns = 500'000'000,
+                                   .clock = [&now] { return now.fetch_add(1'000'000); }});
   engine e(1);
   world w(e, net.transport_of(0));
   if (w.wait()) {

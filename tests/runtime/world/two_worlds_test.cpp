@@ -64,10 +64,9 @@ struct pair_of_worlds {
 };
 
 /// Runs a body on a thread for each rank. `options(rank, world)` are those of an engine.
-void run_pairs(
-    rank_id ranks, std::uint64_t seed,
-    const std::function<runtime::engine_options(rank_id, int)>& options,
-    const std::function<void(pair_of_worlds&, rank_id)>& body) {
+void run_pairs(rank_id ranks, std::uint64_t seed,
+               const std::function<runtime::engine_options(rank_id, int)>& options,
+               const std::function<void(pair_of_worlds&, rank_id)>& body) {
   runtime::in_process_network net({.ranks = ranks, .max_delay = 2, .seed = seed});
   std::vector<std::thread> threads;
   for (rank_id r = 0; r < ranks; ++r) {
@@ -164,8 +163,8 @@ TEST(TwoWorlds, RandomLoopsEqualTheRunOnOneRank) {
     test::dice d(seed * 100 + r * 10 + static_cast<std::uint64_t>(which));
     runtime::engine_options o;
     o.workers = static_cast<unsigned>(d.in(1, 2));
-    o.window = std::array<std::uint32_t, 4>{4, 8, 32, 256}[static_cast<std::size_t>(
-        d.in(0, 3))];
+    o.window =
+        std::array<std::uint32_t, 4>{4, 8, 32, 256}[static_cast<std::size_t>(d.in(0, 3))];
     return o;
   };
   for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_WORLDS", 40); ++seed) {

@@ -17,8 +17,9 @@
 namespace weir::runtime {
 namespace {
 
-/// Expects words in a text that names a difference. Ranks find it in their waits or by asking each
-/// other, so it may be that of any two ranks, or the failure of one that has found it.
+/// Expects words in a text that names a difference. Ranks find it in their waits or by
+/// asking each other, so it may be that of any two ranks, or the failure of one that has
+/// found it.
 void expect_difference(const std::string& text, const std::string& difference) {
   EXPECT_NE(text.find(difference), std::string::npos) << text;
 }
