@@ -303,5 +303,53 @@ TEST(ViewDeathTest, AKernelThatTouchesACapturedTensorEndsUnlessItIsDeclared) {
                only_read);
 }
 
+/// Runs a kernel that sums the elements at most `reads` away from the first one of the
+/// last tile, which declares `reach`, over the edges or inside of the tensor.
+double sum_around(std::int64_t reach, std::int64_t reads, bool over_edges) {
+  engine e(1);
+  world w(e);
+  const auto a = w.make<double>(blocks(2, 2), 6, 6);
+  const auto sum = w.make<double>(rows(1), 1);
+  for (const auto& box : a.tiles()) {
+    w.submit(
+        "one", [](view<double, 2> out) { out(0, 0) = out(1, 1) = 1; },
+        write(a.of_tile(box)));
+  }
+  const auto add = [reads](const auto& in, auto& out, std::int64_t origin) {
+    for (std::int64_t i = -reads; i <= reads; ++i) {
+      for (std::int64_t k = -reads; k <= reads; ++k) {
+        out(0) += in(origin + i, origin + k);
+      }
+    }
+  };
+  const auto box = a.tiles()[over_edges ? 8 : 4];
+  if (over_edges) {
+    w.submit(
+        "wrap",
+        [add](wrapped_view<double, 2> in, view<double, 1> out) { add(in, out, 0); },
+        read(a.wrapped(box, reach)), update(sum.of_index(0)));
+  } else {
+    w.submit(
+        "inside",
+        [add, reach](view<const double, 2> in, view<double, 1> out) {
+          add(in, out, reach);
+        },
+        read(a.around(box, reach)), update(sum.of_index(0)));
+  }
+  return or_throw(w.elements(sum))(0);
+}
+
+TEST(WorldReachDeathTest, AKernelThatReadsFartherThanItDeclaresEndsTheProgram) {
+  for (const bool over_edges : {false, true}) {
+    for (const std::int64_t reach : {0, 1, 2}) {
+      const std::int64_t elements = (2 * reach + 1) * (2 * reach + 1);
+      EXPECT_EQ(sum_around(reach, reach, over_edges),
+                static_cast<double>((elements + 1) / 2));
+      EXPECT_DEATH(static_cast<void>(sum_around(reach, reach + 3, over_edges)),
+                   over_edges ? "task \"wrap\"" : "task \"inside\"");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir

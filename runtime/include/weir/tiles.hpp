@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -61,8 +62,9 @@ class wrapped_view {
                const std::array<std::int64_t, Rank>& first)
       : data_(data), shape_(shape), strides_(strides), first_(first) {}
   /// Returns one element, by one index per dimension. The access has declared the indices
-  /// from -reach to the extent of the tile plus reach.
-  template <class... Index>
+  /// from -reach to the extent of the tile plus reach. Any other one ends the program
+  /// where views are checked, and is undefined otherwise.
+  template <bool Checked = (WEIR_VIEWS_CHECKED != 0), class... Index>
   requires(sizeof...(Index) == Rank) [[nodiscard]] const T& operator()(
       Index... index) const {
     const std::array<std::int64_t, Rank> indices{static_cast<std::int64_t>(index)...};
@@ -71,6 +73,10 @@ class wrapped_view {
       const std::int64_t index_there = (first_[d] + indices[d]) % shape_[d];
       offset += (index_there < 0 ? index_there + shape_[d] : index_there) * strides_[d];
     }
+#if WEIR_VIEWS_CHECKED
+    running_kernel::touch(data_ + offset, sizeof(T), false,
+                          offset * static_cast<std::int64_t>(sizeof(T)));
+#endif
     return data_[offset];
   }
 
@@ -277,5 +283,20 @@ struct world_argument<wrapped_part<T, Rank>> {
   static constexpr bool one_access = false;  ///< it is several boxes
   static constexpr bool writes = false;      ///< it is for reading
 };
+
+/// Combines the elements [lo, hi) by a tree over their numbers. The left half has the
+/// largest power of two of elements that leaves one for the right half.
+/// @pre lo < hi @units{lo, hi: elements}
+template <class Operation, class T>
+[[nodiscard]] T combine_elements(const Operation& operation, const view<const T, 1>& all,
+                                 std::int64_t lo, std::int64_t hi) {
+  if (hi - lo == 1) {
+    return all(lo);
+  }
+  const auto left = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(hi - lo - 1)));
+  return operation(combine_elements(operation, all, lo, lo + left),
+                   combine_elements(operation, all, lo + left, hi));
+}
 
 }  // namespace weir

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <memory>
 #include <string>
 #include <utility>
@@ -126,7 +125,7 @@ class world {
             return reduction<Operation, T>{operation};
           } else {
             return [operation](view<const T, 1> all, view<T, 0> sum) {
-              sum() = combine(operation, all, 0, all.extent(0));
+              sum() = combine_elements(operation, all, 0, all.extent(0));
             };
           }
         }(),
@@ -236,7 +235,8 @@ class world {
   template <class Operation, class T>
   struct reduction : Operation {
     void operator()(view<const T, 1> all, view<T, 0> sum) const {
-      sum() = combine(static_cast<const Operation&>(*this), all, 0, all.extent(0));
+      sum() =
+          combine_elements(static_cast<const Operation&>(*this), all, 0, all.extent(0));
     }
   };
   template <class T, int Rank>
@@ -281,8 +281,7 @@ class world {
     }
     return world_argument<Argument>::writes;
   }
-  /// Returns an argument as an engine knows it. The view of a part over the edges is not
-  /// checked, so any of its boxes stands for it.
+  /// Returns an argument as an engine knows it.
   template <class T, int Rank, runtime::access_mode Mode>
   static const auto& plain_of(const argument<T, Rank, Mode>& a) {
     return a;
@@ -290,10 +289,6 @@ class world {
   template <class T, int Rank, runtime::access_mode Mode>
   static const auto& plain_of(const tile_argument<T, Rank, Mode>& a) {
     return a.plain;
-  }
-  template <class T, int Rank>
-  static auto plain_of(const wrapped_part<T, Rank>& a) {
-    return weir::read(a.pieces.front());
   }
   template <class Argument>
   static std::array<runtime::access, 1> accesses_of(const Argument& a) {
@@ -322,6 +317,18 @@ class world {
       return all;
     }
   }
+  /// Adds the bytes that a kernel declares by an argument, where views are checked.
+  template <class Declared, class Argument>
+  static void declare(std::vector<Declared>& out, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      out.push_back({plain_of(a).operand.bytes(),
+                     std::remove_cvref_t<decltype(plain_of(a))>::reads_only});
+    } else {
+      for (const auto& piece : a.pieces) {
+        out.push_back({piece.bytes(), true});
+      }
+    }
+  }
   template <class Argument>
   static auto view_of(view_owner owner, const Argument& a) {
     if constexpr (world_argument<Argument>::one_access) {
@@ -342,27 +349,13 @@ class world {
       identity.add(std::as_bytes(std::span(&a.elements, 1)));
     }
   }
-  /// Combines the elements [lo, hi). The left half has the largest power of two of
-  /// elements that leaves one for the right half.
-  template <class Operation, class T>
-  static T combine(const Operation& operation, const view<const T, 1>& all,
-                   std::int64_t lo, std::int64_t hi) {
-    if (hi - lo == 1) {
-      return all(lo);
-    }
-    const auto left = static_cast<std::int64_t>(
-        std::bit_floor(static_cast<std::uint64_t>(hi - lo - 1)));
-    return operation(combine(operation, all, lo, lo + left),
-                     combine(operation, all, lo + left, hi));
-  }
-
   template <class Kernel, std::size_t... I, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
                    std::index_sequence<I...>, const Argument&... arguments) {
     const auto accesses = all_accesses(arguments...);
     runtime::kernel_identity identity(kernel);
     (add_view(identity, arguments), ...);
-    auto call = with_accesses(
+    auto call = with_declared_bytes(
         name,
         [kernel = std::move(kernel),
          ... views = view_of(view_owner{name, static_cast<int>(I)},
@@ -374,7 +367,7 @@ class world {
             return kernel(views...);
           }
         },
-        plain_of(arguments)...);
+        [&](auto& out) { (declare(out, arguments), ...); });
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::world::max_capture) {

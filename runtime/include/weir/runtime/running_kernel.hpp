@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "weir/runtime/tensor.hpp"
 
@@ -129,6 +130,23 @@ template <class Call, class... Argument>
   const std::array<declared_bytes, sizeof...(Argument)> accesses{
       declared_bytes{arguments.operand.bytes(), Argument::reads_only}...};
   return [task, accesses, call = std::move(call)] {
+    const running_kernel now(task, accesses);
+    return call();
+  };
+#else
+  return call;
+#endif
+}
+
+/// Returns `call`. Where views are checked, it declares the bytes that `declare` adds to
+/// a vector of `declared_bytes`.
+template <class Call, class Declare>
+[[nodiscard]] auto with_declared_bytes([[maybe_unused]] const char* task, Call call,
+                                       [[maybe_unused]] const Declare& declare) {
+#if WEIR_VIEWS_CHECKED
+  std::vector<declared_bytes> accesses;
+  declare(accesses);
+  return [task, accesses = std::move(accesses), call = std::move(call)] {
     const running_kernel now(task, accesses);
     return call();
   };
