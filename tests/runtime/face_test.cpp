@@ -308,7 +308,7 @@ TEST(ViewDeathTest, AKernelThatTouchesACapturedTensorEndsUnlessItIsDeclared) {
 double sum_around(std::int64_t reach, std::int64_t reads, bool over_edges) {
   engine e(1);
   world w(e);
-  const auto a = w.make<double>(blocks(2, 2), 6, 6);
+  const auto a = w.make<double>(blocks(2, 2), 10, 10);
   const auto sum = w.make<double>(rows(1), 1);
   for (const auto& box : a.tiles()) {
     w.submit(
@@ -322,7 +322,7 @@ double sum_around(std::int64_t reach, std::int64_t reads, bool over_edges) {
       }
     }
   };
-  const auto box = a.tiles()[over_edges ? 8 : 4];
+  const auto box = a.tiles()[over_edges ? 24 : 12];
   if (over_edges) {
     w.submit(
         "wrap",
