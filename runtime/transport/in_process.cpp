@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,6 +14,8 @@
 #include <utility>
 
 #include <fmt/core.h>
+
+#include "weir/base/clock.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -50,12 +51,6 @@ bool belongs(const letter& l, const sender_and_channel& which) {
   return l.from == which.first && l.key.channel == which.second;
 }
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 /// Returns the words for a message in errors.
 std::string name_of_message(rank_id from, const message_key& key) {
   return fmt::format("message {} of channel {} from rank {}", key.number, key.channel,
@@ -83,7 +78,7 @@ struct in_process_network::shared {
       : options(std::move(o)), mailboxes(options.ranks) {}
 
   [[nodiscard]] std::int64_t now() const {
-    return options.clock ? options.clock() : steady_ns();
+    return options.clock ? options.clock() : now_ns();
   }
   in_process_options options;
   std::vector<mailbox> mailboxes;

@@ -144,6 +144,12 @@ class Checks(unittest.TestCase):
         self.write("base/a.md", "train_steps\nstopTraining\nDataLoader\ndata_loader\nretrain\nPretrained\n")
         self.assert_complains("words", *(f"base/a.md:{i}:" for i in range(1, 7)))
 
+    def test_words_refuse_other_names_of_machines_and_ranks_in_worlds(self):
+        self.write("runtime/world/a.hpp", "host_name\nfirstNode\nhosts\nepoch\na machine, a rank\n")
+        self.write("docs/ranks.md", "each node\n")
+        self.write("runtime/engine/a.hpp", "the node of a list\n")
+        self.assert_complains("words", *(f"runtime/world/a.hpp:{i}:" for i in range(1, 5)), "docs/ranks.md:1:")
+
     def test_messages_accept_the_grammar(self):
         self.write("base/a.cpp", 'return error(errc::torn, fmt::format("cannot read \\"{}\\": expected {} bytes, "\n'
                                  '"found {}", a, b, c));\n')

@@ -293,8 +293,8 @@ template <class Operation, class T>
   if (hi - lo == 1) {
     return all(lo);
   }
-  const auto left = static_cast<std::int64_t>(
-      std::bit_floor(static_cast<std::uint64_t>(hi - lo - 1)));
+  const auto left =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(hi - lo - 1)));
   return operation(combine_elements(operation, all, lo, lo + left),
                    combine_elements(operation, all, lo + left, hi));
 }

@@ -15,6 +15,7 @@
 
 #include "loading.hpp"
 #include "ranks_over_mpi.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/runtime/copy_ledger.hpp"
 
 namespace weir {
@@ -104,7 +105,7 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       rank_(static_cast<rank_id>(facts.rank)),
       ranks_(static_cast<rank_id>(facts.ranks)),
       small_(ranks_),
-      heard_(ranks_, control_now()),
+      heard_(ranks_, now_ns()),
       told_(ranks_) {
   pump_ = std::thread([this] { pump(); });
 }
@@ -191,7 +192,7 @@ void ranks_over_mpi::pump() {
   while (!stops_) {
     stopping_.wait_for(lock, operations_.empty() ? long_sleep : short_sleep,
                        [this] { return stops_; });
-    const std::int64_t now = control_now();
+    const std::int64_t now = now_ns();
     if (now - lived_ns_ >= life_ns && !is_leaving_) {
       lived_ns_ = now;
       for (rank_id to = 0; to < ranks_; ++to) {
@@ -222,7 +223,7 @@ ranks_over_mpi::~ranks_over_mpi() {
 
 /// Returns true if a rank has shown no sign of life for the deadline.
 bool ranks_over_mpi::is_silent() const {
-  const std::int64_t now = control_now();
+  const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
     if (r != rank_ && now - heard_[r] > options_.deadline_ns) {
       return true;

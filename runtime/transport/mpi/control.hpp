@@ -15,7 +15,4 @@ constexpr int life_tag = 1;
 /// and the text of the cause.
 constexpr int farewell_tag = 2;
 
-/// Returns the time of the monotonic clock in nanoseconds.
-[[nodiscard]] std::int64_t control_now();
-
 }  // namespace weir::mpi

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <climits>
 #include <cstring>
 
 #include <fmt/core.h>
 
 #include "control.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::mpi {
 namespace {
@@ -47,25 +47,19 @@ std::string name_of_transfer(rank_id from, const message_key& key) {
 
 }  // namespace
 
-std::int64_t control_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 std::uint32_t ranks_over_mpi::open_channel() {
   const std::lock_guard lock(mutex_);
   channels_.emplace_back();
   const auto channel = static_cast<std::uint32_t>(channels_.size() - 1);
   const std::uint32_t needed = channel / channels_of_communicator + 1;
-  const std::int64_t begun = control_now();
+  const std::int64_t begun = now_ns();
   while (communicators_ < needed && !has_failed_) {
     bool ready = false;
     has_failed_ = mpi_.begin_copy() != 0;
     while (!ready && !has_failed_) {
       progress();
       has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0 ||
-                    control_now() - begun > options_.deadline_ns;
+                    now_ns() - begun > options_.deadline_ns;
     }
     ++communicators_;
   }
@@ -182,7 +176,7 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
   one.key = key;
   one.buffer = take_buffer(std::max<std::size_t>(into.size(), 1));
   one.into = into;
-  one.begun_ns = control_now();
+  one.begun_ns = now_ns();
   if (const int code = begin_receive(std::move(owned)); code != 0) {
     return failure_of_mpi({0, from, key}, code);
   }
@@ -242,7 +236,7 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
   given_up_.erase(found);
   one.id = next_transfer_;
   one.into = into;
-  one.begun_ns = control_now();
+  one.begun_ns = now_ns();
   one.is_forgotten = false;
   one.is_taken_over = true;
   receives_.emplace(sender_and_key{from, key}, &one);
@@ -251,7 +245,7 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
 
 void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ended) {
   const std::lock_guard lock(mutex_);
-  polled_ns_ = control_now();
+  polled_ns_ = now_ns();
   progress();
   if (channel < channels_.size()) {
     for (transfer_end& one : std::exchange(channels_[channel].ended, {})) {
@@ -262,7 +256,7 @@ void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ende
 
 /// Moves messages on, and notes the operations that have ended.
 void ranks_over_mpi::progress() {
-  const std::int64_t now = control_now();
+  const std::int64_t now = now_ns();
   ends_.resize(std::max(ends_.size(), operations_.size()));
   const int count = mpi_.poll(ends_.data(), static_cast<int>(ends_.size()));
   for (int i = 0; i < count; ++i) {
