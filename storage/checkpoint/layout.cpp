@@ -24,7 +24,7 @@ error damaged(const std::string& path, std::uint64_t offset, std::string_view se
 byte_vector encode_preamble(const preamble& p) {
   record_writer out;
   out.put_bytes(as_view(preamble_magic));
-  out.put(layout_version);
+  out.put(p.version);
   out.put(p.sections);
   out.put(p.header.generation);
   out.put(p.header.pulse_id);
@@ -46,15 +46,16 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
         fmt::format("expected the magic \"{}\", found other bytes", preamble_magic));
   }
   const auto version = from.get<std::uint32_t>();
-  if (version != layout_version) {
+  if (version != layout_version && version != referring_version) {
     return error(errc::unsupported_version,
                  fmt::format(
-                     "cannot read checkpoint section PREAMBLE: expected version {}, "
-                     "found {}",
-                     layout_version, version))
+                     "cannot read checkpoint section PREAMBLE: expected version {} or "
+                     "{}, found {}",
+                     layout_version, referring_version, version))
         .located(fmt::format("{}:8 (section PREAMBLE)", path));
   }
   preamble p;
+  p.version = version;
   p.sections = from.get<std::uint32_t>();
   p.header.generation = from.get<std::uint64_t>();
   p.header.pulse_id = from.get<std::uint64_t>();
@@ -74,14 +75,15 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   return p;
 }
 
-// An entry is 32 bytes, the dimensions, and the name padded to a multiple of 8.
-byte_vector encode_table(std::span<const table_entry> entries) {
+// An entry is 32 bytes, the dimensions, and the name padded to a multiple of 8. The base
+// follows the last entry.
+byte_vector encode_table(const section_table& table) {
   record_writer out;
-  for (const table_entry& e : entries) {
+  for (const table_entry& e : table.entries) {
     out.put(static_cast<std::uint16_t>(e.name.size()));
     out.put(static_cast<std::uint8_t>(e.type));
     out.put(static_cast<std::uint8_t>(e.shape.size()));
-    out.put(std::uint32_t{0});
+    out.put(e.in_base ? std::uint32_t{1} : std::uint32_t{0});
     out.put(e.offset);
     out.put(e.length);
     out.put(e.hash);
@@ -91,33 +93,55 @@ byte_vector encode_table(std::span<const table_entry> entries) {
     out.put_bytes(as_view(e.name));
     out.put_zeros(align_up<std::size_t>(e.name.size(), 8) - e.name.size());
   }
+  if (table.base) {
+    out.put(table.base->generation);
+    out.put(table.base->root);
+  }
   return std::move(out).take();
 }
 
 namespace {
 
+/// Checks that a section lies behind the one before it, where `offset` is, or in the
+/// base. The place of a section follows from the sections before it, so a table that says
+/// otherwise was not written by this code.
+result<void> check_place(const table_entry& e, std::uint64_t offset,
+                         std::uint64_t after_sections, const std::string& path) {
+  const std::uint64_t expected = e.in_base ? 0 : offset;
+  const bool fits = e.in_base || e.length <= after_sections - offset;
+  if (e.offset != expected || !fits) {
+    return damaged(
+        path, preamble_bytes, "TABLE",
+        fmt::format("entry \"{}\" of {} bytes at {} does not fit: expected it at {}",
+                    e.name, e.length, e.offset, expected));
+  }
+  return {};
+}
+
 /// Decodes one entry and checks it. `offset` is where its section must begin,
-/// `after_sections` where all sections end.
+/// `after_sections` where all sections end. `refers` says whether the file has a base.
 result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
-                                 std::uint64_t after_sections, const std::string& path) {
+                                 std::uint64_t after_sections, bool refers,
+                                 const std::string& path) {
   const auto wrong = [&](std::string text) {
     return damaged(path, preamble_bytes, "TABLE", std::move(text));
   };
   const auto name_bytes = from.get<std::uint16_t>();
   const auto type = from.get<std::uint8_t>();
   const auto dimensions = from.get<std::uint8_t>();
-  const auto reserved = from.get<std::uint32_t>();
+  const auto in_base = from.get<std::uint32_t>();
   table_entry e;
   e.offset = from.get<std::uint64_t>();
   e.length = from.get<std::uint64_t>();
   e.hash = from.get<std::uint64_t>();
   if (name_bytes == 0 || name_bytes > longest_name || dimensions > max_dimensions ||
-      reserved != 0) {
+      in_base > (refers ? 1U : 0U)) {
     return wrong(
         fmt::format("expected an entry with a name of 1 to {} bytes, at most {} "
-                    "dimensions and zero in its reserved bytes, found another",
-                    longest_name, max_dimensions));
+                    "dimensions and {} for the file that holds it, found another",
+                    longest_name, max_dimensions, refers ? "0 or 1" : "0"));
   }
+  e.in_base = in_base != 0;
   for (std::uint8_t i = 0; i < dimensions; ++i) {
     e.shape.push_back(static_cast<std::int64_t>(from.get<std::uint64_t>()));
   }
@@ -136,13 +160,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
     return wrong(fmt::format("entry \"{}\" has no known type", e.name));
   }
   e.type = info->id;
-  // The place of a section follows from the sections before it. A table that says
-  // otherwise was not written by this code.
-  if (e.offset != offset || e.length > after_sections - offset) {
-    return wrong(
-        fmt::format("entry \"{}\" of {} bytes at {} does not fit: expected it at {}",
-                    e.name, e.length, e.offset, offset));
-  }
+  WEIR_CHECK(check_place(e, offset, after_sections, path));
   const auto bytes = byte_size(e.type, element_count(e.shape));
   if (!bytes || static_cast<std::uint64_t>(*bytes) != e.length) {
     return wrong(fmt::format("the shape of entry \"{}\" does not make {} bytes", e.name,
@@ -155,10 +173,12 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
 
 // The number of sections comes from a preamble whose hash was right. Memory is taken
 // entry by entry, so a false number costs nothing.
-result<std::vector<table_entry>> decode_table(bytes_view bytes, const preamble& p,
-                                              const std::string& path) {
+result<section_table> decode_table(bytes_view bytes, const preamble& p,
+                                   const std::string& path) {
   record_reader from(bytes);
-  std::vector<table_entry> out;
+  section_table out;
+  const bool refers = p.version == referring_version;
+  bool any_in_base = false;
   const std::uint64_t after_sections = p.file_bytes - footer_bytes;
   std::uint64_t offset = align_up(preamble_bytes + bytes.size(), section_alignment);
   for (std::uint32_t i = 0; i < p.sections; ++i) {
@@ -166,9 +186,21 @@ result<std::vector<table_entry>> decode_table(bytes_view bytes, const preamble& 
       return damaged(path, preamble_bytes, "TABLE",
                      "sections lie beyond the end of the file");
     }
-    WEIR_TRY(table_entry e, decode_entry(from, offset, after_sections, path));
-    offset = align_up(e.offset + e.length, section_alignment);
-    out.push_back(std::move(e));
+    WEIR_TRY(table_entry e, decode_entry(from, offset, after_sections, refers, path));
+    any_in_base = any_in_base || e.in_base;
+    offset = e.in_base ? offset : align_up(offset + e.length, section_alignment);
+    out.entries.push_back(std::move(e));
+  }
+  if (refers) {
+    base_reference base;
+    base.generation = from.get<std::uint64_t>();
+    base.root = from.get<std::uint64_t>();
+    if (from.failed() || base.generation >= p.header.generation || !any_in_base) {
+      return damaged(path, preamble_bytes, "TABLE",
+                     "expected sections of an earlier generation and its number behind "
+                     "the entries, found another end");
+    }
+    out.base = base;
   }
   if (!from.rest().empty() || offset != after_sections) {
     return damaged(path, preamble_bytes, "TABLE",
@@ -191,19 +223,20 @@ byte_vector encode_footer(const preamble& p, std::uint64_t root) {
 
 // The size of the table does not depend on the offsets in it, so it is encoded once to
 // learn the size and again with the offsets.
-byte_vector lay_out(std::vector<table_entry>& entries, preamble& p) {
-  p.sections = static_cast<std::uint32_t>(entries.size());
-  p.table_bytes = encode_table(entries).size();
+byte_vector lay_out(section_table& table, preamble& p) {
+  p.version = table.base ? referring_version : layout_version;
+  p.sections = static_cast<std::uint32_t>(table.entries.size());
+  p.table_bytes = encode_table(table).size();
   std::uint64_t offset = align_up(preamble_bytes + p.table_bytes, section_alignment);
-  for (table_entry& e : entries) {
-    e.offset = offset;
-    offset = align_up(offset + e.length, section_alignment);
+  for (table_entry& e : table.entries) {
+    e.offset = e.in_base ? 0 : offset;
+    offset = e.in_base ? offset : align_up(offset + e.length, section_alignment);
   }
   p.file_bytes = offset + footer_bytes;
-  const byte_vector table = encode_table(entries);
-  p.table_hash = xxh3_64(table);
+  const byte_vector encoded = encode_table(table);
+  p.table_hash = xxh3_64(encoded);
   byte_vector out = encode_preamble(p);
-  append(out, table);
+  append(out, encoded);
   out.resize(align_up<std::size_t>(out.size(), section_alignment));
   return out;
 }

@@ -10,7 +10,10 @@ namespace weir::storage {
 
 inline constexpr std::string_view preamble_magic = "WEIRCKP1";
 inline constexpr std::string_view footer_magic = "WEIRCKPE";
+/// Version of a file that holds all of its sections.
 inline constexpr std::uint32_t layout_version = 1;
+/// Version of a file that refers to sections of an earlier generation.
+inline constexpr std::uint32_t referring_version = 2;
 inline constexpr std::uint64_t preamble_bytes = 64;
 inline constexpr std::uint64_t footer_bytes = 64;
 inline constexpr std::uint64_t section_alignment = 4096;
@@ -23,6 +26,7 @@ inline constexpr std::uint64_t generation_limit = std::uint64_t{1} << 62;
 
 /// Fields of the preamble.
 struct preamble {
+  std::uint32_t version = layout_version;
   std::uint32_t sections = 0;
   checkpoint_header header;
   std::uint64_t table_bytes = 0;
@@ -37,6 +41,19 @@ struct table_entry {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   std::uint64_t hash = 0;
+  /// The bytes are in the base file, in the section of the same name; `offset` is 0.
+  bool in_base = false;
+};
+/// The earlier file to which a file refers.
+struct base_reference {
+  std::uint64_t generation = 0;
+  std::uint64_t root = 0;  ///< hash of its preamble and table, as its footer holds it
+  friend bool operator==(const base_reference&, const base_reference&) = default;
+};
+/// The table of a file. It has a base if and only if some entry is in it.
+struct section_table {
+  std::vector<table_entry> entries;
+  std::optional<base_reference> base;
 };
 
 /// Returns the 64 bytes of a preamble.
@@ -45,17 +62,16 @@ struct table_entry {
 /// hash is wrong} @error{unsupported_version, another version has written it}
 [[nodiscard]] result<preamble> decode_preamble(bytes_view bytes, const std::string& path);
 /// Returns the bytes of the table.
-[[nodiscard]] byte_vector encode_table(std::span<const table_entry> entries);
+[[nodiscard]] byte_vector encode_table(const section_table& table);
 /// Decodes the table. @error{corrupt, a name, type, shape or offset is impossible}
-[[nodiscard]] result<std::vector<table_entry>> decode_table(bytes_view bytes,
-                                                            const preamble& p,
-                                                            const std::string& path);
+[[nodiscard]] result<section_table> decode_table(bytes_view bytes, const preamble& p,
+                                                 const std::string& path);
 /// Returns the 64 bytes of a footer. `root` is the hash of preamble and table.
 [[nodiscard]] byte_vector encode_footer(const preamble& p, std::uint64_t root);
-/// Assigns offsets to the sections and returns the bytes in front of the first section:
-/// preamble, table and padding. Fills the offsets, the lengths of table and file, and the
-/// hash of the table.
-[[nodiscard]] byte_vector lay_out(std::vector<table_entry>& entries, preamble& p);
+/// Assigns offsets to the sections that the file holds and returns the bytes in front of
+/// the first section: preamble, table and padding. Fills the offsets, the version, the
+/// lengths of table and file, and the hash of the table.
+[[nodiscard]] byte_vector lay_out(section_table& table, preamble& p);
 
 /// Makes an error "file:offset (section X)" with the code `corrupt`.
 [[nodiscard]] error damaged(const std::string& path, std::uint64_t offset,

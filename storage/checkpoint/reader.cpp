@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and verifies one checkpoint file.
+/// Reads and verifies one checkpoint file and its base.
 ///
-/// The file is read once, as a whole, into page-aligned memory. Then everything is
-/// verified from the front: preamble, table, footer, sections, padding. Only a file that
-/// passes all checks becomes a `checkpoint`; its sections are views into that memory.
+/// A file is read once, as a whole, into page-aligned memory. Then everything is verified
+/// from the front: preamble, table, footer, sections, padding. Only files that pass all
+/// checks become a `checkpoint`; its sections are views into that memory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <new>
 #include <unordered_set>
 
-#include "checkpoint/layout.hpp"
+#include "checkpoint/reader.hpp"
 #include "weir/base/hash.hpp"
 
 namespace weir::storage {
@@ -99,8 +99,8 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
 }
 
 /// Checks the hash of the table and decodes it.
-result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p,
-                                             const std::string& path) {
+result<section_table> check_table(bytes_view whole, const preamble& p,
+                                  const std::string& path) {
   const bytes_view table =
       whole.subspan(preamble_bytes, static_cast<std::size_t>(p.table_bytes));
   if (const std::uint64_t found = xxh3_64(table); found != p.table_hash) {
@@ -108,77 +108,186 @@ result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p
         path, preamble_bytes, "TABLE",
         fmt::format("expected hash {}, found {}", hex64(p.table_hash), hex64(found)));
   }
-  WEIR_TRY(std::vector<table_entry> entries, decode_table(table, p, path));
+  WEIR_TRY(section_table decoded, decode_table(table, p, path));
   const std::uint64_t end = preamble_bytes + p.table_bytes;
   WEIR_CHECK(check_zero(whole, end, align_up(end, section_alignment), "TABLE", path));
-  return entries;
+  return decoded;
+}
+
+/// One file in memory, of which every byte was verified.
+struct read_bytes {
+  std::shared_ptr<std::byte> memory;
+  checkpoint_header header;
+  verified_file file;
+  std::vector<bytes_view> sections;  ///< by entry; empty if the base holds it
+};
+
+/// Verifies the sections that a file holds, and returns them in the order of its table.
+result<std::vector<bytes_view>> check_held(bytes_view whole, const section_table& table,
+                                           const std::string& path) {
+  std::unordered_set<std::string_view> names;
+  std::vector<bytes_view> out;
+  for (const table_entry& e : table.entries) {
+    if (!names.insert(e.name).second) {
+      return damaged(path, e.offset, e.name,
+                     "expected one section of this name, found two");
+    }
+    if (e.in_base) {
+      out.emplace_back();
+      continue;
+    }
+    const bytes_view data = whole.subspan(static_cast<std::size_t>(e.offset),
+                                          static_cast<std::size_t>(e.length));
+    if (const std::uint64_t found = xxh3_64(data); found != e.hash) {
+      return damaged(
+          path, e.offset, e.name,
+          fmt::format("expected hash {}, found {}", hex64(e.hash), hex64(found)));
+    }
+    const std::uint64_t end = e.offset + e.length;
+    WEIR_CHECK(check_zero(whole, end, align_up(end, section_alignment), e.name, path));
+    out.push_back(data);
+  }
+  return out;
+}
+
+/// Reads one file and verifies what it holds, without its base.
+result<read_bytes> read_held(file_system& fs, const std::string& path) {
+  WEIR_TRY(const auto opened, fs.open(path, open_mode::read));
+  file& f = *opened;
+  WEIR_TRY(const preamble p, read_preamble(f));
+  // The whole file is read only after its length was compared with the preamble.
+  read_bytes out;
+  out.memory = aligned_bytes(p.file_bytes);
+  const std::span<std::byte> bytes(out.memory.get(),
+                                   static_cast<std::size_t>(p.file_bytes));
+  WEIR_CHECK(read_exactly(f, 0, bytes));
+  const bytes_view whole = bytes;
+  // The preamble is decoded again from the bytes that are kept, because the file may
+  // have changed between the two reads.
+  WEIR_TRY(const preamble again, decode_preamble(whole, path));
+  if (again.file_bytes != p.file_bytes || again.table_bytes != p.table_bytes) {
+    return damaged(path, 0, "PREAMBLE", "it changed while it was read");
+  }
+  WEIR_TRY(out.file.table, check_table(whole, again, path));
+  WEIR_CHECK(check_footer(whole, again, path));
+  WEIR_TRY(out.sections, check_held(whole, out.file.table, path));
+  out.header = again.header;
+  out.file.path = path;
+  out.file.generation = again.header.generation;
+  out.file.root =
+      xxh3_64(whole.first(static_cast<std::size_t>(preamble_bytes + again.table_bytes)));
+  return out;
+}
+
+/// Makes an error about the base of a file.
+error base_error(const read_bytes& own, errc code, std::string text) {
+  return error(code,
+               fmt::format("cannot read checkpoint: {} refers to generation {}, {}",
+                           own.file.path, own.file.table.base->generation, text))
+      .located(fmt::format("{} (section TABLE)", own.file.path))
+      .hint(
+          "the files of a folder of checkpoints belong together; copy or move all of "
+          "them, or use another generation");
+}
+
+/// Reads the base of a file.
+result<read_bytes> read_base(file_system& fs, const read_bytes& own) {
+  const base_reference& expected = *own.file.table.base;
+  const std::string path =
+      path_of_generation(folder_of(own.file.path), expected.generation);
+  auto base = read_held(fs, path);
+  if (!base) {
+    const errc code = base.error().code();
+    return base_error(own, code,
+                      code == errc::not_found
+                          ? fmt::format("expected \"{}\", found no file", path)
+                          : fmt::format("and \"{}\" cannot be used", path))
+        .because(std::move(base).error());
+  }
+  if (base->file.generation != expected.generation || base->file.root != expected.root) {
+    return base_error(
+        own, errc::corrupt,
+        fmt::format("expected root {} in \"{}\", found generation {} with root {}",
+                    hex64(expected.root), path, base->file.generation,
+                    hex64(base->file.root)));
+  }
+  return base;
+}
+
+/// Finds the section of a base to which an entry refers.
+result<bytes_view> section_in_base(const read_bytes& own, const table_entry& wanted,
+                                   const read_bytes& base) {
+  for (std::size_t i = 0; i < base.sections.size(); ++i) {
+    const table_entry& e = base.file.table.entries[i];
+    if (e.name == wanted.name && !e.in_base && e.length == wanted.length &&
+        e.hash == wanted.hash) {
+      return base.sections[i];
+    }
+  }
+  return base_error(own, errc::corrupt,
+                    fmt::format("expected section {} of {} bytes with digest {} in it, "
+                                "found none",
+                                wanted.name, wanted.length, hex64(wanted.hash)));
 }
 
 }  // namespace
 
 /// Friend of `checkpoint` that fills its members.
 struct checkpoint_reader {
-  static result<checkpoint> read(file& f) {
-    WEIR_TRY(const preamble p, read_preamble(f));
-    // The whole file is read only after its length was compared with the preamble.
-    const auto storage = aligned_bytes(p.file_bytes);
-    const std::span<std::byte> bytes(storage.get(),
-                                     static_cast<std::size_t>(p.file_bytes));
-    WEIR_CHECK(read_exactly(f, 0, bytes));
-    const bytes_view whole = bytes;
-    // The preamble is decoded again from the bytes that are kept, because the file may
-    // have changed between the two reads.
-    WEIR_TRY(const preamble again, decode_preamble(whole, f.path()));
-    if (again.file_bytes != p.file_bytes || again.table_bytes != p.table_bytes) {
-      return damaged(f.path(), 0, "PREAMBLE", "it changed while it was read");
+  static result<verified_checkpoint> read(file_system& fs, const std::string& path) {
+    WEIR_TRY(read_bytes own, read_held(fs, path));
+    std::optional<read_bytes> base;
+    if (own.file.table.base) {
+      WEIR_TRY(base, read_base(fs, own));
     }
-    WEIR_TRY(const auto entries, check_table(whole, again, f.path()));
-    WEIR_CHECK(check_footer(whole, again, f.path()));
-    checkpoint out;
-    out.header_ = again.header;
-    out.path_ = f.path();
-    out.storage_ = storage;
-    WEIR_CHECK(fill_sections(out, whole, entries));
+    verified_checkpoint out;
+    checkpoint& content = out.content;
+    content.header_ = own.header;
+    content.path_ = path;
+    WEIR_CHECK(list_sections(content, own, base));
     // Moved once, out of the result: GCC 12 takes a second move of the optional origin of
     // the cursor for a use of an uninitialised value.
-    auto where = check_sections(out.sections_, out.header_.pulse_id, out.path_);
+    auto where = check_sections(content.sections_, own.header.pulse_id, path);
     if (!where) {
       return std::move(where).error();
     }
-    out.cursor_ = std::move(where->cursor);
-    out.conductor_ = where->conductor;
+    content.cursor_ = std::move(where->cursor);
+    content.conductor_ = where->conductor;
+    out.own = std::move(own.file);
+    using pair_of_files = std::pair<std::shared_ptr<std::byte>, std::shared_ptr<std::byte>>;
+    content.storage_ = std::make_shared<const pair_of_files>(
+        std::move(own.memory), base ? std::move(base->memory) : nullptr);
+    if (base) {
+      content.base_ = base->file.generation;
+      out.base = std::move(base->file);
+    }
     return out;
   }
 
  private:
-  /// Verifies the sections and lists them.
-  static result<void> fill_sections(checkpoint& out, bytes_view whole,
-                                    const std::vector<table_entry>& entries) {
-    std::unordered_set<std::string_view> names;
-    for (const table_entry& e : entries) {
-      const bytes_view data = whole.subspan(static_cast<std::size_t>(e.offset),
-                                            static_cast<std::size_t>(e.length));
-      if (const std::uint64_t found = xxh3_64(data); found != e.hash) {
-        return damaged(
-            out.path_, e.offset, e.name,
-            fmt::format("expected hash {}, found {}", hex64(e.hash), hex64(found)));
+  /// Lists the sections in the order of the table, wherever their bytes are.
+  static result<void> list_sections(checkpoint& out, const read_bytes& own,
+                                    const std::optional<read_bytes>& base) {
+    for (std::size_t i = 0; i < own.sections.size(); ++i) {
+      const table_entry& e = own.file.table.entries[i];
+      bytes_view data = own.sections[i];
+      if (e.in_base) {
+        WEIR_TRY(data, section_in_base(own, e, *base));
       }
-      const std::uint64_t end = e.offset + e.length;
-      WEIR_CHECK(
-          check_zero(whole, end, align_up(end, section_alignment), e.name, out.path_));
-      if (!names.insert(e.name).second) {
-        return damaged(out.path_, e.offset, e.name,
-                       "expected one section of this name, found two");
-      }
-      out.sections_.push_back({e.name, e.type, e.shape, data});
+      out.sections_.push_back({e.name, e.type, e.shape, data, e.hash,
+                               e.in_base ? base->file.generation : own.file.generation});
     }
     return {};
   }
 };
 
+result<verified_checkpoint> load_verified(file_system& fs, const std::string& path) {
+  return checkpoint_reader::read(fs, path);
+}
+
 result<checkpoint> load_checkpoint(file_system& fs, const std::string& path) {
-  WEIR_TRY(const auto f, fs.open(path, open_mode::read));
-  return checkpoint_reader::read(*f);
+  WEIR_TRY(auto loaded, load_verified(fs, path));
+  return std::move(loaded.content);
 }
 
 }  // namespace weir::storage

@@ -8,6 +8,11 @@
 /// crash after it leaves a complete generation. Removing old files comes last, so that at
 /// any instant one valid generation is durable.
 ///
+/// A section that has not changed is not written again if an earlier generation, the
+/// base, holds it. Two generations in a row never depend on the same file: a base is
+/// neither the generation before nor the base of that one. While nothing changes, two
+/// whole files stay, to which the small generations behind them refer in turn.
+///
 /// Generations are numbered upwards for ever. A number that a failed save has used is not
 /// used again, because its file may exist in part.
 #include <fmt/core.h>
@@ -15,7 +20,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "checkpoint/layout.hpp"
+#include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
 
 namespace weir::storage {
@@ -48,6 +53,10 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view e
 
 }  // namespace
 
+std::string path_of_generation(const std::string& folder, std::uint64_t generation) {
+  return join_path(folder, fmt::format("{}{}{}", prefix, generation, suffix));
+}
+
 /// State of a store. Only a writer has a lock.
 struct checkpoint_store::state {
   file_system* fs = nullptr;
@@ -55,17 +64,31 @@ struct checkpoint_store::state {
   std::optional<file_lock> lock;
   std::uint64_t next_generation = 1;
   std::size_t kept = 2;  ///< whole generations that stay in the folder
-  /// Paths that this writer knows to be whole, the oldest first.
-  std::vector<std::string> verified;
+  std::uint64_t refer_from = std::uint64_t{64} << 10;  ///< smallest section of a base
+  /// Generations that this writer knows to be whole, the oldest first.
+  std::vector<verified_file> verified;
+  /// Their bases that are not among them.
+  std::vector<verified_file> bases;
 
   /// Lists the generations, the newest first.
   [[nodiscard]] result<std::vector<entry>> list() const;
   /// Writes a file under a temporary name, makes it durable and reads it back.
-  [[nodiscard]] result<void> write_temporary(const std::string& path,
-                                             std::span<const checkpoint_section> sections,
-                                             const checkpoint_header& header) const;
+  [[nodiscard]] result<verified_checkpoint> write_temporary(
+      const std::string& path, std::span<const checkpoint_section> sections,
+      const section_table& table, const checkpoint_header& header) const;
+  /// Marks the sections of a table that a base holds, and notes the base in it.
+  void refer(section_table& table) const;
   /// Finds the newest whole file of an earlier writer, at the first save.
   void remember_previous(const std::string& newest);
+  /// Notes a generation as whole, and its base.
+  void remember(verified_checkpoint loaded);
+  /// Forgets generations that do not stay.
+  template <class Stays>
+  void forget_unless(Stays stays) {
+    const auto goes = [&](const verified_file& f) { return !stays(f); };
+    std::erase_if(verified, goes);
+    std::erase_if(bases, goes);
+  }
   /// Removes all but the newest verified generations.
   void prune(const std::string& newest);
 };
@@ -79,10 +102,16 @@ void checkpoint_store::keep(std::size_t count) {
   state_->kept = count;
 }
 
+void checkpoint_store::refer_from(std::uint64_t bytes) noexcept {
+  state_->refer_from = bytes;
+}
+
 /// Removes the newest file first, so that a crash never leaves a newer generation without
-/// the ones before it.
+/// the ones before it, and never one without its base.
 result<void> checkpoint_store::remove_newer(std::uint64_t generation) {
   WEIR_EXPECT(state_->lock.has_value());
+  state_->forget_unless(
+      [&](const verified_file& f) { return f.generation <= generation; });
   WEIR_TRY(const auto entries, state_->list());
   for (const entry& e : entries) {
     if (!e.problem && e.header.generation > generation) {
@@ -175,7 +204,10 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::verify() {
   WEIR_TRY(auto entries, state_->list());
   for (entry& e : entries) {
     if (!e.problem) {
-      if (auto loaded = load_checkpoint(*state_->fs, e.path); !loaded) {
+      auto loaded = load_checkpoint(*state_->fs, e.path);
+      if (loaded) {
+        e.base = loaded->base();
+      } else {
         e.problem = std::move(loaded).error();
       }
     }
@@ -225,21 +257,65 @@ result<checkpoint> checkpoint_store::load_newest() {
       "none of the {} generations in \"{}\" is valid", skipped.size(), state_->folder));
 }
 
-result<void> checkpoint_store::state::write_temporary(
+/// Counts the bytes of a table that a base holds, which are those of its entries with the
+/// same name, type, shape and digest.
+std::uint64_t mark_held(section_table& table, const verified_file& base,
+                        std::uint64_t least) {
+  std::uint64_t saved = 0;
+  for (table_entry& e : table.entries) {
+    e.in_base = std::any_of(base.table.entries.begin(), base.table.entries.end(),
+                            [&](const table_entry& b) {
+                              return e.length >= least && !b.in_base && b.name == e.name &&
+                                     b.type == e.type && b.shape == e.shape &&
+                                     b.length == e.length && b.hash == e.hash;
+                            });
+    saved += e.in_base ? e.length : 0;
+  }
+  return saved;
+}
+
+void checkpoint_store::state::refer(section_table& table) const {
+  if (verified.empty()) {
+    return;
+  }
+  const verified_file& previous = verified.back();
+  const std::uint64_t least = std::max<std::uint64_t>(refer_from, 1);
+  const verified_file* best = nullptr;
+  std::uint64_t most = 0;
+  const auto try_base = [&](const verified_file& f) {
+    const bool shared = f.generation == previous.generation ||
+                        (previous.table.base &&
+                         f.generation == previous.table.base->generation);
+    if (const std::uint64_t saved = shared ? 0 : mark_held(table, f, least);
+        saved > most) {
+      best = &f;
+      most = saved;
+    }
+  };
+  std::for_each(bases.begin(), bases.end(), try_base);
+  std::for_each(verified.begin(), verified.end(), try_base);
+  // A base that was damaged meanwhile is read here; the new file then holds everything.
+  const bool whole = best != nullptr && load_verified(*fs, best->path);
+  for (table_entry& e : table.entries) {
+    e.in_base = false;
+  }
+  if (whole) {
+    mark_held(table, *best, least);
+    table.base = base_reference{best->generation, best->root};
+  }
+}
+
+result<verified_checkpoint> checkpoint_store::state::write_temporary(
     const std::string& path, std::span<const checkpoint_section> sections,
-    const checkpoint_header& header) const {
+    const section_table& table, const checkpoint_header& header) const {
   {
     WEIR_TRY(const auto f, fs->open(path, open_mode::create_new));
-    WEIR_CHECK(write_checkpoint(*f, sections, header));
+    WEIR_CHECK(write_checkpoint(*f, sections, table, header));
     // After a failed sync the content is unknown, and a second sync might report success
     // for lost data. The file is given up.
     WEIR_CHECK(f->sync());
   }
-  auto again = load_checkpoint(*fs, path);
-  if (!again) {
-    return std::move(again).error();
-  }
-  return {};
+  return load_verified(*fs, path);
 }
 
 // See the top of the file for the order of the steps.
@@ -253,25 +329,38 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
   }
   WEIR_CHECK(check_for_save(sections, pulse_id));
   const std::uint64_t generation = s.next_generation++;
-  const std::string path =
-      join_path(s.folder, fmt::format("{}{}{}", prefix, generation, suffix));
+  const std::string path = path_of_generation(s.folder, generation);
   const std::string temporary =
       join_path(s.folder, fmt::format("{}{}{}", prefix, generation, temporary_suffix));
-  auto published = s.write_temporary(temporary, sections, {generation, pulse_id});
-  if (published) {
-    published = s.fs->rename(temporary, path);
-  }
+  section_table table = table_of(sections);
+  s.refer(table);
+  auto written = s.write_temporary(temporary, sections, table, {generation, pulse_id});
+  const auto published = written ? s.fs->rename(temporary, path)
+                                 : result<void>(std::move(written).error());
   if (!published) {
     // Reports the first failure. If the temporary file stays, the next writer removes it.
     static_cast<void>(s.fs->remove(temporary));
-    return std::move(published).error();
+    return published.error();
   }
   // Only now the new name is durable; nothing old is removed before.
   WEIR_CHECK(s.fs->sync_folder(s.folder));
   s.remember_previous(path);
-  s.verified.push_back(path);
+  written->own.path = path;
+  s.remember(std::move(*written));
   s.prune(path);
   return generation;
+}
+
+void checkpoint_store::state::remember(verified_checkpoint loaded) {
+  verified.push_back(std::move(loaded.own));
+  if (!loaded.base) {
+    return;
+  }
+  const std::uint64_t number = loaded.base->generation;
+  const auto is_base = [&](const verified_file& f) { return f.generation == number; };
+  if (std::none_of(bases.begin(), bases.end(), is_base)) {
+    bases.push_back(std::move(*loaded.base));
+  }
 }
 
 /// A new writer has verified nothing yet. Without this, its first save would remove files
@@ -285,30 +374,43 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
     return;
   }
   for (const entry& e : *entries) {
-    if (e.path != newest && !e.problem && load_checkpoint(*fs, e.path)) {
-      verified.push_back(e.path);
+    if (e.path == newest || e.problem) {
+      continue;
+    }
+    if (auto loaded = load_verified(*fs, e.path)) {
+      remember(std::move(*loaded));
       return;
     }
   }
 }
 
 /// Runs only once the new generation is durable. If an old file cannot be removed,
-/// nothing is lost, and the next save tries again.
+/// nothing is lost, and the next save tries again. A file to which a generation that stays
+/// refers stays with it.
 void checkpoint_store::state::prune(const std::string& newest) {
   while (verified.size() > kept) {
+    bases.push_back(std::move(verified.front()));
     verified.erase(verified.begin());
   }
+  std::erase_if(bases, [&](const verified_file& b) {
+    return std::none_of(verified.begin(), verified.end(), [&](const verified_file& v) {
+      return v.table.base && v.table.base->generation == b.generation;
+    });
+  });
   const auto entries = list();
   if (!entries || verified.size() < kept) {
     return;
   }
+  const auto among = [](const std::vector<verified_file>& files, const entry& e) {
+    return std::any_of(files.begin(), files.end(),
+                       [&](const verified_file& f) { return f.path == e.path; });
+  };
   std::size_t seen = 0;
   for (const entry& e : *entries) {
-    if (seen == kept && e.path != newest) {
+    if (seen == kept && e.path != newest && !among(bases, e)) {
       static_cast<void>(fs->remove(e.path));
     }
-    seen +=
-        std::find(verified.begin(), verified.end(), e.path) != verified.end() ? 1U : 0U;
+    seen += among(verified, e) ? 1U : 0U;
   }
 }
 

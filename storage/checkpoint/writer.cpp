@@ -75,19 +75,28 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
   return {};
 }
 
+section_table table_of(std::span<const checkpoint_section> sections) {
+  section_table out;
+  for (const checkpoint_section& s : sections) {
+    out.entries.push_back(
+        {s.name, s.type, shape_of(s), 0, s.data.size(), xxh3_64(s.data), false});
+  }
+  return out;
+}
+
 // Parts are written in the order of the file. The footer comes last: a file without it is
 // recognised as incomplete.
 result<void> write_checkpoint(file& f, std::span<const checkpoint_section> sections,
-                              const checkpoint_header& header) {
-  std::vector<table_entry> entries;
-  for (const checkpoint_section& s : sections) {
-    entries.push_back({s.name, s.type, shape_of(s), 0, s.data.size(), xxh3_64(s.data)});
-  }
+                              section_table table, const checkpoint_header& header) {
   preamble p;
   p.header = header;
-  const byte_vector head = lay_out(entries, p);
+  const byte_vector head = lay_out(table, p);
+  const std::vector<table_entry>& entries = table.entries;
   WEIR_CHECK(write_all(f, 0, head));
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].in_base) {
+      continue;
+    }
     const std::uint64_t end = entries[i].offset + entries[i].length;
     const auto padding = static_cast<std::size_t>(align_up(end, section_alignment) - end);
     WEIR_CHECK(write_all(f, entries[i].offset, sections[i].data));

@@ -3,7 +3,7 @@
 /// Writes one checkpoint file, before it gets its final name.
 #pragma once
 
-#include "weir/storage/checkpoint.hpp"
+#include "checkpoint/layout.hpp"
 
 namespace weir::storage {
 
@@ -11,10 +11,14 @@ namespace weir::storage {
 /// `checkpoint_store::save`.
 [[nodiscard]] result<void> check_for_save(std::span<const checkpoint_section> sections,
                                           std::uint64_t pulse_id);
-/// Writes the whole file. The caller makes it durable. @error{no_space, the file system
-/// is full} @error{io, a write failed}
+/// Returns the table of a file that holds all of these sections, without offsets.
+[[nodiscard]] section_table table_of(std::span<const checkpoint_section> sections);
+/// Writes the whole file. The caller makes it durable.
+/// @param table  As `table_of` returns it; sections of the base are left out.
+/// @error{no_space, the file system is full} @error{io, a write failed}
 [[nodiscard]] result<void> write_checkpoint(file& f,
                                             std::span<const checkpoint_section> sections,
+                                            section_table table,
                                             const checkpoint_header& header);
 
 }  // namespace weir::storage

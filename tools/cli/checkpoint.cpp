@@ -53,9 +53,10 @@ void print_json(const entries& all, const std::string& folder, const char* unit,
       out.print("\"valid\": false, \"code\": \"{}\", \"problem\": {}}}",
                 name_of(e.problem->code()), json_quote(e.problem->message()));
     } else {
-      // `unit` is the key here: "pulse" or "item".
-      out.print("\"valid\": true, \"generation\": {}, \"{}\": {}}}", e.header.generation,
-                unit, e.header.pulse_id);
+      // `unit` is the key here: "pulse", "item" or "turn".
+      out.print("\"valid\": true, \"generation\": {}, \"{}\": {}, \"base\": {}}}",
+                e.header.generation, unit, e.header.pulse_id,
+                e.base ? fmt::to_string(*e.base) : "null");
     }
   }
   out.write("]}\n");
@@ -70,8 +71,9 @@ void print_text(const entries& all, const char* unit, const std::string& good,
       out.print("{}  {:>10}  BAD: {}\n", e.path, human_bytes(e.bytes),
                 e.problem->message());
     } else {
-      out.print("{}  {:>10}  generation {}, {} {}, {}\n", e.path, human_bytes(e.bytes),
-                e.header.generation, unit, e.header.pulse_id, good);
+      out.print("{}  {:>10}  generation {}, {} {}, {}{}\n", e.path,
+                human_bytes(e.bytes), e.header.generation, unit, e.header.pulse_id,
+                e.base ? fmt::format("refers to generation {}, ", *e.base) : "", good);
     }
   }
 }
@@ -182,6 +184,49 @@ void print_ranges_json(const std::vector<shown_range>& ranges, output& out) {
   }
 }
 
+/// The sections of a checkpoint that its base holds.
+struct sections_of_base {
+  std::vector<std::string> names;
+  std::uint64_t bytes = 0;
+};
+
+sections_of_base held_by_base(const storage::checkpoint& from) {
+  sections_of_base out;
+  for (const auto& section : from.sections()) {
+    if (section.held_by != from.header().generation) {
+      out.names.push_back(section.name);
+      out.bytes += section.data.size();
+    }
+  }
+  return out;
+}
+
+/// Says which sections an earlier generation holds, because they have not changed since.
+void print_base(const storage::checkpoint& from, output& out) {
+  if (!from.base()) {
+    return;
+  }
+  const sections_of_base held = held_by_base(from);
+  out.print("{} of unchanged sections in generation {}: {}\n", human_bytes(held.bytes),
+            *from.base(), fmt::join(held.names, ", "));
+}
+
+void print_base_json(const storage::checkpoint& from, output& out) {
+  if (!from.base()) {
+    out.write("null");
+    return;
+  }
+  const sections_of_base held = held_by_base(from);
+  out.print("{{\"generation\": {}, \"bytes\": {}, \"sections\": [", *from.base(),
+            held.bytes);
+  const char* comma = "";
+  for (const std::string& name : held.names) {
+    out.print("{}{}", comma, json_quote(name));
+    comma = ", ";
+  }
+  out.write("]}");
+}
+
 /// Returns a value of a setting for people.
 const std::string& shown_value(const std::string& value) {
   // A reference is returned, so the word must live as long as the program.
@@ -238,13 +283,16 @@ command_result checkpoint_show(const folder_options& options, output& out) {
     print_history_json(history, out);
     out.write("], \"left_out\": [");
     print_ranges_json(ranges_left_out(newest), out);
-    out.write("]}\n");
+    out.write("], \"base\": ");
+    print_base_json(newest, out);
+    out.write("}\n");
     return 0;
   }
   out.print("{}  generation {}, pulse {}\n", newest.path(), header.generation,
             header.pulse_id);
   print_history(history, out);
   print_ranges(ranges_left_out(newest), out);
+  print_base(newest, out);
   return 0;
 }
 

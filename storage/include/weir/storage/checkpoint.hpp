@@ -8,6 +8,10 @@
 /// 64 bytes. Every byte is covered: preamble, table and sections by hashes; padding and
 /// reserved bytes must be zero; the footer repeats generation, pulse and length and holds
 /// a hash of preamble and table. storage/checkpoint/README.md has the diagram.
+///
+/// A file may leave out large sections whose bytes an earlier generation of the folder
+/// holds, its *base*. It then refers to them by their digests, and cannot be loaded
+/// without the base.
 #pragma once
 
 #include <cstdint>
@@ -95,11 +99,17 @@ class checkpoint {
     dtype type = dtype::uint8;  ///< element type of `data`
     shape_vector shape;         ///< outermost dimension first
     bytes_view data;            ///< aligned to 64 bytes in memory
+    std::uint64_t digest = 0;   ///< XXH3-64 of `data`
+    /// Generation of the file that holds the bytes: that of the checkpoint or of its
+    /// base.
+    std::uint64_t held_by = 0;
   };
   /// Returns generation and pulse.
   [[nodiscard]] const checkpoint_header& header() const noexcept { return header_; }
   /// Returns the path of the file that was read.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Returns the generation of the base; nothing if the file holds all its sections.
+  [[nodiscard]] std::optional<std::uint64_t> base() const noexcept { return base_; }
   /// Returns all sections in the order of the file.
   [[nodiscard]] std::span<const loaded_section> sections() const noexcept {
     return sections_;
@@ -123,6 +133,7 @@ class checkpoint {
   friend struct checkpoint_reader;
   checkpoint_header header_;
   std::string path_;
+  std::optional<std::uint64_t> base_;
   std::shared_ptr<const void> storage_;
   std::vector<loaded_section> sections_;
   bytes_view conductor_;
@@ -130,11 +141,12 @@ class checkpoint {
   std::vector<error> skipped_;
 };
 
-/// Reads one checkpoint file and verifies every byte of it.
+/// Reads one checkpoint file and its base, if it has one, and verifies every byte of
+/// both.
 ///
 /// Also checks that the mandatory sections are there and that the stream, the model and
 /// the file are at the same pulse.
-/// @error{not_found, there is no such file}
+/// @error{not_found, there is no such file, or its base is not beside it}
 /// @error{torn, the file ends early}
 /// @error{corrupt, a byte is wrong; the message names the file and the section}
 /// @error{missing_cursor, there is no CURSOR section}
@@ -159,6 +171,8 @@ class checkpoint_store {
     std::uint64_t bytes = 0;   ///< size of the file
     checkpoint_header header;  ///< as stated in the file; zero if there is a `problem`
     std::optional<error> problem;  ///< why the file is not valid, with file and section
+    /// Generation of the base; nothing without one, and in a result of `list`.
+    std::optional<std::uint64_t> base = {};
   };
 
   /// Opens the checkpoints of a folder.
@@ -179,8 +193,13 @@ class checkpoint_store {
 
   /// Writes a new generation and returns its number once it is durable.
   ///
-  /// Afterwards all files but the newest verified ones are removed, see `keep`. After a
-  /// failure the generation does not exist, and the next call writes another file.
+  /// A section that an earlier generation holds with the same bytes is not written again,
+  /// see `refer_from`. The base of a generation is neither the one before it nor the base
+  /// of that, so that one damaged file never makes both of the newest two useless.
+  ///
+  /// Afterwards all files but the newest verified ones and their bases are removed, see
+  /// `keep`. After a failure the generation does not exist, and the next call writes
+  /// another file.
   /// @param pulse_id completed pulses; CURSOR and CONDUCTOR must name the same pulse
   /// @error{invalid_argument, the store is a reader, a mandatory section is missing, or
   /// two sections have one name}
@@ -190,7 +209,11 @@ class checkpoint_store {
   /// @error{io, the file system reports an error}
   [[nodiscard]] result<std::uint64_t> save(std::span<const checkpoint_section> sections,
                                            std::uint64_t pulse_id);
+  /// Sets the size in bytes from which on an unchanged section is not written again;
+  /// 65536 at first.
+  void refer_from(std::uint64_t bytes) noexcept;
   /// Sets the number of newest verified generations that stay after a save; 2 at first.
+  /// The bases to which they refer stay too.
   /// What an earlier writer has left stays until this one has written as many.
   /// @pre `count >= 2`
   void keep(std::size_t count);
@@ -206,7 +229,8 @@ class checkpoint_store {
   [[nodiscard]] result<checkpoint> load_newest();
   /// Loads one file as `load_checkpoint` does, with its errors.
   [[nodiscard]] result<checkpoint> load(const std::string& path);
-  /// Lists all generations, the newest first. Reads only the preambles.
+  /// Lists all generations, the newest first. Reads only the preambles, so `entry::base`
+  /// is not set.
   /// @error{io, the folder cannot be listed}
   [[nodiscard]] result<std::vector<entry>> list();
   /// Lists all generations, the newest first, after reading and verifying every byte.
