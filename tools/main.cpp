@@ -37,6 +37,7 @@ struct all_options {
   resume_options resume;
   settings_options settings;
   speak_options speak;
+  sessions_options sessions;
   store_options store;
   report_options report;
   folder_options checkpoint;
@@ -118,6 +119,32 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   json_flag(report, o.report.json);
   report->callback(
       [&] { chosen = [&](output& out) { return report_command(o.report, out); }; });
+}
+
+// Adds sessions.
+void add_sessions(CLI::App& app, all_options& o, action& chosen) {
+  auto* sessions =
+      verb(app, "sessions", "Answer turns of several sessions that share the parameters",
+           "echo '{\"session\": \"ann\", \"text\": \"The \", \"tokens\": 20}' |\n"
+           "    weir sessions runs/talk --from runs/demo",
+           "Each line of standard input is a turn, a JSON object:\n"
+           "  session      its name, required\n"
+           "  text, ids    bytes or token ids that the session reads\n"
+           "  tokens       tokens of the answer (default 0)\n"
+           "  temperature  0 takes the likeliest token (default 0.8)\n"
+           "  seed         of a new session (default 1)\n"
+           "  turn         number of the turn; the last turn may be asked again\n"
+           "  reset        true empties the context instead\n"
+           "  close        true ends the session instead\n"
+           "An answer is printed once a checkpoint holds it.");
+  sessions->add_option("DIR", o.sessions.folder, "Folder of the sessions")->required();
+  sessions->add_option("--from", o.sessions.from,
+                       "Run folder or HN4 volume with the parameters, to begin");
+  sessions->add_option("--tag", o.sessions.tag, "Tag of the volume (default \"prose\")");
+  sessions->add_option("--limit", o.sessions.limit,
+                       "Largest number of sessions at a time (default 16)");
+  sessions->callback(
+      [&] { chosen = [&](output& out) { return sessions_command(o.sessions, out); }; });
 }
 
 // Adds speak and store.
@@ -273,6 +300,7 @@ int main(int argc, char** argv) {
   add_pipe_verb(app, chosen);
   add_prove_verb(app, chosen);
   add_speak_verbs(app, options, chosen);
+  add_sessions(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);

@@ -181,9 +181,8 @@ result<read_bytes> read_held(file_system& fs, const std::string& path) {
 
 /// Makes an error about the base of a file.
 error base_error(const read_bytes& own, errc code, std::string text) {
-  return error(code,
-               fmt::format("cannot read checkpoint: {} refers to generation {}, {}",
-                           own.file.path, own.file.table.base->generation, text))
+  return error(code, fmt::format("cannot read checkpoint: {} refers to generation {}, {}",
+                                 own.file.path, own.file.table.base->generation, text))
       .located(fmt::format("{} (section TABLE)", own.file.path))
       .hint(
           "the files of a folder of checkpoints belong together; copy or move all of "
@@ -254,7 +253,8 @@ struct checkpoint_reader {
     content.cursor_ = std::move(where->cursor);
     content.conductor_ = where->conductor;
     out.own = std::move(own.file);
-    using pair_of_files = std::pair<std::shared_ptr<std::byte>, std::shared_ptr<std::byte>>;
+    using pair_of_files =
+        std::pair<std::shared_ptr<std::byte>, std::shared_ptr<std::byte>>;
     content.storage_ = std::make_shared<const pair_of_files>(
         std::move(own.memory), base ? std::move(base->memory) : nullptr);
     if (base) {

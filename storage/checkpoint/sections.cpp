@@ -103,6 +103,30 @@ result<resume_state> check_pipeline(std::span<const loaded> sections, const load
   return resume_state{};
 }
 
+bool is_parameter(const loaded& s) {
+  return s.name.starts_with(section::param_prefix);
+}
+
+/// Checks a checkpoint of sessions: their number of turns is the one that the file names.
+result<resume_state> check_sessions(std::span<const loaded> sections,
+                                    const loaded& sessions, std::uint64_t turns,
+                                    const std::string& path) {
+  if (find_in(sections, section::config) == nullptr) {
+    return absent(path, section::config);
+  }
+  if (std::none_of(sections.begin(), sections.end(), is_parameter)) {
+    return absent(path, section::param_prefix);
+  }
+  if (sessions.data.size() < 8 || load_le<std::uint64_t>(sessions.data.data()) != turns) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read checkpoint section {}: expected turn {}, the "
+                             "one that the file names, found another one",
+                             section::sessions, turns))
+        .located(fmt::format("{} (section {})", path, section::sessions));
+  }
+  return resume_state{};
+}
+
 }  // namespace
 
 // The order decides which error is reported. A missing cursor has a code of its own,
@@ -111,6 +135,9 @@ result<resume_state> check_sections(std::span<const loaded> sections,
                                     std::uint64_t pulse_id, const std::string& path) {
   if (const loaded* const epoch = find_in(sections, section::epoch)) {
     return check_pipeline(sections, *epoch, pulse_id, path);
+  }
+  if (const loaded* const sessions = find_in(sections, section::sessions)) {
+    return check_sessions(sections, *sessions, pulse_id, path);
   }
   const loaded* const cursor = find_in(sections, section::cursor);
   if (cursor == nullptr) {
@@ -124,10 +151,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
       return absent(path, name);
     }
   }
-  if (std::none_of(sections.begin(), sections.end(), [](const loaded& s) {
-        return s.name.compare(0, section::param_prefix.size(), section::param_prefix) ==
-               0;
-      })) {
+  if (std::none_of(sections.begin(), sections.end(), is_parameter)) {
     return absent(path, section::param_prefix);
   }
   resume_state out;

@@ -263,12 +263,12 @@ std::uint64_t mark_held(section_table& table, const verified_file& base,
                         std::uint64_t least) {
   std::uint64_t saved = 0;
   for (table_entry& e : table.entries) {
-    e.in_base = std::any_of(base.table.entries.begin(), base.table.entries.end(),
-                            [&](const table_entry& b) {
-                              return e.length >= least && !b.in_base && b.name == e.name &&
-                                     b.type == e.type && b.shape == e.shape &&
-                                     b.length == e.length && b.hash == e.hash;
-                            });
+    e.in_base = std::any_of(
+        base.table.entries.begin(), base.table.entries.end(), [&](const table_entry& b) {
+          return e.length >= least && !b.in_base && b.name == e.name &&
+                 b.type == e.type && b.shape == e.shape && b.length == e.length &&
+                 b.hash == e.hash;
+        });
     saved += e.in_base ? e.length : 0;
   }
   return saved;
@@ -283,9 +283,9 @@ void checkpoint_store::state::refer(section_table& table) const {
   const verified_file* best = nullptr;
   std::uint64_t most = 0;
   const auto try_base = [&](const verified_file& f) {
-    const bool shared = f.generation == previous.generation ||
-                        (previous.table.base &&
-                         f.generation == previous.table.base->generation);
+    const bool shared =
+        f.generation == previous.generation ||
+        (previous.table.base && f.generation == previous.table.base->generation);
     if (const std::uint64_t saved = shared ? 0 : mark_held(table, f, least);
         saved > most) {
       best = &f;
@@ -335,8 +335,8 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
   section_table table = table_of(sections);
   s.refer(table);
   auto written = s.write_temporary(temporary, sections, table, {generation, pulse_id});
-  const auto published = written ? s.fs->rename(temporary, path)
-                                 : result<void>(std::move(written).error());
+  const auto published =
+      written ? s.fs->rename(temporary, path) : result<void>(std::move(written).error());
   if (!published) {
     // Reports the first failure. If the temporary file stays, the next writer removes it.
     static_cast<void>(s.fs->remove(temporary));
@@ -385,8 +385,8 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
 }
 
 /// Runs only once the new generation is durable. If an old file cannot be removed,
-/// nothing is lost, and the next save tries again. A file to which a generation that stays
-/// refers stays with it.
+/// nothing is lost, and the next save tries again. A file to which a generation that
+/// stays refers stays with it.
 void checkpoint_store::state::prune(const std::string& newest) {
   while (verified.size() > kept) {
     bases.push_back(std::move(verified.front()));

@@ -99,9 +99,8 @@ TEST(CheckpointBase, UnchangedSectionsAreWrittenTwiceAndThenReferredToInTurn) {
 
 TEST(CheckpointBase, IsNotUsedForSmallOrChangedSections) {
   const temp_folder folder;
-  auto store =
-      or_throw(checkpoint_store::open(posix_file_system(), folder.path(),
-                                      store_role::writer));
+  auto store = or_throw(
+      checkpoint_store::open(posix_file_system(), folder.path(), store_role::writer));
   for (std::uint64_t pulse = 1; pulse <= 4; ++pulse) {
     or_throw(store.save(shared_model(pulse, 9).all(), pulse));
     EXPECT_FALSE(or_throw(store.load_newest()).base()) << "below 65536 bytes";
@@ -192,9 +191,9 @@ TEST(CheckpointBase, ThatIsMissingOrAnotherOneIsNamed) {
   const auto missing = load_checkpoint(fs, path);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code(), errc::not_found);
-  EXPECT_EQ(missing.error().text(),
-            "cannot read checkpoint: " + path + " refers to generation 1, expected \"" +
-                (folder / "ck-1.weir") + "\", found no file");
+  EXPECT_EQ(missing.error().text(), "cannot read checkpoint: " + path +
+                                        " refers to generation 1, expected \"" +
+                                        (folder / "ck-1.weir") + "\", found no file");
   // The generation before is whole without it.
   EXPECT_EQ(or_throw(store.load_newest()).header().generation, 2U);
   // A valid file of another content in its place.

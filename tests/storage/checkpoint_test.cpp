@@ -249,7 +249,7 @@ TEST(RestoreErrors, UnsupportedVersionCorruptTornAndNotFound) {
   byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
   auto& fs = posix_file_system();
   byte_vector version = bytes;
-  version[8] = std::byte{2};
+  version[8] = std::byte{3};
   replace(folder / "v", version);
   EXPECT_EQ(load_checkpoint(fs, folder / "v").error().code(), errc::unsupported_version);
   byte_vector damaged = bytes;

@@ -5,10 +5,14 @@
 /// A generation is one file ck-NUMBER.weir. The store keeps several, so that a resume can
 /// fall back to an older one if the newest is damaged. `ls` and `verify` read every byte
 /// of all of them; `show` reads the newest valid one.
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "commands.hpp"
+#include "weir/actors/sessions.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/checkpoint.hpp"
 #include "weir/storage/context.hpp"
@@ -71,8 +75,8 @@ void print_text(const entries& all, const char* unit, const std::string& good,
       out.print("{}  {:>10}  BAD: {}\n", e.path, human_bytes(e.bytes),
                 e.problem->message());
     } else {
-      out.print("{}  {:>10}  generation {}, {} {}, {}{}\n", e.path,
-                human_bytes(e.bytes), e.header.generation, unit, e.header.pulse_id,
+      out.print("{}  {:>10}  generation {}, {} {}, {}{}\n", e.path, human_bytes(e.bytes),
+                e.header.generation, unit, e.header.pulse_id,
                 e.base ? fmt::format("refers to generation {}, ", *e.base) : "", good);
     }
   }
@@ -96,7 +100,10 @@ const char* progress_unit(checkpoint_store& store, const entries& all,
   }
   // A pipeline writes a section for its epoch, which a job that learns from text lacks.
   const auto file = store.load(good->path);
-  return file && file->find(storage::section::epoch) ? "item" : "pulse";
+  if (file && file->has(storage::section::sessions)) {
+    return "turn";
+  }
+  return file && file->has(storage::section::epoch) ? "item" : "pulse";
 }
 
 /// Reads every byte of all generations of a run and prints them: a good preamble does not
@@ -227,6 +234,46 @@ void print_base_json(const storage::checkpoint& from, output& out) {
   out.write("]}");
 }
 
+void print_sessions(const std::vector<actors::session_facts>& sessions, output& out) {
+  for (const actors::session_facts& one : sessions) {
+    out.print("session {}: {} turns, {} tokens, {} of them drawn, seed {}, history {}\n",
+              one.name, one.turns, one.position, one.drawn, one.seed, hex64(one.history));
+  }
+}
+
+void print_sessions_json(const std::vector<actors::session_facts>& sessions,
+                         output& out) {
+  const char* comma = "";
+  for (const actors::session_facts& one : sessions) {
+    out.print(
+        "{}\n  {{\"session\": {}, \"turns\": {}, \"tokens\": {}, \"drawn\": {}, "
+        "\"seed\": {}, \"history\": \"{}\"}}",
+        comma, json_quote(one.name), one.turns, one.position, one.drawn, one.seed,
+        hex64(one.history));
+    comma = ",";
+  }
+}
+
+/// Shows a checkpoint of sessions: the cursor of each, and what the base holds.
+command_result show_sessions(const storage::checkpoint& newest, bool json, output& out) {
+  WEIR_TRY(const auto sessions, actors::sessions_in(newest));
+  const auto& header = newest.header();
+  if (json) {
+    out.print("{{\"file\": {}, \"generation\": {}, \"turn\": {}, \"sessions\": [",
+              json_quote(newest.path()), header.generation, header.pulse_id);
+    print_sessions_json(sessions, out);
+    out.write("], \"base\": ");
+    print_base_json(newest, out);
+    out.write("}\n");
+    return 0;
+  }
+  out.print("{}  generation {}, turn {}\n", newest.path(), header.generation,
+            header.pulse_id);
+  print_sessions(sessions, out);
+  print_base(newest, out);
+  return 0;
+}
+
 /// Returns a value of a setting for people.
 const std::string& shown_value(const std::string& value) {
   // A reference is returned, so the word must live as long as the program.
@@ -269,6 +316,9 @@ command_result checkpoint_show(const folder_options& options, output& out) {
   WEIR_TRY(const auto newest, store.load_newest());
   // A run without changes has no such section, and an empty history decodes from no
   // bytes.
+  if (newest.has(storage::section::sessions)) {
+    return show_sessions(newest, options.json, out);
+  }
   bytes_view stored;
   if (newest.has(storage::section::history)) {
     WEIR_TRY(const auto* section, newest.find(storage::section::history));

@@ -85,6 +85,20 @@ struct speak_options {
 /// Errors of `actors::speak` are passed on.
 [[nodiscard]] command_result speak_command(const speak_options& options, output& out);
 
+/// Options of `weir sessions`.
+struct sessions_options {
+  std::string folder;         ///< folder of the sessions
+  std::string from;           ///< run folder or HN4 volume; empty to continue
+  std::string tag = "prose";  ///< tag of the volume
+  std::uint32_t limit = 16;   ///< largest number of sessions
+};
+/// Performs `weir sessions`: reads turns of sessions from standard input, one JSON object
+/// a line, and prints an answer to each once it is durable.
+/// Errors of `actors::session_group::open` are passed on; a line that cannot be answered
+/// is answered with an error and does not end the command.
+[[nodiscard]] command_result sessions_command(const sessions_options& options,
+                                              output& out);
+
 /// Options of `weir store`.
 struct store_options {
   std::string folder;  ///< run folder

@@ -51,7 +51,8 @@ class byte_feed {
   /// @error{source_unavailable, it cannot be read}
   [[nodiscard]] virtual result<feed_piece> receive(std::uint64_t taken, mutable_bytes to,
                                                    int wait_ms) = 0;
-  /// Returns whether writers are told from which byte on they shall send.
+  /// Returns whether the feed can go on at any byte: writers are told from which one on
+  /// they shall send, or a log has the bytes.
   [[nodiscard]] virtual bool asks() const { return false; }
 };
 
@@ -74,6 +75,11 @@ struct opened_listener {
 /// Listens; see `open_socket_source`.
 [[nodiscard]] result<opened_listener> make_listener_feed(const std::string& address,
                                                          const live_options& options);
+/// Returns a feed whose bytes are in the log of the options before they are handed on;
+/// the feed itself if there is no log.
+/// @error{locked, another process has the log} @error{io, it cannot be used}
+[[nodiscard]] result<std::unique_ptr<byte_feed>> make_logged_feed(
+    std::unique_ptr<byte_feed> from, const live_options& options);
 /// Makes the input that turns the bytes of a feed into tokens.
 [[nodiscard]] std::unique_ptr<live_input> make_byte_input(std::unique_ptr<byte_feed> feed,
                                                           bool turns);

@@ -149,9 +149,10 @@ std::unique_ptr<live_input> make_byte_input(std::unique_ptr<byte_feed> feed, boo
   return std::make_unique<byte_input>(std::move(feed), turns);
 }
 
-std::unique_ptr<token_source> open_pipe_source(int descriptor, std::string name,
-                                               const live_options& options) {
-  auto feed = make_descriptor_feed(descriptor, false, name);
+result<std::unique_ptr<token_source>> open_pipe_source(int descriptor, std::string name,
+                                                       const live_options& options) {
+  WEIR_TRY(auto feed,
+           make_logged_feed(make_descriptor_feed(descriptor, false, name), options));
   return make_live_source(make_byte_input(std::move(feed), options.turns), name, name,
                           options.turns);
 }
@@ -159,7 +160,8 @@ std::unique_ptr<token_source> open_pipe_source(int descriptor, std::string name,
 result<std::unique_ptr<token_source>> open_socket_source(const std::string& address,
                                                          const live_options& options) {
   WEIR_TRY(opened_listener made, make_listener_feed(address, options));
-  return make_live_source(make_byte_input(std::move(made.feed), options.turns),
+  WEIR_TRY(auto feed, make_logged_feed(std::move(made.feed), options));
+  return make_live_source(make_byte_input(std::move(feed), options.turns),
                           std::move(made.address), "socket", options.turns);
 }
 

@@ -90,7 +90,8 @@ result<std::unique_ptr<token_source>> open_fifo_source(const std::string& path,
         fmt::format("cannot open pipe \"{}\": expected a named pipe, found another file",
                     path));
   }
-  auto feed = make_descriptor_feed(owned.release(), true, path);
+  WEIR_TRY(auto feed,
+           make_logged_feed(make_descriptor_feed(owned.release(), true, path), options));
   return make_live_source(make_byte_input(std::move(feed), options.turns), path, path,
                           options.turns);
 }

@@ -9,6 +9,7 @@
 #include "actors/prose/small_run.hpp"
 #include "epochs/epoch_store.hpp"
 #include "stages/prose/model_state.hpp"
+#include "support/case_count.hpp"
 #include "weir/actors/preset.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
@@ -157,6 +158,27 @@ TEST(prose_stages, continue_from_every_image) {
     ASSERT_TRUE(rest) << rest.error().message();
     EXPECT_EQ(hash_of(rest->back()), hash_of(images->back()));
     EXPECT_EQ(curve_of(c), curve);
+  }
+}
+
+// Every pulse is a place to go on, also within a window of the model, at the end of a
+// phase, and before levels that fire rarely. Under sanitizers only some
+// of them are tried.
+TEST(prose_stages, continue_from_every_pulse_of_two_hundred) {
+  test::small_runs runs;
+  auto c = runs.config("stages");
+  c.stream.chunk = 8;
+  c.phase.build.tokens = 1000;
+  c.phase.test.tokens = 600;
+  const auto images = run_stages(c, 1);
+  ASSERT_TRUE(images) << images.error().message();
+  ASSERT_GE(images->size(), 200U);
+  const std::uint64_t expected = hash_of(images->back());
+  for (std::size_t i = 0; i + 1 < images->size(); i += test::case_step()) {
+    SCOPED_TRACE(i);
+    const auto rest = run_stages(c, 1000, &(*images)[i]);
+    ASSERT_TRUE(rest) << rest.error().message();
+    ASSERT_EQ(hash_of(rest->back()), expected);
   }
 }
 

@@ -230,6 +230,7 @@ class Live(Base):
         for keys, expected in (({"stream__command": '["x"]'}, "expected one of"),
                                ({"stream__turns": "true"}, "found files"),
                                ({"stream__token_file": "t"}, "stream.listen"),
+                               ({"stream__log": "l"}, "expected a pipe, standard input, or a socket without a token file"),
                                ({"stream__path": "[]", "stream__listen": "tcp:0.0.0.0:0"}, "expected a token file")):
             self.assertIn(expected, self.error("run", TOML, "--out", "r", *self.sets(64, **keys), code=2))
 
@@ -258,6 +259,33 @@ class Live(Base):
             open_it(run)(GARBAGE[:3000])
             (run.stdin if name == "input" else self.peers[-1]).close()
             self.check_end(run, f"{name}-run")
+
+    def test_bytes_of_a_pipe_with_a_log_are_not_lost_with_the_run_that_took_them(self):
+        os.mkfifo(self.folder / "pipe")
+        writer = os.open(self.folder / "pipe", os.O_RDWR)
+        log = self.folder / "bytes"
+        keys = {"checkpoint__every_tokens": 256, "stream__path": str(self.folder / "pipe"), "stream__log": str(log),
+                "stream__eot": "false"}
+        command = ["run", TOML, "--out", "logged", *self.sets(100_000, **keys)]
+        for sent in (600, 1200, 1800, 2400, 3000):  # each byte is written once
+            run = self.start(*command)
+            os.write(writer, GARBAGE[sent - 600:sent])
+            self.wait_for(run, lambda size=sent: log.exists() and log.stat().st_size == size)
+            if sent < 3000:
+                run.kill()
+                run.communicate()
+            command = ["resume", "logged"]
+        os.close(writer)
+        _, errors = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 0, errors)
+        self.assertEqual(log.read_bytes(), GARBAGE[:3000])
+        (self.folder / "file").write_bytes(GARBAGE[:3000])
+        self.run_it("file-run", 100_000, stream__path=str(self.folder / "file"), stream__eot="false")
+        found, expected = self.metrics("logged"), self.metrics("file-run")
+        for key in ("ended", "tokens", "parameter_hash", "context_hash"):
+            self.assertEqual(found[key], expected[key], key)
+        message = self.error("resume", "logged", "--set", "stream.log=", code=4)
+        self.assertIn('cannot change key "stream.log" of a run that has begun', message)
 
     def test_behind_a_socket_whose_writer_dies_another_one_goes_on(self):
         settings, open_it = self.feeds()["tcp"]

@@ -45,9 +45,9 @@ result<stored_model> model_of_run(const stored_run& run) {
   return m;
 }
 
-result<stored_model> model_with(const parameter_set& parameters) {
+result<stored_model> model_with(const parameter_set& parameters, std::uint32_t lanes) {
   WEIR_TRY(auto config, model_in(parameters.model));
-  config.lanes = 1;
+  config.lanes = lanes;
   WEIR_TRY(auto m, new_model(config));
   std::set<std::string> missing;
   for (const models::named_region& region : m.model->regions()) {

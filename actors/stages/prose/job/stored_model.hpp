@@ -30,10 +30,12 @@ struct stored_model {
 /// Returns the model of a checkpoint, with its contexts.
 /// @error{config_mismatch, the model was stored under other equations}
 [[nodiscard]] result<stored_model> model_of_run(const stored_run& run);
-/// Returns a model of one lane that has these parameters and an empty context.
+/// Returns a model that has these parameters and empty contexts.
+/// @param lanes  Number of contexts.
 /// @error{corrupt, a parameter is missing}
 /// @error{config_mismatch, a parameter has another shape}
 /// @error{unknown_key, the model has no parameter of this name}
-[[nodiscard]] result<stored_model> model_with(const parameter_set& parameters);
+[[nodiscard]] result<stored_model> model_with(const parameter_set& parameters,
+                                              std::uint32_t lanes = 1);
 
 }  // namespace weir::actors

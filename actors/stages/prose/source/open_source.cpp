@@ -66,6 +66,7 @@ result<opened_source> open_live(const source_settings& source) {
   options.turns = source.turns;
   options.separate_documents = source.eot;
   options.token_file = source.token_file;
+  options.log = source.log;
   options.vocabulary = child_vocabulary(source);
   opened_source opened;
   if (!source.command.empty()) {
@@ -79,7 +80,7 @@ result<opened_source> open_live(const source_settings& source) {
     WEIR_TRY(opened.tokens, storage::open_fifo_source(source.paths.front(), options));
   } else {
     opened.files = {"stdin"};
-    opened.tokens = storage::open_pipe_source(0, "stdin", options);
+    WEIR_TRY(opened.tokens, storage::open_pipe_source(0, "stdin", options));
   }
   return opened;
 }

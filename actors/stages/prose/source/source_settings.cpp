@@ -129,6 +129,15 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
             "the sources of a mixture have their own ranges; a live text has no places "
             "that are known before");
   }
+  const bool has_bytes = is_live(source) && source.command.empty();
+  if (!source.log.empty() && (!has_bytes || !source.token_file.empty())) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"{}log\" of the run: expected a pipe, "
+                             "standard input, or a socket without a token file, found "
+                             "another source",
+                             prefix))
+        .hint("files, programs and writers with a token give the same bytes again");
+  }
   if (source.turns && !is_live(source)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{0}turns\" of the run: expected a "
@@ -137,6 +146,30 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
                              prefix));
   }
   return {};
+}
+
+/// Adds the settings of sources whose tokens arrive while they are read.
+void add_live_settings(settings_table<source_settings>& t) {
+  using s = source_settings;
+  t.add("command", &s::command,
+        "Program and arguments of a child process that sends documents as JSON lines, "
+        "instead of a path; arguments that begin with ./ or ../ are paths, too")
+      .single()
+      .may_change();
+  t.add("listen", &s::listen,
+        "Socket to listen at instead of a path: unix:PATH, tcp:PORT on this machine "
+        "alone, or tcp:HOST:PORT")
+      .may_change();
+  t.add("token_file", &s::token_file,
+        "File whose first line a writer at the socket must send first; needed if other "
+        "machines can reach the address")
+      .may_change();
+  t.add("turns", &s::turns,
+        "Each line of a live source is a turn: a chunk ends with it, and the line "
+        "/reset empties the context");
+  t.add("log", &s::log,
+        "File in which the bytes of a pipe or a socket are durable before they are "
+        "read, so that a run that was killed loses none; empty: no file");
 }
 
 }  // namespace
@@ -177,22 +210,7 @@ const settings_table<source_settings>& source_table() {
     t.add("skip", &s::skip, skip_documentation)
         .single()
         .rule("each of them FILE:BEGIN-END with BEGIN below END", are_ranges);
-    t.add("command", &s::command,
-          "Program and arguments of a child process that sends documents as JSON lines, "
-          "instead of a path; arguments that begin with ./ or ../ are paths, too")
-        .single()
-        .may_change();
-    t.add("listen", &s::listen,
-          "Socket to listen at instead of a path: unix:PATH, tcp:PORT on this machine "
-          "alone, or tcp:HOST:PORT")
-        .may_change();
-    t.add("token_file", &s::token_file,
-          "File whose first line a writer at the socket must send first; needed if other "
-          "machines can reach the address")
-        .may_change();
-    t.add("turns", &s::turns,
-          "Each line of a live source is a turn: a chunk ends with it, and the line "
-          "/reset empties the context");
+    add_live_settings(t);
     t.include("mix.", &s::mix, mix_table());
     t.include("shuffle.", &s::shuffle, shuffle_table());
     t.include("sample.", &s::sample, sample_table());
@@ -273,6 +291,9 @@ void replace_paths(source_settings& source,
   if (!source.token_file.empty()) {
     source.token_file = replace(source.token_file);
   }
+  if (!source.log.empty()) {
+    source.log = replace(source.log);
+  }
   if (source.listen.starts_with(unix_prefix)) {
     source.listen = unix_prefix + replace(source.listen.substr(unix_prefix.size()));
   }
@@ -306,7 +327,7 @@ bool forgets_tokens(const source_settings& source, const named_sources& named) {
     const auto part = named.find(name);
     return part != named.end() && forgets_tokens(part->second, named);
   };
-  return (is_live(source) && source.command.empty()) ||
+  return (is_live(source) && source.command.empty() && source.log.empty()) ||
          std::ranges::any_of(source.mix.sources, part_forgets);
 }
 

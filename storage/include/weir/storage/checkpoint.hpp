@@ -51,6 +51,10 @@ inline constexpr std::string_view rng = "RNG";
 inline constexpr std::string_view epoch = "EPOCH";
 /// Text that identifies the pipeline.
 inline constexpr std::string_view pipeline = "PIPELINE";
+/// Cursors of sessions. Its first 8 bytes are the number of turns that were answered. A
+/// checkpoint of sessions has this section, CONFIG and parameters, and none of the
+/// others.
+inline constexpr std::string_view sessions = "SESSIONS";
 /// Beginning of the names of sections that hold parameters of the model.
 inline constexpr std::string_view param_prefix = "PARAM";
 }  // namespace section

@@ -32,6 +32,9 @@ struct live_options {
   int hello_ms = 60'000;
   /// File whose first line is the token that a peer of a socket must send; empty: none.
   std::string token_file;
+  /// File in which the bytes of a pipe or a socket are durable before they are read;
+  /// empty: none. It is made if it is missing. A source reads what it holds first.
+  std::string log;
 };
 
 /// Returns the token that ends a document of a child process: `end_of_text` for bytes,
@@ -43,13 +46,15 @@ struct live_options {
 
 /// Opens the bytes of a file descriptor, for example 0 for standard input, which stays
 /// open. The source ends when all writers have closed it.
+/// @error{locked, another process has the log} @error{io, the log cannot be used}
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::unique_ptr<token_source> open_pipe_source(
+[[nodiscard]] result<std::unique_ptr<token_source>> open_pipe_source(
     int descriptor, std::string name = "stdin", const live_options& options = {});
 
 /// Opens a named pipe for reading, without waiting for a writer. The source ends when all
 /// writers have closed it; with turns it never ends.
 /// @error{source_unavailable, it cannot be opened, or is no named pipe}
+/// @error{locked, another process has the log} @error{io, the log cannot be used}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_fifo_source(
     const std::string& path, const live_options& options = {});
@@ -69,6 +74,7 @@ struct live_options {
 /// @error{invalid_argument, the address is malformed, or needs a token file}
 /// @error{source_unavailable, the system refuses the address, another file lies at PATH,
 /// or the token cannot be read}
+/// @error{locked, another process has the log} @error{io, the log cannot be used}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_socket_source(
     const std::string& address, const live_options& options = {});

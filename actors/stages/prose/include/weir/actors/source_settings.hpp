@@ -49,6 +49,7 @@ struct source_settings {
   std::string listen;      ///< address of a socket at which one writer at a time connects
   std::string token_file;  ///< file with the token that a writer must send first
   bool turns = false;      ///< each line or document of a live source is a turn
+  std::string log;         ///< file with the bytes of a pipe or a socket; empty: none
   mix_settings mix;        ///< named sources that are mixed, instead of `paths`
   shuffle_settings shuffle;  ///< random order of units
   sample_settings sample;    ///< random choice of units, before the shuffle
@@ -110,7 +111,7 @@ void replace_paths(source_settings& source,
 [[nodiscard]] bool is_live(const source_settings& source);
 
 /// Returns whether tokens that were read and not committed are lost with the process: the
-/// source, or a part of its mixture, is a pipe, a socket or standard input.
+/// source, or a part of its mixture, is a pipe, a socket or standard input without a log.
 /// @threads{safe to call concurrently}
 [[nodiscard]] bool forgets_tokens(const source_settings& source,
                                   const named_sources& named);
