@@ -178,8 +178,15 @@ TEST(Geometry, ALoopThatHasBegunAgainCannotGrow) {
   const auto late = or_throw(stream->cursor(10));
   corpus.resize(600, 3);
   EXPECT_TRUE(open_stream(config, corpus)->restore(early, {.grown = true}));
-  EXPECT_EQ(open_stream(config, corpus)->restore(late, {.grown = true}).error().code(),
-            errc::history_mismatch);
+  const auto refused = open_stream(config, corpus)->restore(late, {.grown = true});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::history_mismatch);
+  EXPECT_EQ(
+      refused.error().text(),
+      "cannot resume on a text that has grown: expected lane 0 in the first pass over "
+      "its 500 tokens, found it behind");
+  EXPECT_EQ(refused.error().hint(),
+            "restore the text that the run began with, or start another run");
 }
 
 }  // namespace weir::storage
