@@ -125,8 +125,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
 void add_sessions(CLI::App& app, all_options& o, action& chosen) {
   auto* sessions =
       verb(app, "sessions", "Answer turns of several sessions that share the parameters",
-           "echo '{\"session\": \"ann\", \"text\": \"The \", \"tokens\": 20}' |\n"
-           "    weir sessions runs/talk --from runs/demo",
+           "weir sessions runs/talk --from runs/demo <turns.jsonl",
            "Each line of standard input is a turn, a JSON object:\n"
            "  session      its name, required\n"
            "  text, ids    bytes or token ids that the session reads\n"

@@ -258,7 +258,7 @@ TEST(Restore, APipeContinuesBehindTheBytesThatWereRead) {
     stream_config c;
     c.chunk = 4;
     c.frequencies = {1};
-    return or_throw(context_stream::open(c, open_pipe_source(ends[0])));
+    return or_throw(context_stream::open(c, or_throw(open_pipe_source(ends[0]))));
   };
   const auto whole = pipe_with("abcdefghijkl");
   const auto chunks = read_all(*whole, 4);

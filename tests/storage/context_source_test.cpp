@@ -228,7 +228,7 @@ TEST(PipeSource, ChunksDoNotDependOnTheTimingOfTheWriter) {
   });
   stream_config c;
   c.chunk = 100;
-  auto stream = or_throw(context_stream::open(c, open_pipe_source(ends[0])));
+  auto stream = or_throw(context_stream::open(c, or_throw(open_pipe_source(ends[0]))));
   const auto chunks = read_all(*stream, 100);
   writer.join();
   ::close(ends[0]);
@@ -258,7 +258,7 @@ TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
   sources.push_back(or_throw(open_file_source(fs, folder / "all")));
   sources.push_back(or_throw(open_file_set(fs, {folder / "part1", folder / "part2"},
                                            {.separate_documents = false})));
-  sources.push_back(open_pipe_source(ends[0]));
+  sources.push_back(or_throw(open_pipe_source(ends[0])));
   std::vector<token_chunk> reference;
   for (auto& source : sources) {
     stream_config c;
@@ -282,11 +282,11 @@ TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
 TEST(PipeSource, FeedsOneLaneAndCannotLoop) {
   stream_config c;
   c.lanes = 2;
-  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(),
+  EXPECT_EQ(context_stream::open(c, or_throw(open_pipe_source(0))).error().code(),
             errc::invalid_argument);
   c.lanes = 1;
   c.end = end_policy::loop;
-  EXPECT_EQ(context_stream::open(c, open_pipe_source(0)).error().code(),
+  EXPECT_EQ(context_stream::open(c, or_throw(open_pipe_source(0))).error().code(),
             errc::invalid_argument);
 }
 

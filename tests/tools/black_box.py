@@ -21,7 +21,7 @@ class Usage(Case):
     def test_version_and_help(self):
         self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
         verbs = ["run", "resume", "settings", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
-                 "checkpoint show",
+                 "checkpoint show", "sessions",
                  "hn4 mkfs", "hn4 put", "hn4 ls", "hn4 cat", "tgm ls", "tgm dump", "tgm validate"]
         for verb in verbs:
             text = self.weir(*verb.split(), "--help").stdout.decode()

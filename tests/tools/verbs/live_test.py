@@ -284,7 +284,7 @@ class Live(Base):
         found, expected = self.metrics("logged"), self.metrics("file-run")
         for key in ("ended", "tokens", "parameter_hash", "context_hash"):
             self.assertEqual(found[key], expected[key], key)
-        message = self.error("resume", "logged", "--set", "stream.log=", code=4)
+        message = self.error("resume", "logged", "--set", "stream.log=", code=2)
         self.assertIn('cannot change key "stream.log" of a run that has begun', message)
 
     def test_behind_a_socket_whose_writer_dies_another_one_goes_on(self):

@@ -61,10 +61,10 @@ class Sessions(Base):
         self.sessions(*[turn("bob", n) for n in range(1, 5)])
         shown = self.shown()
         self.assertEqual(shown["turn"], 8)
-        self.assertEqual(shown["base"]["sections"], ["PARAM/message"])
+        self.assertIn("PARAM/message", shown["base"]["sections"])
         text = self.weir("checkpoint", "show", "talk").stdout.decode()
         self.assertRegex(text, r"session ann: 4 turns, [0-9]+ tokens, [0-9]+ of them drawn, seed 100, history [0-9a-f]{16}\n")
-        self.assertRegex(text, r" of unchanged sections in generation [0-9]+: PARAM/message\n")
+        self.assertRegex(text, r" of unchanged sections in generation [0-9]+: PARAM/message")
         verified = self.weir("checkpoint", "verify", "talk").stdout.decode()
         self.assertRegex(verified, r"generation [0-9]+, turn 8, refers to generation [0-9]+, every byte verified")
         files = {p.name: p.stat().st_size for p in (self.folder / "talk" / "checkpoint").glob("ck-*")}
