@@ -30,6 +30,8 @@ namespace {
 constexpr std::string_view prefix = "ck-";
 constexpr std::string_view suffix = ".weir";
 constexpr std::string_view temporary_suffix = ".weir.tmp";
+/// A file refers to a base only for at least one part in so many of its bytes.
+constexpr std::uint64_t min_share = 4;
 
 /// Returns the number in "ck-<number><ending>". Returns nothing if the name has another
 /// form, or the number is not written as this code writes it (no leading zero).
@@ -294,8 +296,14 @@ void checkpoint_store::state::refer(section_table& table) const {
   };
   std::for_each(bases.begin(), bases.end(), try_base);
   std::for_each(verified.begin(), verified.end(), try_base);
-  // A base that was damaged meanwhile is read here; the new file then holds everything.
-  const bool whole = best != nullptr && load_verified(*fs, best->path);
+  std::uint64_t total = 0;
+  for (const table_entry& e : table.entries) {
+    total += e.length;
+  }
+  // A base is kept as a whole, so that a small part of it does not pay. A base that was
+  // damaged meanwhile is found here, and the new file then holds everything.
+  const bool pays = best != nullptr && most >= total / min_share;
+  const bool whole = pays && load_verified(*fs, best->path);
   for (table_entry& e : table.entries) {
     e.in_base = false;
   }

@@ -18,7 +18,7 @@ using file_names = std::vector<std::string>;
 
 namespace {
 
-constexpr std::uint64_t large = 300;  ///< bytes of the section that rarely changes
+constexpr std::uint64_t large = 3000;  ///< bytes of the section that rarely changes
 
 /// A model with a large section whose bytes depend on `version` alone.
 struct shared_model : small_model {
@@ -27,7 +27,7 @@ struct shared_model : small_model {
   [[nodiscard]] std::vector<checkpoint_section> all() const {
     std::vector<checkpoint_section> out = sections();
     // In the middle, so that the order of the sections is seen.
-    out.insert(out.begin() + 2, {"PARAM/frozen", frozen, dtype::uint8, {3, 100}});
+    out.insert(out.begin() + 2, {"PARAM/frozen", frozen, dtype::uint8, {3, 1000}});
     return out;
   }
   byte_vector frozen;
@@ -95,6 +95,20 @@ TEST(CheckpointBase, UnchangedSectionsAreWrittenTwiceAndThenReferredToInTurn) {
   EXPECT_FALSE(entries[2].base || entries[3].base);
   // A section takes a page, so the files without it are one page shorter.
   EXPECT_EQ(entries[2].bytes - entries[0].bytes, 4096U);
+}
+
+TEST(CheckpointBase, IsNotUsedForASmallPartOfTheState) {
+  const temp_folder folder;
+  auto store = writer_of(posix_file_system(), folder.path());
+  for (std::uint64_t pulse = 1; pulse <= 4; ++pulse) {
+    const shared_model model(pulse, 9);
+    const byte_vector changed(4 * large, static_cast<std::byte>(pulse));
+    auto sections = model.all();
+    sections.push_back({"PARAM/changed", changed, dtype::uint8, {}});
+    or_throw(store.save(sections, pulse));
+    EXPECT_FALSE(or_throw(store.load_newest()).base());
+  }
+  EXPECT_EQ(checkpoints_in(posix_file_system(), folder.path()).size(), 2U);
 }
 
 TEST(CheckpointBase, IsNotUsedForSmallOrChangedSections) {

@@ -96,7 +96,7 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
           << compared.error().text();
     }
   }
-  EXPECT_EQ(frozen, 28U);
+  EXPECT_EQ(frozen, 29U);
 }
 
 TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {

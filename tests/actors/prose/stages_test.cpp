@@ -168,8 +168,8 @@ TEST(prose_stages, continue_from_every_pulse_of_two_hundred) {
   test::small_runs runs;
   auto c = runs.config("stages");
   c.stream.chunk = 8;
-  c.phase.build.tokens = 1000;
-  c.phase.test.tokens = 600;
+  c.phase.build.tokens = 400;
+  c.phase.test.tokens = 1200;
   const auto images = run_stages(c, 1);
   ASSERT_TRUE(images) << images.error().message();
   ASSERT_GE(images->size(), 200U);

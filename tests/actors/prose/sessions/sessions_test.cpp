@@ -218,7 +218,7 @@ TEST_F(session_tests, the_last_turn_may_be_asked_again) {
 }
 
 TEST_F(session_tests, refuse_a_turn_and_answer_the_others) {
-  const auto sessions = group("refuse", "a", 2);
+  const auto sessions = group("refuse", "a", 3);
   answer_one(*sessions, turn_of("ann", "the "));
   struct wrong {
     session_turn turn;
@@ -252,8 +252,13 @@ TEST_F(session_tests, refuse_a_turn_and_answer_the_others) {
   }
   const std::vector<session_turn> twice = {turn_of("bob", "x"), turn_of("bob", "y")};
   EXPECT_EQ((*sessions->answer(twice))[1].error().code(), errc::invalid_argument);
-  EXPECT_EQ(error_of(*sessions, turn_of("cay", "x")).code(), errc::out_of_memory);
-  EXPECT_EQ(sessions->sessions().size(), 2U);
+  answer_one(*sessions, turn_of("cay", "x"));
+  const error full = error_of(*sessions, turn_of("dan", "x"));
+  EXPECT_EQ(full.code(), errc::out_of_memory);
+  EXPECT_EQ(full.text(),
+            "cannot answer session dan: expected at most 3 sessions, found another one; "
+            "close one, or raise the limit");
+  EXPECT_EQ(sessions->sessions().size(), 3U);
 }
 
 TEST_F(session_tests, a_session_that_ends_leaves_an_empty_context_to_the_next_one) {
