@@ -181,10 +181,24 @@ TEST(Geometry, ALoopThatHasBegunAgainCannotGrow) {
   const auto refused = open_stream(config, corpus)->restore(late, {.grown = true});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::history_mismatch);
-  EXPECT_EQ(
-      refused.error().text(),
-      "cannot resume on a text that has grown: expected lane 0 in the first pass over "
-      "its 500 tokens, found it behind");
+  EXPECT_EQ(refused.error().text(),
+            "cannot resume: expected end of text as consumed, found token 3");
+}
+
+// The last tokens of the cursor are all in the second pass, and equal in both texts.
+TEST(Geometry, ALoopOfEqualTokensThatHasBegunAgainCannotGrow) {
+  auto config = config_of(1, 100);
+  config.end = end_policy::loop;
+  const auto stream = open_stream(config, tokens(4200, 3));
+  read_all(*stream, 100, 0, 84);
+  const auto late = or_throw(stream->cursor(84));
+  const auto refused =
+      open_stream(config, tokens(4300, 3))->restore(late, {.grown = true});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::history_mismatch);
+  EXPECT_EQ(refused.error().text(),
+            "cannot resume on a text that has grown: expected lane 0 in the first pass "
+            "over its 4200 tokens, found it behind");
   EXPECT_EQ(refused.error().hint(),
             "restore the text that the run began with, or start another run");
 }
