@@ -198,8 +198,9 @@ class checkpoint_store {
   /// Writes a new generation and returns its number once it is durable.
   ///
   /// A section that an earlier generation holds with the same bytes is not written again,
-  /// see `refer_from`. The base of a generation is neither the one before it nor the base
-  /// of that, so that one damaged file never makes both of the newest two useless.
+  /// see `refer_from`, if these sections make at least a quarter of the state. The base
+  /// of a generation is neither the one before it nor the base of that, so that one
+  /// damaged file never makes both of the newest two useless.
   ///
   /// Afterwards all files but the newest verified ones and their bases are removed, see
   /// `keep`. After a failure the generation does not exist, and the next call writes
