@@ -244,16 +244,16 @@ inline void expect_same(const tokens& whole, const std::vector<std::string>& pat
 
 /// Opens one file of the given content.
 inline result<std::unique_ptr<token_source>> open_one(const temp_folder& folder,
-                                               const std::string& name,
-                                               const std::string& content,
-                                               token_file_options options = {}) {
+                                                      const std::string& name,
+                                                      const std::string& content,
+                                                      token_file_options options = {}) {
   std::ofstream(folder / name, std::ios::binary) << content;
   return open_token_files(posix_file_system(), {folder / name}, options);
 }
 
 /// Returns the text of the error, with the places of the folder cut off.
 inline std::string refusal(const temp_folder& folder,
-                    const result<std::unique_ptr<token_source>>& opened) {
+                           const result<std::unique_ptr<token_source>>& opened) {
   if (opened) {
     return "was accepted";
   }

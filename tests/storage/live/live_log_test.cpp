@@ -51,10 +51,9 @@ TEST(LiveLog, AResumedRunHasWhatWasTakenOutOfThePipe) {
                                    : "abcdefghijklmnopqrstuvwxyz\n/reset\n0123456789";
     const temp_folder folder;
     const written_pipe all(text);
-    auto whole =
-        stream_of(or_throw(open_pipe_source(all.reader(), "stdin",
-                                            logged(folder / "whole", turns))),
-                  4);
+    auto whole = stream_of(or_throw(open_pipe_source(all.reader(), "stdin",
+                                                     logged(folder / "whole", turns))),
+                           4);
     const auto chunks = read_all(*whole, 4);
     EXPECT_EQ(content_of(folder / "whole"), text);
     const auto end = encode(or_throw(whole->cursor(9)));
@@ -76,8 +75,8 @@ TEST(LiveLog, AResumedRunHasWhatWasTakenOutOfThePipe) {
           or_throw(open_pipe_source(nothing.reader(), "stdin", logged(path, turns))), 4);
       or_throw(again->restore(or_throw(decode_cursor(stored))));
       EXPECT_EQ(concatenated(read_all(*again, 4)),
-                concatenated({chunks.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                              chunks.end()}));
+                concatenated(
+                    {chunks.begin() + static_cast<std::ptrdiff_t>(i) + 1, chunks.end()}));
       EXPECT_EQ(encode(or_throw(again->cursor(9))), end);
     }
   }
@@ -97,8 +96,7 @@ TEST(LiveLog, ARunWithoutACheckpointBeginsWithTheLog) {
 TEST(LiveLog, TheEndOfATurnWhoseWriterHasLeftIsInIt) {
   const temp_folder folder;
   const std::string address = "unix:" + std::string(folder / "socket");
-  auto source =
-      or_throw(open_socket_source(address, logged(folder / "log", true)));
+  auto source = or_throw(open_socket_source(address, logged(folder / "log", true)));
   auto stream = stream_of(std::move(source), 16);
   { peer(address).send("half a turn"); }
   EXPECT_EQ(chunks_of(*stream, 16, 1), "half a turn|");
