@@ -207,6 +207,20 @@ class Runs(Case):
 
 class Resumes(Case):
     """Tests of `weir resume` and of checkpoints."""
+    def test_checkpoints_of_the_stream_phase_refer_to_the_parameters(self):
+        whole = self.run_it("r", 2048, phase__stream__tokens=6144)
+        shown = json.loads(self.weir("checkpoint", "show", "r", "--json").stdout)
+        self.assertEqual(shown["base"]["sections"][:2], ["STATE/learn/PARAM", "STATE/learn/MOMENT"])
+        files = {int(p.stem[3:]): p for p in (self.folder / "r" / "checkpoint").glob("ck-*.weir")}
+        self.assertEqual(len(files), 4)
+        newest = max(files)
+        self.assertLess(2 * files[newest].stat().st_size, files[min(files)].stat().st_size)
+        # Without the base of the newest, the generation before it is whole.
+        files[shown["base"]["generation"]].unlink()
+        done = self.weir("resume", "r")
+        self.assertIn(f"refers to generation {shown['base']['generation']}, expected", done.stderr.decode())
+        self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
+
     def test_kill_and_resume_end_in_the_same_state(self):
         whole = self.run_it("whole", 20_000)
         args = ("run", TOML, "--out", "r", *self.sets(20_000))
