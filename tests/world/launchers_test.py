@@ -316,7 +316,7 @@ class Threads(unittest.TestCase):
     plugin = ""
 
     def test_any_number_of_ranks_and_workers_has_the_hash_of_one(self):
-        status, out, words = run([PROGRAM, "threads"], 120)
+        status, out, words = run([PROGRAM, "threads"], 240)
         self.assertEqual((status, out), (0, "".join(run([PROGRAM, name, 2])[1] for name in sorted(PROGRAMS))), words)
 
 
