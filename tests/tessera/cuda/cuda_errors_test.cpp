@@ -4,8 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <set>
+#include <thread>
 
 #include "device/cuda/status_table.hpp"
 #include "tessera/cuda/workload.hpp"
@@ -164,6 +167,58 @@ TEST(CudaErrors, CompletionsMustNotWaitForDevices) {
   const auto found = inside.get_future().get();
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), errc::invalid_argument);
+}
+
+/// Returns the listed kernels and one that sets `started` and runs until `released`.
+std::vector<listed_kernel> kernels_with_an_endless_one(std::atomic<bool>& started,
+                                                       std::atomic<bool>& released) {
+  std::vector<listed_kernel> all = conformance_list();
+  listed_kernel endless = all.front();
+  endless.name = "until_released";
+  endless.run = [&](const launch_request& /*r*/) -> result<launch_report> {
+    started = true;
+    while (!released) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return launch_report{true, {}};
+  };
+  all.push_back(std::move(endless));
+  return all;
+}
+
+TEST(CudaErrors, WorkThatACompletionSubmitsWhileTheDeviceClosesIsAnswered) {
+  ::alarm(30);
+  std::atomic<bool> started{false};
+  std::atomic<bool> released{false};
+  const auto executor =
+      std::make_shared<listed_executor>(kernels_with_an_endless_one(started, released));
+  set_up(machine{}, executor);
+  auto backend = or_throw(make_cuda_backend(stand_in_options()));
+  const byte_vector image = executor->container("8.0");
+  auto loaded = or_throw(backend->load(or_throw(parse_fatbin(image)), "listed.fatbin"));
+  std::byte* const memory = or_throw(backend->allocate(0, 256));
+  grid_launch launch;
+  launch.code = or_throw(loaded->kernel("until_released"));
+  launch.args = std::as_bytes(std::span(&memory, 1));
+  std::vector<errc> answers;  // by one thread, and read after its end
+  cuda_backend* const device = backend.get();
+  device->submit(grid_work{launch, 0, launch.blocks()}, [&](result<void> first) {
+    answers.push_back(first ? errc::internal : first.error().code());
+    device->submit(fill_work{memory, 1, 0, 1, {}}, [&](result<void> second) {
+      answers.push_back(second ? errc::internal : second.error().code());
+    });
+  });
+  while (!started) {
+    std::this_thread::yield();
+  }
+  // Its kernel runs on, so it is not unloaded, and later its device is gone.
+  [[maybe_unused]] static const cuda_module* const kept = loaded.release();
+  backend.reset();
+  EXPECT_EQ(answers, std::vector<errc>(2, errc::device_lost));
+  released = true;
+  set_up(machine{}, nullptr);
+  (void)take_breaches();  // the context goes while its kernel runs
+  ::alarm(0);
 }
 
 TEST(CudaErrors, TheTableTellsTheKinds) {
