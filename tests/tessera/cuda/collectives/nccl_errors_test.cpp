@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
-#include <cstring>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "collectives/nccl_workload.hpp"
 
@@ -94,7 +96,7 @@ TEST(NcclErrors, ALostDeviceEndsTheCollectives) {
   ::alarm(10);
   {
     const clique_rig rig(late_machine(2));
-    auto clique = or_throw(rig.open(2'000'000'000));
+    auto clique = or_throw(rig.open(4'000'000'000));
     const auto memory = rig.buffers(64);
     break_device(1, cuda::status::illegal_address);
     const auto ended = rig.run(*clique, nccl_sum(memory));
@@ -118,7 +120,7 @@ double seconds_of(const F& function) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-constexpr std::int64_t short_limit_ns = 50'000'000;
+constexpr std::int64_t short_limit_ns = 300'000'000;
 constexpr double longest_seconds = 5;  // many times the limit: the machine may be busy
 
 TEST(NcclTimeLimit, CommunicatorsThatAreNotReadyInTimeAreGivenUp) {
@@ -166,6 +168,63 @@ TEST(NcclTimeLimit, CommunicatorsThatDoNotFinalizeInTimeAreAborted) {
   EXPECT_EQ(calls_of("ncclCommDestroy"), 0U);
   EXPECT_EQ(broken_rules(), "");
   EXPECT_TRUE(objects() == object_counts{}) << "objects are left";
+}
+
+std::atomic<bool> hangs{false};
+/// Does not return while `hangs` is set.
+void hang() {
+  while (hangs.load()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+/// Waits until a thread that was left to itself has given everything back.
+void wait_for_no_objects() {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!(objects() == object_counts{}) &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(5)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(objects() == object_counts{}) << "objects are left";
+}
+
+TEST(NcclTimeLimit, ACallThatHangsDoesNotHangTheCaller) {
+  clique_rig rig(late_machine(2));
+  rig.library.api.get_unique_id = [](cuda::nccl_id* id) {
+    hang();
+    return weir_stand_in_nccl()->get_unique_id(id);
+  };
+  hangs = true;
+  EXPECT_LT(seconds_of([&] {
+              const auto opened = rig.open(short_limit_ns);
+              ASSERT_FALSE(opened.has_value());
+              EXPECT_EQ(opened.error().code(), errc::timeout);
+            }),
+            longest_seconds);
+  hangs = false;
+  wait_for_no_objects();
+  rig.library.api.group_end = [] {
+    hang();
+    return weir_stand_in_nccl()->group_end();
+  };
+  {
+    auto clique = or_throw(rig.open(short_limit_ns));
+    const auto memory = rig.buffers(64);
+    hangs = true;
+    std::promise<result<void>> ended;
+    clique->submit(nccl_sum(memory),
+                   [&](result<void> r) { ended.set_value(std::move(r)); });
+    EXPECT_LT(seconds_of([&] { clique.reset(); }), longest_seconds);
+    const auto outcome = ended.get_future().get();
+    ASSERT_FALSE(outcome.has_value()) << "closing ends what was asked for";
+    EXPECT_EQ(outcome.error().code(), errc::timeout);
+    hangs = false;
+    // The thread uses the buffers when it goes on.
+    while (objects().communicators > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  wait_for_no_objects();
+  EXPECT_EQ(broken_rules(), "");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ cuda::clique_work nccl_sum(const std::vector<std::unique_ptr<device_buffers>>& m
 
 nccl_outcome run_nccl_workload(const clique_rig& rig) {
   nccl_outcome out;
-  auto clique = rig.open(2'000'000'000);
+  auto clique = rig.open(4'000'000'000);
   if (!clique) {
     out.failures.push_back(std::move(clique.error()));
     return out;

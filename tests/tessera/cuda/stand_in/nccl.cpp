@@ -275,8 +275,8 @@ nccl_status finalize(nccl_communicator handle) {
 
 void remove(communicator_state& c) {
   c.aborted->store(true);
-  if (c.posting != nullptr) {
-    set_posting(*c.posting, nullptr);
+  if (const std::shared_ptr<fused_group> group = c.posting) {  // kept while it is changed
+    set_posting(*group, nullptr);
   }
   c.clique->members[static_cast<std::size_t>(c.rank)] = nullptr;
   nccl().communicators.erase(&c);
