@@ -10,6 +10,7 @@
 
 #include "storage/files/token_files_support.hpp"
 #include "storage/live/live_support.hpp"
+#include "support/case_count.hpp"
 #include "weir/storage/mix_source.hpp"
 
 using namespace weir;
@@ -75,7 +76,7 @@ void expect_property(const source_kind& kind, const tokens& ids) {
   }
   ASSERT_EQ(cursors.size(), (ids.size() + chunk_tokens - 1) / chunk_tokens);
   expect_chunks(*stream_of(kind.open(0), chunk_tokens), ids, 0);
-  for (std::size_t i = 0; i + 1 < cursors.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < cursors.size(); i += case_step()) {
     SCOPED_TRACE(fmt::format("behind chunk {}", i));
     const auto again = stream_of(kind.open((i + 1) * chunk_tokens), chunk_tokens);
     or_throw(again->restore(cursors[i]));
