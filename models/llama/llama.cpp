@@ -5,12 +5,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
 #include "layers/kernels/select.hpp"
 #include "layers/memory.hpp"
 #include "llama/step.hpp"
+#include "weir/base/system/memory.hpp"
 
 namespace weir::models {
 
@@ -263,6 +265,27 @@ result<void> llama_model::finish(step_ticket ticket) {
                            ticket.serial));
 }
 
+/// Returns the number of pages of all contexts.
+result<std::uint32_t> pages_of(const llama_config& c, const llama_options& options) {
+  if (options.context_tokens != 0) {
+    return static_cast<std::uint32_t>((options.context_tokens + page_tokens - 1) /
+                                      page_tokens);
+  }
+  const std::uint64_t page_bytes = std::uint64_t{2} * sizeof(float) * page_tokens *
+                                   (c.width / c.heads) * c.kv_heads * c.layers;
+  const std::uint64_t bytes =
+      options.kv_memory != 0 ? options.kv_memory : default_kv_memory();
+  if (bytes < page_bytes) {
+    return error(errc::out_of_memory,
+                 fmt::format("memory of keys and values: expected at least {} bytes, "
+                             "which {} tokens take, found {}",
+                             page_bytes, page_tokens, bytes));
+  }
+  const std::uint64_t useful =
+      64 * ((std::uint64_t{c.max_context} + page_tokens - 1) / page_tokens);
+  return static_cast<std::uint32_t>(std::min(bytes / page_bytes, useful));
+}
+
 }  // namespace
 
 result<void> check_config(const llama_config& c) {
@@ -289,16 +312,20 @@ result<void> check_config(const llama_config& c) {
   return {};
 }
 
+std::uint64_t default_kv_memory() noexcept {
+  constexpr std::uint64_t largest = std::uint64_t{4} << 30;
+  return std::min(available_memory() / 4, largest);
+}
+
 result<std::unique_ptr<step_model>> make_llama(runtime::engine& engine,
                                                const llama_config& config,
                                                const weight_source& weights,
                                                const llama_options& options) {
   WEIR_CHECK(check_config(config));
   WEIR_CHECK(expect_between("rows of a step", options.max_rows, 1, 1U << 14));
-  WEIR_CHECK(expect_between("tokens of all contexts", options.context_tokens, 1,
+  WEIR_CHECK(expect_between("tokens of all contexts", options.context_tokens, 0,
                             std::uint64_t{1} << 32));
-  const auto pages = static_cast<std::uint32_t>(
-      (options.context_tokens + page_tokens - 1) / page_tokens);
+  WEIR_TRY(const std::uint32_t pages, pages_of(config, options));
   auto model = std::make_unique<llama_model>(engine, options, pages, config.max_context);
   WEIR_CHECK(model->set_up(config, weights, options, pages));
   return std::unique_ptr<step_model>(std::move(model));

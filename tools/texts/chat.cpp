@@ -214,8 +214,10 @@ command_result chat_command(const chat_options& options, output& out) {
   rules.sampling.top_k = options.top_k;
   rules.sampling.seed = options.seed.value_or(std::random_device()() & 0x7FFFFFFFU);
   WEIR_CHECK(models::check_options(rules.sampling, model->facts().vocab));
-  print_note(fmt::format("{}, seed {}; Ctrl-C stops an answer, Ctrl-D ends", record.tag,
-                         rules.sampling.seed));
+  print_note(
+      fmt::format("{}, seed {}, memory for {} tokens; Ctrl-C stops an answer, "
+                  "Ctrl-D ends",
+                  record.tag, rules.sampling.seed, model->facts().context_tokens));
   conversation talk(*model, loaded->tokens, std::move(form), rules);
   WEIR_CHECK(converse(talk, out));
   return 0;

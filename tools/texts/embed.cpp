@@ -36,6 +36,9 @@ std::string add_layers(pipeline_text& to, const embed_options& options,
     to.key("first", {std::int64_t{first}});
     to.key("layers", {std::int64_t{(n + 1) * layers / count - first}});
     to.key("rows", {std::int64_t{rows}});
+    if (options.kernels != "auto") {
+      to.key("kernels", {options.kernels});
+    }
     to.key(n == 0 ? "from" : "inlets.texts", {std::string("tokens.texts")});
     if (n > 0) {
       to.key("inlets.rows", {last});

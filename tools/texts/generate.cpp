@@ -29,7 +29,15 @@ pipeline_text generate_pipeline(const generate_options& options,
   text.key("max_tokens", {static_cast<std::int64_t>(options.max_tokens)});
   text.key("temperature", {options.temperature});
   text.key("seed", {static_cast<std::int64_t>(options.seed)});
-  text.key("context_tokens", {static_cast<std::int64_t>(options.context_tokens)});
+  if (options.context_tokens != 0) {
+    text.key("context_tokens", {static_cast<std::int64_t>(options.context_tokens)});
+  }
+  if (options.kv_memory != 0) {
+    text.key("kv_memory", {static_cast<std::int64_t>(options.kv_memory)});
+  }
+  if (options.kernels != "auto") {
+    text.key("kernels", {options.kernels});
+  }
   text.key("rows", {std::int64_t{std::max(tokens_of_step, options.batch)}});
   text.key("from", {std::string("tokens.texts")});
   text.stage("write", "json.write");
@@ -52,13 +60,16 @@ void print_generate_summary(const text_report& report, const generate_options& o
     facts["stopped"] = report.figure("answers", "stopped");
     facts["skipped"] = skipped;
     facts["tokens"] = tokens;
+    facts["context_tokens"] = report.figure("answers", "context_tokens");
     facts["bytes"] = report.figure("answers", "bytes");
     facts["seconds"] = report.run.seconds;
     out.write(facts.dump() + "\n");
     return;
   }
-  out.print("{}: {} of {} in {}, {} skipped\n", tag, counted(answers, "answer"),
-            counted(tokens, "token"), options.out, counted(skipped, "line"));
+  out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts\n", tag,
+            counted(answers, "answer"), counted(tokens, "token"), options.out,
+            counted(skipped, "line"),
+            counted(report.figure("answers", "context_tokens"), "token"));
 }
 
 }  // namespace

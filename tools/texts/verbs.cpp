@@ -54,6 +54,9 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       ->capture_default_str();
   v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
       ->check(CLI::Range(1, 256));
+  v->add_option("--kernels", o->kernels, "Instruction set, which changes no result")
+      ->check(CLI::IsMember({"auto", "x86-64", "x86-64-v3", "x86-64-v4"}))
+      ->capture_default_str();
   v->add_option("--run", o->run,
                 "Make a run folder, which `weir resume` continues (default: an\n"
                 "interrupted command writes nothing)")
@@ -128,9 +131,14 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
       ->capture_default_str();
   generate
       ->add_option("--context-tokens", g->context_tokens,
-                   "Tokens of all texts of a batch, which take memory")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
-      ->capture_default_str();
+                   "Tokens of all texts of a batch (default: as many as\n"
+                   "--kv-memory holds)")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
+  generate
+      ->add_option("--kv-memory", g->kv_memory,
+                   "Memory of keys and values, e.g. 512MiB (default: a quarter of\n"
+                   "the memory that is available, at most 4 GiB)")
+      ->transform(CLI::AsSizeValue(false));
   add_chat_verb(app, chosen);
 }
 

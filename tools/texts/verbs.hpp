@@ -30,9 +30,10 @@ struct text_options {
   std::uint32_t batch = 32;    ///< texts that are computed together
   std::string run;             ///< run folder; empty: the run cannot be resumed
   std::string every = "10 s";  ///< items or time between two checkpoints
-  bool toml = false;           ///< print the pipeline instead of running it
-  bool truncate = false;       ///< cuts texts that are too long
-  bool json = false;           ///< print facts as JSON
+  std::string kernels = "auto";  ///< instruction set
+  bool toml = false;             ///< print the pipeline instead of running it
+  bool truncate = false;         ///< cuts texts that are too long
+  bool json = false;             ///< print facts as JSON
 };
 
 /// Options of `weir embed`.
@@ -43,11 +44,13 @@ struct embed_options : text_options {
 
 /// Options of `weir generate`.
 struct generate_options : text_options {
-  std::string prompts;                  ///< file of prompts
-  std::uint64_t max_tokens = 256;       ///< tokens of the longest answer
-  double temperature = 0;               ///< 0 takes the likeliest token
-  std::uint64_t seed = 1;               ///< seed of the first line
-  std::uint64_t context_tokens = 8192;  ///< tokens of a batch for which there is memory
+  std::string prompts;             ///< file of prompts
+  std::uint64_t max_tokens = 256;  ///< tokens of the longest answer
+  double temperature = 0;          ///< 0 takes the likeliest token
+  std::uint64_t seed = 1;          ///< seed of the first line
+  /// Tokens of a batch for which there is memory; 0: as many as `kv_memory` holds.
+  std::uint64_t context_tokens = 0;
+  std::uint64_t kv_memory = 0;  ///< bytes of keys and values; 0: the default
 };
 
 /// Options of `weir chat`.

@@ -23,6 +23,7 @@ struct layer_settings {
   std::uint32_t first = 0;
   std::uint32_t layers = 0;
   std::uint32_t rows = 4096;
+  std::string kernels = "auto";
 };
 
 settings_table<layer_settings> layer_table() {
@@ -40,6 +41,11 @@ settings_table<layer_settings> layer_table() {
       .add("rows", &layer_settings::rows,
            "token ids of the largest item, which take memory; never changes a result")
       .range(1, 1 << 16)
+      .may_change();
+  table
+      .add("kernels", &layer_settings::kernels,
+           "instruction set: auto, x86-64, x86-64-v3 or x86-64-v4; never changes a "
+           "result")
       .may_change();
   return table;
 }
@@ -89,6 +95,7 @@ class bert_layers final : public flow::stage_object {
     digest_ = record.digest;
     engine_ = &run.host().base();
     models::bert_options options;
+    options.kernels = settings_.kernels;
     options.max_rows = settings_.rows;
     options.first_layer = first;
     options.layers = count;

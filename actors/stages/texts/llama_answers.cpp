@@ -23,7 +23,9 @@ struct answer_settings {
   std::uint64_t max_tokens = 256;
   double temperature = 0;
   std::uint64_t seed = 1;
-  std::uint64_t context_tokens = 8192;
+  std::uint64_t context_tokens = 0;
+  std::uint64_t kv_memory = 0;
+  std::string kernels = "auto";
   std::uint32_t rows = 128;
 };
 
@@ -42,10 +44,22 @@ settings_table<answer_settings> answer_table() {
             "line N of a file draws with this seed + N - 1");
   table
       .add("context_tokens", &answer_settings::context_tokens,
-           "tokens of all texts that are answered together, which take memory; never "
-           "changes a result")
-      .range(1, most)
+           "tokens of all texts that are answered together; 0: as many as kv_memory "
+           "holds; never changes a result")
+      .range(0, most)
       .unit("tokens")
+      .may_change();
+  table
+      .add("kv_memory", &answer_settings::kv_memory,
+           "memory of keys and values of these texts; 0: a quarter of the memory that "
+           "is available, at most 4 GiB; never changes a result")
+      .range(0, std::int64_t{1} << 44)
+      .unit("bytes")
+      .may_change();
+  table
+      .add("kernels", &answer_settings::kernels,
+           "instruction set: auto, x86-64, x86-64-v3 or x86-64-v4; never changes a "
+           "result")
       .may_change();
   table
       .add("rows", &answer_settings::rows,
@@ -86,6 +100,8 @@ class llama_answers final : public flow::stage_object {
     WEIR_TRY(const models::llama_config config, models::llama_config_of(record.facts));
     models::llama_options options;
     options.context_tokens = settings_.context_tokens;
+    options.kv_memory = settings_.kv_memory;
+    options.kernels = settings_.kernels;
     options.max_rows = settings_.rows;
     engine_ = &run.host().base();
     WEIR_TRY(model_, models::make_llama(*engine_, config, *weights_, options));
@@ -132,6 +148,7 @@ class llama_answers final : public flow::stage_object {
     to.set("answer_tokens", drawn_);
     to.set("tokens", processed_);
     to.set("bytes", bytes_);
+    to.set("context_tokens", model_ ? model_->facts().context_tokens : 0);
     to.set("copied_bytes", weights_ ? weights_->copied_bytes() : 0);
   }
 
@@ -233,8 +250,9 @@ result<void> llama_answers::open_contexts() {
         return {};  // the next answer that ends gives memory back
       }
       return std::move(opened).error().hint(
-          "context_tokens of llama.answers, which `weir generate` has as "
-          "--context-tokens, is the memory of the texts that are answered together");
+          "kv_memory and context_tokens of llama.answers, which `weir generate` has as "
+          "--kv-memory and --context-tokens, are the memory of the texts that are "
+          "answered together");
     }
     a.context = *opened;
     WEIR_TRY(a.submitted, model_->reuse_prefix(a.context, a.tokens));

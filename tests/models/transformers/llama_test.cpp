@@ -148,6 +148,32 @@ TEST(Llama, MemoryIsReservedOrRefusedAtOnce) {
   EXPECT_EQ(model->close_context(first).error().code(), errc::not_found);
 }
 
+TEST(Llama, MemoryOfKeysAndValuesIsCountedInTokens) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(1);
+  constexpr std::uint64_t bytes_per_token = 2 * 2 * 2 * 16 * 4;
+  const auto tokens = [&](std::uint64_t bytes) {
+    const auto model = make_llama(*engine, config, weights, {"auto", 0, 128, bytes});
+    return model ? (*model)->facts().context_tokens : 0;
+  };
+  EXPECT_EQ(tokens(64 * bytes_per_token), 64U);
+  EXPECT_EQ(tokens(191 * bytes_per_token), 128U);
+  // More than 64 of the longest contexts are of no use.
+  EXPECT_EQ(tokens(std::uint64_t{1} << 40), 64U * config.max_context);
+  const auto refused =
+      make_llama(*engine, config, weights, {"auto", 0, 128, 64 * bytes_per_token - 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::out_of_memory);
+  EXPECT_NE(refused.error().message().find("expected at least 32768 bytes, which 64 "
+                                           "tokens take, found 32767"),
+            std::string::npos)
+      << refused.error().message();
+  EXPECT_GT(default_kv_memory(), 0U);
+  EXPECT_LE(default_kv_memory(), std::uint64_t{4} << 30);
+  EXPECT_GT(tokens(0), 0U);
+}
+
 TEST(Llama, StepsThatDoNotFitAreRefused) {
   const llama_config config = small_llama();
   const some_source weights = llama_weights_of(config, weight_type::f32);

@@ -54,9 +54,9 @@ class Embed(TextCase):
                                 for _ in range(1030)))
         self.write("b.txt", "fox\r\nthe fox.")
         seen = set()
-        for workers, batch, stages in ((1, 1, 1), (2, 7, 2), (2, 32, 3)):
+        for workers, batch, stages, kernels in ((1, 1, 1, "x86-64"), (2, 7, 2, "auto"), (2, 32, 3, "auto")):
             done = json.loads(self.embed("a", "b.txt", "--workers", workers, "--batch", batch, "--stages", stages,
-                                         "--json").stdout)
+                                         "--kernels", kernels, "--json").stdout)
             self.assertEqual((done["rows"], done["width"], done["skipped"]), (1032, WIDTH, 0))
             seen.add(self.read("out.tgm"))
         self.assertEqual(len(seen), 1)
@@ -175,6 +175,14 @@ class Generate(TextCase):
         # Memory for two prompts makes batches of two.
         self.generate("--field", "q", "--context-tokens", 128, "--max-tokens", 20, "--temperature", 1, "--seed", 40)
         seen.add(self.read("out.jsonl"))
+        # The same memory in bytes: 256 a token. The summary has it in tokens.
+        done = self.generate("--field", "q", "--kv-memory", "32KiB", "--max-tokens", 20, "--temperature", 1, "--seed", 40,
+                             "--json")
+        self.assertEqual(json.loads(done.stdout)["context_tokens"], 128)
+        seen.add(self.read("out.jsonl"))
+        done = self.generate("--field", "q", "--kernels", "x86-64", "--max-tokens", 20, "--temperature", 1, "--seed", 40)
+        self.assertRegex(done.stdout.decode(), r"memory for [0-9,]+ tokens of contexts")
+        seen.add(self.read("out.jsonl"))
         self.assertEqual(len(seen), 1)
         answers = self.lines("out.jsonl")
         self.assertEqual([(a["line"], a["seed"]) for a in answers], [(i + 1, i + 40) for i in range(12)])
@@ -210,6 +218,9 @@ class Generate(TextCase):
         message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--context-tokens", 1,
                              code=5)
         self.assertIn("--context-tokens", message)
+        message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--kv-memory", 16383, code=5)
+        self.assertIn("expected at least 16384 bytes, which 64 tokens take, found 16383", message)
+        self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--kernels", "avx1024", code=2)
         self.error("generate", "v.hn4", "--tag", "e", "--prompts", "p", "-o", "o", code=2)
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--temperature", -1, code=2)
 

@@ -12,6 +12,7 @@
 #include "stages/prose/job/stored_model.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/philox.hpp"
+#include "weir/models/prose_contexts.hpp"
 #include "weir/storage/context_source.hpp"
 
 namespace weir::actors {
@@ -21,47 +22,34 @@ namespace {
 /// Stream of random numbers for drawing tokens; other streams initialise parameters.
 constexpr std::uint64_t speak_stream = 0x737065616B;  // "speak"
 
-/// Lets lane 0 of a model read tokens.
-class lane_feeder {
+/// A context that reads tokens and gives the logits behind them.
+class reader {
  public:
-  explicit lane_feeder(models::prose& model) : model_(model) {}
+  reader(models::step_model& model, models::context_id context)
+      : model_(model), context_(context) {}
 
-  /// Reads tokens. The prediction of the token behind the last one is then pending.
-  [[nodiscard]] result<void> feed(std::span<const std::uint32_t> tokens) {
+  /// Reads tokens, at least one, and returns the logits behind the last one.
+  [[nodiscard]] result<std::vector<float>> read(std::span<const std::uint32_t> tokens) {
+    std::vector<float> logits;
     while (!tokens.empty()) {
-      const std::size_t n =
-          std::min<std::size_t>(tokens.size(), model_.config().max_chunk);
-      std::optional<std::uint32_t> next;
-      if (n < tokens.size()) {
-        next = tokens[n];
+      const std::size_t count =
+          std::min<std::size_t>(tokens.size(), model_.facts().max_rows);
+      const models::row_group group{context_, tokens.first(count),
+                                    count == tokens.size()};
+      WEIR_TRY(const models::step_ticket ticket, model_.submit({&group, 1}));
+      if (group.wants_logits) {
+        WEIR_TRY(const std::span<const float> found, model_.logits(ticket, 0));
+        logits.assign(found.begin(), found.end());
       }
-      WEIR_CHECK(pulse(tokens.first(n), next));
-      tokens = tokens.subspan(n);
+      WEIR_CHECK(model_.finish(ticket));
+      tokens = tokens.subspan(count);
     }
-    return {};
+    return logits;
   }
 
  private:
-  /// Feeds tokens to lane 0 as one pulse of the Stream phase, which changes the context
-  /// but no parameters. The other lanes get no tokens and stay as they are.
-  [[nodiscard]] result<void> pulse(std::span<const std::uint32_t> tokens,
-                                   std::optional<std::uint32_t> next) {
-    std::vector<models::prose::lane_input> lanes(model_.config().lanes);
-    for (std::uint32_t lane = 0; lane < lanes.size(); ++lane) {
-      lanes[lane].position = model_.position(lane);
-    }
-    lanes[0].tokens = tokens;
-    lanes[0].lookahead = next;
-    models::pulse p;
-    p.id = pulses_++;
-    p.phase = models::pulse_phase::stream;
-    WEIR_TRY(const auto ticket, model_.submit(p, lanes));
-    WEIR_TRY([[maybe_unused]] const auto done, model_.finish(ticket));
-    return {};
-  }
-
-  models::prose& model_;
-  std::uint64_t pulses_ = 0;
+  models::step_model& model_;
+  models::context_id context_;
 };
 
 /// Opens a run folder, with the context of its checkpoint, or parameters in a volume.
@@ -103,29 +91,37 @@ result<speak_report> speak(const speak_request& request,
   WEIR_TRY(auto stored, open_model(request, &report.with_context));
   models::prose& model = *stored.model;
   const std::int64_t start = now_ns();
-  lane_feeder feeder(model);
+  const auto contexts = models::make_prose_contexts(model);
+  WEIR_TRY(const models::context_id context, contexts->continue_lane(0));
+  reader text(*contexts, context);
   std::vector<std::uint32_t> tokens;
   for (const char c : request.prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
   }
-  WEIR_CHECK(feeder.feed(tokens));
+  // Without a prompt, the prediction behind the last token of the run is continued.
+  auto logits = tokens.empty() ? model.pending_logits(0) : text.read(tokens);
+  if (!logits && tokens.empty()) {
+    return error(errc::invalid_argument,
+                 "speaking failed: expected a prompt, because the model has no pending "
+                 "prediction to continue from, found an empty one")
+        .because(logits.error());
+  }
   const philox random(request.seed, speak_stream);
   while (report.tokens < request.tokens) {
-    auto logits = model.pending_logits(0);
     if (!logits) {
-      return error(errc::invalid_argument,
-                   "speaking failed: expected a prompt, because the model has no pending "
-                   "prediction to continue from, found an empty one")
-          .because(logits.error());
+      return std::move(logits).error();
     }
     const std::uint32_t token = models::sample(
         *logits, static_cast<float>(request.temperature), random, report.tokens);
     report.text += text_of_token(token);
     ++report.tokens;
-    WEIR_CHECK(feeder.feed({&token, 1}));
+    logits = text.read({&token, 1});
     if (on_text && !on_text(text_of_token(token))) {
       break;
     }
+  }
+  if (!logits) {
+    return std::move(logits).error();
   }
   report.seconds = seconds_since(start);
   WEIR_TRY(report.parameter_hash, model.parameter_hash());

@@ -35,9 +35,19 @@ struct llama_options {
   /// "auto", or an instruction set that this processor has: "x86-64", "x86-64-v3" or
   /// "x86-64-v4".
   std::string_view kernels = "auto";
-  std::uint64_t context_tokens = 8192;  ///< tokens of all contexts together
-  std::uint32_t max_rows = 128;         ///< rows of the largest step
+  /// Tokens of all contexts together; 0: as many as fit into `kv_memory`, and at most as
+  /// many as 64 contexts of the largest length have.
+  std::uint64_t context_tokens = 8192;
+  std::uint32_t max_rows = 128;  ///< rows of the largest step
+  /// Memory of keys and values if `context_tokens` is 0; 0: `default_kv_memory()`.
+  /// @units{bytes}
+  std::uint64_t kv_memory = 0;
 };
+
+/// Returns a quarter of the memory that is available now, at most 4 GiB.
+/// @units{bytes}
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::uint64_t default_kv_memory() noexcept;
 
 /// Checks a configuration as `make_llama` does.
 /// @error{invalid_argument, a member is out of range, or does not fit to another one}
@@ -55,12 +65,13 @@ struct llama_options {
 /// @param config  Shape of the model.
 /// @param weights  Must outlive the model, which does not copy them.
 /// @param options  Memory and instruction set.
-/// @error{invalid_argument, `check_config` refuses the configuration, an option is 0, or
-/// the processor does not have the instruction set}
+/// @error{invalid_argument, `check_config` refuses the configuration, an option is out of
+/// range, or the processor does not have the instruction set}
 /// @error{not_found, a weight is missing}
 /// @error{config_mismatch, a weight has another shape than the configuration}
 /// @error{corrupt, `check_matrix` refuses a weight}
-/// @error{out_of_memory}
+/// @error{out_of_memory, the system has too little, or `kv_memory` holds no page of 64
+/// tokens; the message has both numbers}
 /// @threads{belongs to the engine's submitter}
 [[nodiscard]] result<std::unique_ptr<step_model>> make_llama(
     runtime::engine& engine, const llama_config& config, const weight_source& weights,
