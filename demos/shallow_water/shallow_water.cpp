@@ -3,12 +3,13 @@
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
 ///   [--state FOLDER [--every N]] [--table 1] [--json 1]
-///   [--frames FOLDER [--frame-every N]]
+///   [--frames FOLDER] [--animation FILE] [--frame-every N]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
+#include "shallow_water/animation.hpp"
 #include "shallow_water/basin.hpp"
 #include "support/launched.hpp"
 #include "support/options.hpp"
@@ -27,15 +28,51 @@ double units_between(double a, double b) {
   return std::abs(a - b) / (std::nextafter(a, 2 * a) - a);
 }
 
-/// Writes the depth as a message in a file of its own, if the step is to be shown.
-void write_frame(weir::world& w, const shallow_water::basin& water,
-                 const demo::options& chosen, std::int64_t step) {
-  const std::string& folder = chosen.text("frames");
-  if (!folder.empty() && step % chosen.number("frame-every") == 0) {
-    const std::string path = folder + "/depth-" + std::to_string(step) + ".tgm";
-    weir::or_throw(weir::write_message(w, path, water.depth(), "depth"));
+/// Pictures of a run: a message for each step that is shown, and an animation.
+class pictures {
+ public:
+  pictures(weir::world& w, const demo::options& chosen, bool first_rank)
+      : w_(w),
+        folder_(chosen.text("frames")),
+        path_(chosen.text("animation")),
+        every_(chosen.number("frame-every")),
+        first_rank_(first_rank),
+        film_(chosen.number("size"), chosen.number("size"),
+              std::max<std::int64_t>(chosen.number("size") / points, 1), lowest,
+              highest) {}
+
+  /// Shows the depth if the step is to be shown. All ranks call it.
+  void show(const shallow_water::basin& water, std::int64_t step) {
+    if (step % every_ != 0) {
+      return;
+    }
+    if (!folder_.empty()) {
+      const std::string path = folder_ + "/depth-" + std::to_string(step) + ".tgm";
+      weir::or_throw(weir::write_message(w_, path, water.depth(), "depth"));
+    }
+    if (!path_.empty()) {
+      film_.add(weir::or_throw(w_.elements(water.depth())));
+    }
   }
-}
+  /// Writes the animation, if one was asked for.
+  void finish() const {
+    if (!path_.empty() && first_rank_) {
+      film_.write(path_, frame_ms);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t points = 160;  ///< about as many in a row of a frame
+  static constexpr double lowest = 0.8;        ///< depth with the darkest colour
+  static constexpr double highest = 1.5;
+  static constexpr int frame_ms = 80;
+  weir::world& w_;
+  std::string folder_;
+  std::string path_;
+  std::int64_t every_;
+  bool first_rank_;
+  shallow_water::animation film_;
+};
 
 void simulate(const demo::options& chosen) {
   const std::int64_t n = chosen.number("size");
@@ -50,18 +87,20 @@ void simulate(const demo::options& chosen) {
                                        .cell_length = 1.0 / static_cast<double>(n),
                                        .depth = shallow_water::circular_dam});
         const totals before = weir::or_throw(water.measure());
-        write_frame(w, water, chosen, 0);
+        pictures shown(w, chosen, rank == 0);
+        shown.show(water, 0);
         if (!chosen.text("state").empty()) {
           water.checkpoint(chosen.text("state"), chosen.number("every"));
           demo::resume(w, rank);
         }
         w.repeat(steps, [&](std::int64_t step) {
           water.step();
-          write_frame(w, water, chosen, step + 1);
+          shown.show(water, step + 1);
         });
         if (demo::has_stopped(w, rank)) {
           return;
         }
+        shown.finish();
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;
@@ -100,6 +139,7 @@ int main(int argc, char** argv) {
                                                                {"json", "0"},
                                                                {"every", "50"},
                                                                {"frames", ""},
+                                                               {"animation", ""},
                                                                {"frame-every", "50"}}));
     return 0;
   } catch (const std::exception& e) {

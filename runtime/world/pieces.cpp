@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "places/byte_runs.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -113,7 +114,7 @@ result<void> pieces::run_send(piece& p, const task_context& context) {
   auto begun = exists ? link_.send(p.other, {channel_, p.number}, p.packed)
                       : link_.send_failure(p.other, {channel_, p.number});
   if (!begun) {
-    failure_ = failure_ ? failure_ : std::move(begun).error();
+    note_failure(std::move(begun).error());
     give_back(p);
     tasks_.wake();
     return {};
@@ -144,7 +145,22 @@ result<void> pieces::run_receive(piece& p, const task_context& context) {
   return outcome;
 }
 
+/// Keeps the first failure of a send. @pre the mutex is locked
+void pieces::note_failure(error cause) {
+  if (!failure_) {
+    failure_ = std::move(cause);
+    has_failed_.store(true, std::memory_order_relaxed);
+  }
+}
+
+bool pieces::polled_lately() const noexcept {
+  constexpr std::int64_t lately_ns = 2'000;
+  return !has_failed() &&
+         now_ns() - polled_ns_.load(std::memory_order_relaxed) < lately_ns;
+}
+
 bool pieces::poll() {
+  polled_ns_.store(now_ns(), std::memory_order_relaxed);
   std::vector<ending> endings;
   bool any = false;
   {
@@ -174,7 +190,7 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
   open_.erase(found);
   if (p.sends) {
     if (!one.outcome) {
-      failure_ = failure_ ? failure_ : std::move(one.outcome).error();
+      note_failure(std::move(one.outcome).error());
     }
     out.push_back({&p, std::move(p.waits), {}});
     return;

@@ -86,6 +86,12 @@ class pieces {
   };
   /// Returns the oldest receive whose task waits for its message.
   [[nodiscard]] std::optional<awaited_piece> oldest_awaited();
+  /// Returns true if `poll` was called less than 2 us ago and no send has failed.
+  [[nodiscard]] bool polled_lately() const noexcept;
+  /// Returns true if a send has failed.
+  [[nodiscard]] bool has_failed() const noexcept {
+    return has_failed_.load(std::memory_order_relaxed);
+  }
   /// Returns the failure of a send, which ends the world; none if there is none.
   [[nodiscard]] std::optional<error> failure();
   /// Ends all transfers and their tasks, and begins no further ones. Tells the other
@@ -107,12 +113,15 @@ class pieces {
   [[nodiscard]] result<void> run_receive(piece& p, const task_context& context);
   void end_transfer(transfer_end&& one, std::vector<ending>& out);
   void end_tasks(std::vector<ending>& all);
+  void note_failure(error cause);
 
   engine& tasks_;
   transport& link_;
   note_function note_;
   std::uint32_t channel_;
   std::atomic<std::size_t> open_count_{0};
+  std::atomic<std::int64_t> polled_ns_{0};  ///< time of the last poll
+  std::atomic<bool> has_failed_{false};     ///< `failure_` has a value
 
   std::mutex mutex_;  ///< guards all below; locked before that of the transport
   std::unordered_map<transfer_id, piece*> open_;

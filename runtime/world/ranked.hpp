@@ -73,6 +73,8 @@ class world::ranked final : public transport_user {
     repetition_.recorded->calls.back().start = std::move(start);
   }
   void begin_step();
+  [[nodiscard]] result<bool> pass_step();
+  [[nodiscard]] std::int64_t take_back_steps() noexcept;
   [[nodiscard]] result<void> end_step();
   [[nodiscard]] result<void> end_steps();
   /// Moves the pieces that bring the bytes to all ranks.
@@ -132,6 +134,7 @@ class world::ranked final : public transport_user {
   // Progress.
   [[nodiscard]] result<void> advance();
   [[nodiscard]] result<bool> move_on();
+  [[nodiscard]] result<bool> move_on_at_times();
   [[nodiscard]] result<void> question_others();
   void begin_idle();
   void end_idle();

@@ -68,6 +68,32 @@ void world::ranked::begin_step() {
   }
 }
 
+/// Counts the recorded calls of the step as made. Passing begins with a period, so that
+/// the steps that are taken back are the first ones of it.
+result<bool> world::ranked::pass_step() {
+  repetition& r = repetition_;
+  if (r.now != repeat_mode::deferring || r.passed != r.phase) {
+    return false;
+  }
+  ++r.passed;
+  r.position = r.recorded->step_ends[r.phase];
+  if (r.position == r.recorded->calls.size()) {
+    r.passed = 0;
+    WEIR_CHECK(replay_period());
+  }
+  return true;
+}
+
+std::int64_t world::ranked::take_back_steps() noexcept {
+  repetition& r = repetition_;
+  const std::size_t passed = std::exchange(r.passed, 0);
+  if (passed != 0) {
+    r.phase = 0;
+    r.position = 0;
+  }
+  return static_cast<std::int64_t>(passed);
+}
+
 result<void> world::ranked::end_step() {
   repetition& r = repetition_;
   r.in_step = false;
@@ -243,7 +269,8 @@ void world::ranked::note_ledger_change() {
 /// Submits the recorded period again, as a replay of the engine.
 result<void> world::ranked::replay_period() {
   recorded_period& all = *repetition_.recorded;
-  while (tasks_.free_slots() < all.tasks.size() && tasks_.in_flight() != 0) {
+  while (tasks_.in_flight() != 0 &&
+         (tasks_.free_slots() < all.tasks.size() || all.is_far_ahead(tasks_))) {
     WEIR_CHECK(advance());
   }
   replay_run& run = all.take_run(tasks_);

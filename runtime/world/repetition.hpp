@@ -52,6 +52,15 @@ struct recorded_period {
     }
     return *runs.back();
   }
+  /// Returns true if more replays are in flight than hide the way of a message. Further
+  /// ones would only make polling and the memory of pieces grow.
+  [[nodiscard]] bool is_far_ahead(const engine& on) const noexcept {
+    constexpr std::size_t least_replays = 4;
+    constexpr std::size_t tasks_ahead = 128;
+    return runs.size() >= std::max(least_replays, tasks_ahead / std::max<std::size_t>(
+                                                                    tasks.size(), 1)) &&
+           !runs.front()->has_ended(on);
+  }
   /// Returns true if all tasks of all replays have ended.
   [[nodiscard]] bool has_ended(const engine& on) const noexcept {
     return std::all_of(runs.begin(), runs.end(),
@@ -116,6 +125,7 @@ struct repetition {
   std::size_t period = 0;            ///< steps
   std::size_t phase = 0;             ///< step inside of the period
   std::size_t position = 0;          ///< calls of the period that have been made
+  std::size_t passed = 0;            ///< steps of the present period that were passed
   std::size_t clean_steps = 0;       ///< newest steps that nothing has disturbed
   std::uint64_t recorded_tasks = 0;  ///< tasks of the engine that were recorded
   std::uint64_t offered = 0;

@@ -319,7 +319,7 @@ result<void> world::ranked::advance() {
   if (broken_) {
     return *broken_;
   }
-  WEIR_TRY(const bool moved, move_on());
+  WEIR_TRY(const bool moved, move_on_at_times());
   ++waits_inside_;
   const bool any = moved || tasks_.run_one() || link_.move_others_on(*this);
   --waits_inside_;
@@ -405,10 +405,15 @@ bool world::ranked::move_on_for_others() {
 /// Returns true if a transfer has ended.
 result<bool> world::ranked::move_on() {
   const bool moved = pieces_.poll();
-  if (auto failed = pieces_.failure()) {
-    return fail(std::move(*failed));
+  if (pieces_.has_failed()) {
+    return fail(std::move(*pieces_.failure()));
   }
   return moved;
+}
+
+/// Moves on unless a worker has just polled, as it does between tasks.
+result<bool> world::ranked::move_on_at_times() {
+  return pieces_.polled_lately() ? result<bool>(false) : move_on();
 }
 
 /// Waits until all tasks have ended and all messages have come. Polls meanwhile, as a

@@ -111,6 +111,12 @@ void world::begin_step() {
     ranked_->begin_step();
   }
 }
+result<bool> world::pass_step() {
+  return ranked_ ? ranked_->pass_step() : result<bool>(false);
+}
+std::int64_t world::take_back_steps() noexcept {
+  return ranked_ ? ranked_->take_back_steps() : 0;
+}
 result<void> world::end_step() {
   return ranked_ ? ranked_->end_step() : result<void>();
 }

@@ -30,7 +30,7 @@ NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi", 
 HOMES = (
     (re.compile(r"^caf/"), ("actors/", "tests/actors/")),
     (re.compile(r"^(cuda|cublas|nccl|nvrtc)"), ("tessera/device/cuda/",)),
-    (re.compile(r"^mpi\.h"), ("runtime/transport/mpi/",)),
+    (re.compile(r"^mpi\.h"), ("runtime/transport/mpi/", "bench/runtime/ranks/")),
     (re.compile(r"^CLI/"), ("tools/",)),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -150,11 +150,11 @@ class world_tensor {
   }
   /// Returns the elements of a box. @error{out_of_range; thrown: it leaves the tensor}
   [[nodiscard]] tile_part<T, Rank> of_tile(const box& b) const {
-    tensor<T, Rank> part = all_;
-    for (std::size_t d = 0; d < Rank; ++d) {
-      part = part.slice(static_cast<int>(d), b.lo[d], b.hi[d]);
+    tile_part<T, Rank> part{all_.slice(0, b.lo[0], b.hi[0]), b.index, count_};
+    for (std::size_t d = 1; d < Rank; ++d) {
+      part.elements = part.elements.slice(static_cast<int>(d), b.lo[d], b.hi[d]);
     }
-    return {part, b.index, count_};
+    return part;
   }
   /// Returns one element of a tensor of one dimension, in tiles of one element.
   [[nodiscard]] tile_part<T, Rank> of_index(std::int64_t index) const

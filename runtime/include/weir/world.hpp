@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "weir/runtime/state/world_state.hpp"
+#include "weir/runtime/world_arguments.hpp"
 #include "weir/tiles.hpp"
 
 namespace weir {
@@ -40,6 +41,13 @@ template <class Tensor>
 [[nodiscard]] named_state<Tensor> named(std::string name, Tensor& variable) {
   return {std::move(name), &variable};
 }
+
+/// Promise about the steps of `world::repeat`: after a few steps, each step makes the
+/// same calls as the one that lies a fixed number of steps before it, and does nothing
+/// else. This number, the period, is at most four. After a period the variables that the
+/// body changes are as they were before it, as they are if two tensors are swapped in
+/// each step.
+struct equal_steps {};
 
 /// One program on several ranks, see `runtime::world`. Every rank makes the same calls
 /// with the same arguments in the same order.
@@ -191,24 +199,14 @@ class world {
   /// before the stop}
   template <class Body>
   void repeat(std::int64_t steps, Body&& body) {
-    const std::int64_t first = std::exchange(first_step_, 0);
-    for (std::int64_t step = first; step < steps; ++step) {
-      const bool saves = files_ && every_ > 0 && step % every_ == 0;
-      if (saves && step != first) {
-        or_throw(files_->save(step));
-      }
-      if (or_throw(ranks_.stops_here())) {
-        stop(step, !saves && step != first);
-        return;
-      }
-      ranks_.begin_step();
-      body(step);
-      or_throw(ranks_.end_step());
-    }
-    or_throw(ranks_.end_steps());
-    if (files_ && every_ > 0 && steps > first) {
-      or_throw(files_->save(steps));
-    }
+    repeat_steps(steps, body, false);
+  }
+  /// Calls `body(step)` as above, for a program that promises `equal_steps`: steps that
+  /// are replayed do not call the body. On one rank all steps call it.
+  /// @error{stopping; thrown: see `submit`} @error{kernel_failed; thrown: see above}
+  template <class Body>
+  void repeat(std::int64_t steps, equal_steps, Body&& body) {
+    repeat_steps(steps, body, true);
   }
   /// Returns true if `repeat` has ended early, as a rank was asked to stop.
   [[nodiscard]] bool stopped() const noexcept { return stopped_at_ >= 0; }
@@ -221,6 +219,41 @@ class world {
   [[nodiscard]] runtime::world& base() { return ranks_; }
 
  private:
+  template <class Body>
+  void repeat_steps(std::int64_t steps, Body& body, bool are_equal) {
+    const std::int64_t first = std::exchange(first_step_, 0);
+    for (std::int64_t step = first; step < steps; ++step) {
+      const bool saves = files_ && every_ > 0 && step % every_ == 0;
+      if (saves && step != first) {
+        run_passed(step, body);
+        or_throw(files_->save(step));
+      }
+      if (or_throw(ranks_.stops_here())) {
+        run_passed(step, body);
+        stop(step, !saves && step != first);
+        return;
+      }
+      ranks_.begin_step();
+      if (!are_equal || !or_throw(ranks_.pass_step())) {
+        body(step);
+      }
+      or_throw(ranks_.end_step());
+    }
+    run_passed(steps, body);
+    or_throw(ranks_.end_steps());
+    if (files_ && every_ > 0 && steps > first) {
+      or_throw(files_->save(steps));
+    }
+  }
+  /// Calls the body for the steps before `next` that were passed and not replayed.
+  template <class Body>
+  void run_passed(std::int64_t next, Body& body) {
+    for (std::int64_t step = next - ranks_.take_back_steps(); step < next; ++step) {
+      ranks_.begin_step();
+      body(step);
+      or_throw(ranks_.end_step());
+    }
+  }
   /// Ends `repeat` before a step.
   void stop(std::int64_t step, bool saves) {
     or_throw(ranks_.end_steps());
@@ -281,85 +314,18 @@ class world {
     }
     return world_argument<Argument>::writes;
   }
-  /// Returns an argument as an engine knows it.
-  template <class T, int Rank, runtime::access_mode Mode>
-  static const auto& plain_of(const argument<T, Rank, Mode>& a) {
-    return a;
-  }
-  template <class T, int Rank, runtime::access_mode Mode>
-  static const auto& plain_of(const tile_argument<T, Rank, Mode>& a) {
-    return a.plain;
-  }
-  template <class Argument>
-  static std::array<runtime::access, 1> accesses_of(const Argument& a) {
-    return {plain_of(a).access()};
-  }
-  template <class T, int Rank>
-  static std::vector<runtime::access> accesses_of(const wrapped_part<T, Rank>& a) {
-    std::vector<runtime::access> all;
-    for (const tensor<T, Rank>& piece : a.pieces) {
-      all.push_back(runtime::reads(piece.bytes()));
-    }
-    return all;
-  }
-  /// Returns the accesses of all arguments. Only parts over the edges need an allocation.
-  template <class... Argument>
-  static auto all_accesses(const Argument&... arguments) {
-    if constexpr ((world_argument<Argument>::one_access && ...)) {
-      return std::array<runtime::access, sizeof...(Argument)>{
-          accesses_of(arguments)[0]...};
-    } else {
-      std::vector<runtime::access> all;
-      const auto add = [&all](const auto& some) {
-        all.insert(all.end(), some.begin(), some.end());
-      };
-      (add(accesses_of(arguments)), ...);
-      return all;
-    }
-  }
-  /// Adds the bytes that a kernel declares by an argument, where views are checked.
-  template <class Declared, class Argument>
-  static void declare(std::vector<Declared>& out, const Argument& a) {
-    if constexpr (world_argument<Argument>::one_access) {
-      out.push_back({plain_of(a).operand.bytes(),
-                     std::remove_cvref_t<decltype(plain_of(a))>::reads_only});
-    } else {
-      for (const auto& piece : a.pieces) {
-        out.push_back({piece.bytes(), true});
-      }
-    }
-  }
-  template <class Argument>
-  static auto view_of(view_owner owner, const Argument& a) {
-    if constexpr (world_argument<Argument>::one_access) {
-      return plain_of(a).elements(owner);
-    } else {
-      return a.elements;
-    }
-  }
-  template <class Argument>
-  static void add_view(runtime::kernel_identity& identity, const Argument& a) {
-    if constexpr (world_argument<Argument>::one_access) {
-      const runtime::tensor& bytes = plain_of(a).operand.bytes();
-      identity.add(reinterpret_cast<std::uintptr_t>(bytes.data()));
-      identity.add(std::as_bytes(bytes.shape()));
-      identity.add(std::as_bytes(bytes.strides()));
-    } else {
-      static_assert(std::has_unique_object_representations_v<decltype(a.elements)>);
-      identity.add(std::as_bytes(std::span(&a.elements, 1)));
-    }
-  }
   template <class Kernel, std::size_t... I, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
                    std::index_sequence<I...>, const Argument&... arguments) {
-    const auto accesses = all_accesses(arguments...);
-    runtime::kernel_identity identity(kernel);
-    (add_view(identity, arguments), ...);
+    const auto accesses = world_arguments::accesses_of(arguments...);
+    // One rank records nothing, so it needs no identity.
+    const std::uint64_t identity =
+        ranks_.ranks() == 1 ? 0 : world_arguments::identity_of(kernel, arguments...);
     auto call = with_declared_bytes(
         name,
         [kernel = std::move(kernel),
-         ... views = view_of(view_owner{name, static_cast<int>(I)},
-                             arguments)]() -> result<void> {
+         ... views = world_arguments::view_of(view_owner{name, static_cast<int>(I)},
+                                              arguments)]() -> result<void> {
           if constexpr (std::is_void_v<decltype(kernel(views...))>) {
             kernel(views...);
             return {};
@@ -367,19 +333,19 @@ class world {
             return kernel(views...);
           }
         },
-        [&](auto& out) { (declare(out, arguments), ...); });
+        [&](auto& out) { (world_arguments::declare(out, arguments), ...); });
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::world::max_capture) {
       or_throw(ranks_.submit(
           with, name, accesses, [call](const runtime::task_context&) { return call(); },
-          {}, identity.value()));
+          {}, identity));
     } else {
       const auto stored = std::make_shared<call_type>(std::move(call));
       call_type* const own = stored.get();
       or_throw(ranks_.submit(
           with, name, accesses, [own](const runtime::task_context&) { return (*own)(); },
-          stored, identity.value()));
+          stored, identity));
     }
   }
 

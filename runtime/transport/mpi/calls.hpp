@@ -11,6 +11,8 @@ namespace weir::mpi {
 
 /// Version of `calls`. A plug-in of another version is refused.
 constexpr std::uint32_t calls_version = 1;
+/// Bits of the number of a message in its tag; the bits above are the channel's.
+constexpr unsigned number_bits = 20;
 /// Name of the function that returns the calls of a plug-in.
 constexpr const char* entry_name = "weir_mpi_calls";
 
@@ -55,8 +57,8 @@ struct calls {
   int (*receive)(int communicator, int from, int tag, void* into, int count, void* owner);
   /// Asks for the end of a receive whose message has not come. It ends in a later `poll`.
   int (*cancel)(void* owner);
-  /// Moves messages on and stores the ends of operations. Returns their number, or -1 if
-  /// there are more operations than `capacity`.
+  /// Moves messages on and stores ends of operations, others in a later call. Returns
+  /// their number, or -1 if there may be more than `capacity`.
   int (*poll)(operation_end* ends, int capacity);
   /// Looks for a message with a tag in communicator 0. Sets `found`, its sender and size.
   int (*probe)(int tag, bool* found, int* from, int* count);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <vector>
 
 #include "calls.hpp"
@@ -17,14 +18,31 @@
 namespace weir::mpi {
 namespace {
 
-/// What the plug-in knows in this process. Operation i has request i and owner i.
+/// An operation that has begun.
+struct open_operation {
+  MPI_Request request = MPI_REQUEST_NULL;
+  void* owner = nullptr;  ///< null after its end
+};
+
+/// The operations of a communicator whose tags have the same number of a channel, in the
+/// order of their beginnings.
+struct operation_group {
+  int communicator = 0;
+  int channel = 0;
+  std::deque<open_operation> open;
+  std::size_t next_far = 0;  ///< first one that is tested next, beside the oldest
+};
+
+/// What the plug-in knows in this process.
 struct plugin_state {
   std::vector<MPI_Comm> communicators;
+  std::vector<operation_group> groups;  ///< those with operations
+  unsigned polls = 0;
+  std::vector<open_operation*> tested;  ///< memory of `poll`, as the next three
   std::vector<MPI_Request> requests;
-  std::vector<void*> owners;
-  std::vector<int> indices;          ///< memory of `poll`
-  std::vector<MPI_Status> statuses;  ///< memory of `poll`
-  MPI_Comm copy = MPI_COMM_NULL;     ///< communicator that is being made
+  std::vector<int> indices;
+  std::vector<MPI_Status> statuses;
+  MPI_Comm copy = MPI_COMM_NULL;  ///< communicator that is being made
   MPI_Request copying = MPI_REQUEST_NULL;
   MPI_Request barrier = MPI_REQUEST_NULL;
   bool started_here = false;
@@ -83,11 +101,19 @@ int copy_ready(bool* ready) {
 }
 
 /// Notes an operation that has begun.
-int note(int code, MPI_Request request, void* owner) {
-  if (code == MPI_SUCCESS) {
-    state.requests.push_back(request);
-    state.owners.push_back(owner);
+int note(int code, int communicator, int tag, MPI_Request request, void* owner) {
+  if (code != MPI_SUCCESS) {
+    return code;
   }
+  const int channel = tag >> number_bits;
+  auto group = std::find_if(
+      state.groups.begin(), state.groups.end(), [&](const operation_group& one) {
+        return one.communicator == communicator && one.channel == channel;
+      });
+  if (group == state.groups.end()) {
+    group = state.groups.insert(group, operation_group{communicator, channel, {}, 0});
+  }
+  group->open.push_back({request, owner});
   return code;
 }
 
@@ -98,7 +124,7 @@ int send(int communicator, int to, int tag, const void* bytes, int count,
   const int code = synchronous
                        ? MPI_Issend(bytes, count, MPI_BYTE, to, tag, over, &request)
                        : MPI_Isend(bytes, count, MPI_BYTE, to, tag, over, &request);
-  return note(code, request, owner);
+  return note(code, communicator, tag, request, owner);
 }
 
 int receive(int communicator, int from, int tag, void* into, int count, void* owner) {
@@ -106,16 +132,18 @@ int receive(int communicator, int from, int tag, void* into, int count, void* ow
   const int code =
       MPI_Irecv(into, count, MPI_BYTE, from, tag,
                 state.communicators[static_cast<std::size_t>(communicator)], &request);
-  return note(code, request, owner);
+  return note(code, communicator, tag, request, owner);
 }
 
 int cancel(void* owner) {
-  const auto found = std::find(state.owners.begin(), state.owners.end(), owner);
-  if (found == state.owners.end()) {
-    return MPI_SUCCESS;
+  for (operation_group& group : state.groups) {
+    for (open_operation& one : group.open) {
+      if (one.owner == owner) {
+        return MPI_Cancel(&one.request);
+      }
+    }
   }
-  return MPI_Cancel(
-      &state.requests[static_cast<std::size_t>(found - state.owners.begin())]);
+  return MPI_SUCCESS;
 }
 
 /// Fills the end of one operation.
@@ -137,40 +165,89 @@ void fill_end(operation_end& end, void* owner, MPI_Status& status, int code) {
   end.bytes = count > 0 ? static_cast<std::size_t>(count) : 0;
 }
 
+/// Number of operations of a group that a poll tests: of the oldest ones, and of the
+/// others.
+constexpr std::size_t looked_at = 8;
+/// Polls until one tests others than the oldest operations.
+constexpr unsigned polls_between_far = 4;
+
+/// Adds the operations at [first, last) of a group to those that `poll` tests.
+void add_tested(operation_group& group, std::size_t first, std::size_t last) {
+  auto one = group.open.begin() + static_cast<std::ptrdiff_t>(first);
+  for (std::size_t i = first; i < last; ++i, ++one) {
+    if (one->owner != nullptr) {
+      state.tested.push_back(&*one);
+      state.requests.push_back(one->request);
+    }
+  }
+}
+
+/// Chooses the operations that a poll tests. A rank may have begun receives for hundreds
+/// of steps, and the library takes time for each that it tests, so the oldest are tested
+/// each time and the others in turn.
+void choose_tested() {
+  state.tested.clear();
+  state.requests.clear();
+  const bool far = ++state.polls % polls_between_far == 0;
+  for (operation_group& group : state.groups) {
+    const std::size_t size = group.open.size();
+    const std::size_t near = std::min(size, looked_at);
+    add_tested(group, 0, near);
+    if (!far || size == near) {
+      continue;
+    }
+    const std::size_t first = std::max(near, group.next_far);
+    const std::size_t last = std::min(first + looked_at, size);
+    add_tested(group, std::min(first, size), last);
+    group.next_far = last >= size ? 0 : last;
+  }
+}
+
+/// Removes the operations that have ended and stand among the oldest of their groups.
+void remove_ended() {
+  for (operation_group& group : state.groups) {
+    const std::size_t near = std::min(group.open.size(), looked_at);
+    std::size_t to = near;
+    for (std::size_t from = near; from-- > 0;) {
+      if (group.open[from].owner != nullptr) {
+        group.open[--to] = group.open[from];
+      }
+    }
+    group.open.erase(group.open.begin(),
+                     group.open.begin() + static_cast<std::ptrdiff_t>(to));
+    group.next_far -= std::min(group.next_far, to);
+  }
+  std::erase_if(state.groups,
+                [](const operation_group& one) { return one.open.empty(); });
+}
+
 int poll(operation_end* ends, int capacity) {
-  const std::size_t open = state.requests.size();
-  if (open == 0) {
+  choose_tested();
+  const std::size_t tested = state.tested.size();
+  if (tested == 0) {
+    remove_ended();
     return 0;
   }
-  state.indices.resize(open);
-  state.statuses.resize(open);
-  int count = 0;
-  if (open > static_cast<std::size_t>(capacity)) {
+  if (tested > static_cast<std::size_t>(capacity)) {
     return -1;
   }
-  const int code = MPI_Testsome(static_cast<int>(open), state.requests.data(), &count,
+  state.indices.resize(tested);
+  state.statuses.resize(tested);
+  int count = 0;
+  const int code = MPI_Testsome(static_cast<int>(tested), state.requests.data(), &count,
                                 state.indices.data(), state.statuses.data());
   if (count == MPI_UNDEFINED || count <= 0) {
     return 0;
   }
   for (int i = 0; i < count; ++i) {
-    const auto which =
-        static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)]);
+    open_operation& one = *state.tested[static_cast<std::size_t>(
+        state.indices[static_cast<std::size_t>(i)])];
     MPI_Status& status = state.statuses[static_cast<std::size_t>(i)];
-    fill_end(ends[i], state.owners[which], status,
+    fill_end(ends[i], one.owner, status,
              code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
-    state.owners[which] = nullptr;
+    one = {};
   }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < open; ++i) {
-    if (state.owners[i] != nullptr) {
-      state.owners[kept] = state.owners[i];
-      state.requests[kept] = state.requests[i];
-      ++kept;
-    }
-  }
-  state.owners.resize(kept);
-  state.requests.resize(kept);
+  remove_ended();
   return count;
 }
 

@@ -36,8 +36,6 @@ using runtime::transfer_id;
 /// Channels that one communicator has. Tags of channel c begin at (c + 1) * 2^20, and MPI
 /// libraries have at least 2^28 tags.
 constexpr std::uint32_t channels_of_communicator = 255;
-/// Bits of the number of a message in its tag.
-constexpr unsigned number_bits = 20;
 
 /// The ranks of a launcher or of a communicator.
 /// @threads{thread-compatible; the pump is a thread of the object}

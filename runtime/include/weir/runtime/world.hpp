@@ -189,6 +189,14 @@ class world {
   /// steps are made as outside of them and have the same effect. Tasks with an identity
   /// of 0 end a recording. A kernel must not use `task_context::argument`.
   void begin_step();
+  /// Makes the calls of the present step instead of the program, if they are known: the
+  /// steps are the ones of a recorded period. Returns false if the program is to make
+  /// them. @pre begin_step was called last, and the program would make the recorded calls
+  /// @error{stopping; see `submit`}
+  [[nodiscard]] result<bool> pass_step();
+  /// Forgets the newest steps that `pass_step` has made and that were not submitted yet,
+  /// and returns their number. The program makes them before it calls anything else.
+  [[nodiscard]] std::int64_t take_back_steps() noexcept;
   /// Ends a step. @error{stopping; see `submit`}
   [[nodiscard]] result<void> end_step();
   /// Ends the loop, and submits what was not submitted yet. @error{stopping; see

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rows about worlds of several ranks, beside programs that are written by hand with MPI.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "launches.hpp"
+
+namespace weir::bench {
+namespace {
+
+#ifdef WEIR_BENCH_MPIRUN
+/// Returns the time of the program by hand over that of the program over a world.
+measured by_hand_over_ours(const launch& ours, const std::string& by_hand) {
+  launch theirs = ours;
+  theirs.program = by_hand;
+  theirs.more = "";
+  const auto both = launch_in_turn({ours, theirs});
+  return {both[1].seconds() / both[0].seconds(), 1.0};
+}
+
+/// Returns the speed-up from one to two ranks over that of the program by hand.
+measured speed_up_ratio(const launch& ours, const std::string& by_hand) {
+  launch theirs = ours;
+  theirs.program = by_hand;
+  theirs.more = "";
+  launch alone = ours;
+  alone.ranks = 1;
+  launch theirs_alone = theirs;
+  theirs_alone.ranks = 1;
+  const auto all = launch_in_turn({ours, theirs, alone, theirs_alone});
+  const double own = all[2].seconds() / all[0].seconds();
+  const double peer = all[3].seconds() / all[1].seconds();
+  std::fprintf(stderr, "speed-up from 1 to 2 ranks: %.3f, by hand %.3f\n", own, peer);
+  return {own / peer, 1.0};
+}
+
+void add_launched_rows(program& bench) {
+  const launch small{"world_heat", "512 2000", "64"};
+  const launch large{"world_heat", "2048 200", "64"};
+  const launch water{"world_shallow_water", "512 60", "64"};
+  const auto add = [&](const char* id, double least, const launch& ours,
+                       const char* by_hand) {
+    bench.add(id, "ratio", at_least(least),
+              [=] { return by_hand_over_ours(ours, by_hand); });
+  };
+  add("dist_heat_512_2_ratio", 0.95, small, "mpi_heat");
+  add("dist_heat_2048_2_ratio", 0.92, large, "mpi_heat");
+  launch tcp = small;
+  tcp.over_tcp = true;
+  add("dist_heat_512_tcp_ratio", 0.92, tcp, "mpi_heat");
+  launch submits = small;
+  submits.more += " submit";
+  add("dist_heat_512_submit_ratio", 0.90, submits, "mpi_heat");
+  add("dist_swe_mpi_ratio", 0.95, water, "mpi_shallow_water");
+  launch beside = large;
+  beside.beside_work = true;
+  add("dist_heat_neighbour_ratio", 1.2, beside, "mpi_heat");
+  bench.add("dist_heat_speedup_2_ratio", "ratio", at_least(0.95),
+            [=] { return speed_up_ratio(large, "mpi_heat"); });
+}
+#endif
+
+#ifdef WEIR_BENCH_VALGRIND
+/// Returns the instructions of a step by a world of one rank over those by an engine.
+double one_rank_instructions() {
+  const auto of_steps = [](const std::string& by) {
+    return instructions_of("one_rank", by + " 1500") -
+           instructions_of("one_rank", by + " 500");
+  };
+  return of_steps("world") / of_steps("engine");
+}
+#endif
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) {
+  weir::bench::program bench;
+#ifdef WEIR_BENCH_MPIRUN
+  weir::bench::add_launched_rows(bench);
+#else
+  std::fprintf(stderr, "dist_*_ratio left out: OpenMPI is not installed\n");
+#endif
+#ifdef WEIR_BENCH_VALGRIND
+  bench.add("dist_one_rank_instructions", "ratio", weir::bench::at_most(1.01),
+            weir::bench::one_rank_instructions);
+#else
+  std::fprintf(stderr, "dist_one_rank_instructions left out: no valgrind\n");
+#endif
+  return bench.run(argc, argv);
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What programs of several ranks print for `launches.hpp`: a line for each sample of
+/// each rank, and a checksum of the state.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "clean.hpp"
+
+namespace weir::bench {
+
+/// Options of a program: PROGRAM SIZE STEPS SAMPLES [ROWS_OF_A_TILE [submit]].
+struct sampled_options {
+  std::int64_t size = 512;   ///< cells of a row and of a column
+  std::int64_t steps = 100;  ///< steps of a sample
+  std::int64_t samples = 1;  ///< number of samples behind the first one, which warms up
+  std::int64_t tile = 64;    ///< rows of a tile; programs by hand have no tiles
+  bool submits = false;      ///< true: each step is submitted, without `repeat`
+
+  sampled_options(int argc, char** argv) {
+    const auto number = [&](int index, std::int64_t otherwise) {
+      return argc > index ? std::strtoll(argv[index], nullptr, 10) : otherwise;
+    };
+    size = number(1, size);
+    steps = number(2, steps);
+    samples = number(3, samples);
+    tile = number(4, tile);
+    submits = argc > 5;
+  }
+};
+
+/// Takes the samples: `prepare()` sets the first state, `meet()` waits for all ranks, and
+/// `run()` is measured together with the `meet` behind it. Prints, for each sample, the
+/// seconds and the nanoseconds for which threads of this rank waited for a processor.
+template <class Prepare, class Meet, class Run>
+void print_samples(const sampled_options& with, int rank, Prepare&& prepare, Meet&& meet,
+                   Run&& run) {
+  for (std::int64_t i = -1; i < with.samples; ++i) {
+    prepare();
+    meet();
+    const double waited = delay_ns();
+    const double took = seconds_of([&] {
+      run();
+      meet();
+    });
+    if (i >= 0) {
+      std::printf("sample %d %lld %.9g %.9g\n", rank, static_cast<long long>(i), took,
+                  delay_ns() - waited);
+      std::fflush(stdout);
+    }
+  }
+}
+
+}  // namespace weir::bench

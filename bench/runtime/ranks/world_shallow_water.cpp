@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The dam break of `demos/shallow_water` over a world, with samples for the rows. The
+/// tensors of all samples stay until the world ends.
+/// Usage: see `sampled_options`
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "heat.hpp"
+#include "sampled_program.hpp"
+#include "shallow_water/basin.hpp"
+#include "weir/mpi/ranks.hpp"
+
+namespace {
+
+void measure(const weir::bench::sampled_options& with) {
+  const std::int64_t n = with.size;
+  const auto link = weir::or_throw(weir::launched_ranks());
+  const int rank = link ? static_cast<int>(link->rank()) : 0;
+  weir::engine tasks(1);
+  weir::world w(tasks, link);
+  std::unique_ptr<shallow_water::basin> water;
+  weir::bench::print_samples(
+      with, rank,
+      [&] {
+        water = std::make_unique<shallow_water::basin>(
+            w, shallow_water::setup{.rows = n,
+                                    .columns = n,
+                                    .tiles = weir::rows(with.tile),
+                                    .cell_length = 1.0 / static_cast<double>(n),
+                                    .depth = shallow_water::circular_dam});
+      },
+      [&] { weir::or_throw(w.wait()); },
+      [&] {
+        if (with.submits) {
+          for (std::int64_t s = 0; s < with.steps; ++s) {
+            water->step();
+          }
+        } else {
+          w.repeat(with.steps, weir::equal_steps(), [&](std::int64_t) { water->step(); });
+        }
+      });
+  const auto depth = weir::or_throw(w.elements(water->depth()));
+  std::vector<double> sums;
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums.push_back(
+        weir::bench::row_sum({depth.data() + i * n, static_cast<std::size_t>(n)}));
+  }
+  if (rank == 0) {
+    std::printf("checksum %a\n", weir::bench::checksum(sums));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    measure(weir::bench::sampled_options(argc, argv));
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "world_shallow_water: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a world does with the arguments of a task: accesses for the engine, views for the
+/// kernel, and the identity by which equal tasks are recognised.
+#pragma once
+
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include "weir/runtime/world.hpp"
+#include "weir/tiles.hpp"
+
+namespace weir {
+
+/// Functions over the arguments of a task of a world. @threads{pure}
+struct world_arguments {
+  /// Returns an argument as an engine knows it. The view of a part over the edges is not
+  /// checked, so any of its boxes stands for it.
+  template <class T, int Rank, runtime::access_mode Mode>
+  static const auto& plain_of(const argument<T, Rank, Mode>& a) {
+    return a;
+  }
+  /// Returns a part of a world tensor as an engine knows it.
+  template <class T, int Rank, runtime::access_mode Mode>
+  static const auto& plain_of(const tile_argument<T, Rank, Mode>& a) {
+    return a.plain;
+  }
+  /// Returns one box of a part over the edges.
+  template <class T, int Rank>
+  static auto plain_of(const wrapped_part<T, Rank>& a) {
+    return weir::read(a.pieces.front());
+  }
+  /// Returns the accesses of all arguments. Only parts over the edges need an allocation.
+  template <class... Argument>
+  static auto accesses_of(const Argument&... arguments) {
+    if constexpr ((world_argument<Argument>::one_access && ...)) {
+      return std::array<runtime::access, sizeof...(Argument)>{
+          plain_of(arguments).access()...};
+    } else {
+      std::vector<runtime::access> all;
+      (add_accesses(all, arguments), ...);
+      return all;
+    }
+  }
+  /// Returns the view that the kernel gets for an argument. `owner` names the task in
+  /// messages.
+  template <class Argument>
+  static auto view_of(view_owner owner, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      return plain_of(a).elements(owner);
+    } else {
+      return a.elements;
+    }
+  }
+  /// Returns the identity of a task, see `runtime::kernel_identity`.
+  template <class Kernel, class... Argument>
+  static std::uint64_t identity_of(const Kernel& kernel, const Argument&... arguments) {
+    runtime::kernel_identity identity(kernel);
+    (add_view(identity, arguments), ...);
+    return identity.value();
+  }
+
+ private:
+  template <class Argument>
+  static void add_accesses(std::vector<runtime::access>& all, const Argument& a) {
+    all.push_back(plain_of(a).access());
+  }
+  template <class T, int Rank>
+  static void add_accesses(std::vector<runtime::access>& all,
+                           const wrapped_part<T, Rank>& a) {
+    for (const tensor<T, Rank>& piece : a.pieces) {
+      all.push_back(runtime::reads(piece.bytes()));
+    }
+  }
+  template <class Argument>
+  static void add_view(runtime::kernel_identity& identity, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      const runtime::tensor& bytes = plain_of(a).operand.bytes();
+      identity.add(reinterpret_cast<std::uintptr_t>(bytes.data()));
+      identity.add(std::as_bytes(bytes.shape()));
+      identity.add(std::as_bytes(bytes.strides()));
+    } else {
+      static_assert(std::has_unique_object_representations_v<decltype(a.elements)>);
+      identity.add(std::as_bytes(std::span(&a.elements, 1)));
+    }
+  }
+};
+
+}  // namespace weir
