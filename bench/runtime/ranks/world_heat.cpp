@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heat.hpp"
+#include "rank_options.hpp"
 #include "sampled_program.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/world.hpp"
@@ -40,7 +41,7 @@ void measure(const weir::bench::sampled_options& with) {
   const std::int64_t n = with.size;
   const auto link = weir::or_throw(weir::launched_ranks());
   const int rank = link ? static_cast<int>(link->rank()) : 0;
-  weir::engine tasks(1);
+  weir::engine tasks(weir::bench::options_of_rank());
   weir::world w(tasks, link);
   const auto a = w.make<double>(weir::rows(with.tile), n, n);
   const auto b = w.make<double>(weir::rows(with.tile), n, n);

@@ -150,11 +150,24 @@ class world_tensor {
   }
   /// Returns the elements of a box. @error{out_of_range; thrown: it leaves the tensor}
   [[nodiscard]] tile_part<T, Rank> of_tile(const box& b) const {
-    tile_part<T, Rank> part{all_.slice(0, b.lo[0], b.hi[0]), b.index, count_};
-    for (std::size_t d = 1; d < Rank; ++d) {
-      part.elements = part.elements.slice(static_cast<int>(d), b.lo[d], b.hi[d]);
+    bool inside = true;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      inside = inside && 0 <= b.lo[d] && b.lo[d] < b.hi[d] && b.hi[d] <= extent(d);
     }
-    return part;
+    if (!inside) {
+      return {sliced(b), b.index, count_};
+    }
+    // One view at once: a slice for each dimension would find the bytes of each.
+    const runtime::tensor& whole = all_.bytes();
+    std::array<std::int64_t, Rank> shape{};
+    std::int64_t offset = whole.offset();
+    for (std::size_t d = 0; d < Rank; ++d) {
+      shape[d] = b.hi[d] - b.lo[d];
+      offset += b.lo[d] * whole.strides()[d];
+    }
+    return {tensor<T, Rank>(or_throw(runtime::tensor::strided(
+                whole.store(), whole.type(), offset, shape, whole.strides()))),
+            b.index, count_};
   }
   /// Returns one element of a tensor of one dimension, in tiles of one element.
   [[nodiscard]] tile_part<T, Rank> of_index(std::int64_t index) const
@@ -192,6 +205,14 @@ class world_tensor {
   }
 
  private:
+  /// Returns a box that is empty or leaves the tensor, which is an error.
+  [[nodiscard]] tensor<T, Rank> sliced(const box& b) const {
+    tensor<T, Rank> part = all_;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      part = part.slice(static_cast<int>(d), b.lo[d], b.hi[d]);
+    }
+    return part;
+  }
   [[nodiscard]] std::int64_t extent(std::size_t d) const {
     return all_.extent(static_cast<int>(d));
   }

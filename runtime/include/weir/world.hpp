@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "weir/runtime/state/world_state.hpp"
-#include "weir/runtime/world_arguments.hpp"
 #include "weir/tiles.hpp"
+#include "weir/world_arguments.hpp"
 
 namespace weir {
 

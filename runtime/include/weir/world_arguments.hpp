@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a world does with the arguments of a task: accesses for the engine, views for the
+/// The arguments of a task of a world: their accesses for the engine, their views for the
 /// kernel, and the identity by which equal tasks are recognised.
 #pragma once
 
