@@ -225,7 +225,7 @@ result<void> world::ranked::submit_deferred() {
 /// pieces before they come to that wait, because they need not defer the same calls. A
 /// failure is reported by the next call.
 bool world::ranked::submit_deferred_for_others() {
-  if (waits_inside_ != 0 || !has_deferred() ||
+  if (waits_inside_ != 0 || !has_deferred() || repetition_.passed != 0 ||
       ++held_rounds_ < rounds_before_submission) {
     return false;
   }

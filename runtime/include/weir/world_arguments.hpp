@@ -15,8 +15,7 @@ namespace weir {
 
 /// Functions over the arguments of a task of a world. @threads{pure}
 struct world_arguments {
-  /// Returns an argument as an engine knows it. The view of a part over the edges is not
-  /// checked, so any of its boxes stands for it.
+  /// Returns an argument as an engine knows it.
   template <class T, int Rank, runtime::access_mode Mode>
   static const auto& plain_of(const argument<T, Rank, Mode>& a) {
     return a;
@@ -25,11 +24,6 @@ struct world_arguments {
   template <class T, int Rank, runtime::access_mode Mode>
   static const auto& plain_of(const tile_argument<T, Rank, Mode>& a) {
     return a.plain;
-  }
-  /// Returns one box of a part over the edges.
-  template <class T, int Rank>
-  static auto plain_of(const wrapped_part<T, Rank>& a) {
-    return weir::read(a.pieces.front());
   }
   /// Returns the accesses of all arguments. Only parts over the edges need an allocation.
   template <class... Argument>
@@ -41,6 +35,18 @@ struct world_arguments {
       std::vector<runtime::access> all;
       (add_accesses(all, arguments), ...);
       return all;
+    }
+  }
+  /// Adds the bytes that a kernel declares by an argument, where views are checked.
+  template <class Declared, class Argument>
+  static void declare(std::vector<Declared>& out, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      out.push_back({plain_of(a).operand.bytes(),
+                     std::remove_cvref_t<decltype(plain_of(a))>::reads_only});
+    } else {
+      for (const auto& piece : a.pieces) {
+        out.push_back({piece.bytes(), true});
+      }
     }
   }
   /// Returns the view that the kernel gets for an argument. `owner` names the task in
