@@ -25,6 +25,9 @@ constexpr std::int64_t max_work_ns = 1'000'000;
 constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
 constexpr std::uint32_t batch_items = 32;
+/// Batches that the host of a blocking stage has at once: it begins the next one while
+/// the answer to the one before is on its way.
+constexpr unsigned max_requests = 2;
 constexpr std::chrono::milliseconds tick{100};
 /// Items of all stages that a trace shows from the start of a run, and from its end.
 constexpr std::size_t max_recorded_items = 20'000;
@@ -41,6 +44,7 @@ template <class T, class Handle, class Then, class... As>
 void ask_host(host_pointer self, outside& o, const Handle& host, const char* action,
               Then then, As... as) {
   o.busy = true;
+  self->state.report.messages += 2;  // and the answer
   self->request(host, caf::infinite, std::move(as)...)
       .then(
           [self, &o, then](const T& value) {
@@ -115,8 +119,14 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
   return true;
 }
 
-void take_exchanged(host_pointer self, outside& o, const exchanged_batch& batch) {
+/// Takes the answer to a batch of a blocking stage. If it has ended early, its last items
+/// are sent again, before those of later batches, which the host leaves alone.
+void take_exchanged(host_pointer self, outside& o, std::size_t size,
+                    const exchanged_batch& batch) {
   const std::size_t ended = batch.processed + (batch.failed || batch.partial ? 1 : 0);
+  --o.requests;
+  o.sent -= size;
+  o.ended_early = (o.ended_early || ended != size) && o.requests != 0;
   for (std::size_t i = 0; i < ended; ++i) {
     auto given = flow::execution::give_back(
         *o.exchanges[i], i < batch.processed || batch.partial ? nullptr : &*batch.failed);
@@ -128,27 +138,34 @@ void take_exchanged(host_pointer self, outside& o, const exchanged_batch& batch)
                     o.exchanges.begin() + static_cast<std::ptrdiff_t>(ended));
 }
 
-/// Gives a blocking stage complete items. Returns whether it did.
+/// Gives a blocking stage complete items, while it works on others, too, if there are
+/// enough of them. Returns whether it did.
 result<bool> process(host_pointer self, outside& o) {
-  if (o.busy) {
+  if (o.requests == max_requests || o.ended_early) {
     return false;
   }
-  while (o.exchanges.size() < batch_items) {
+  while (o.exchanges.size() - o.sent < batch_items) {
     WEIR_TRY(flow::exchange * item, execution_of(self).next_exchange(o.hosted.stage));
     if (item == nullptr) {
       break;
     }
     o.exchanges.push_back(item);
   }
-  if (o.exchanges.empty()) {
+  const std::size_t size =
+      std::min(o.exchanges.size() - o.sent, std::size_t{batch_items});
+  if (size < (o.requests == 0 ? 1 : o.worth_it)) {
     return false;
   }
+  const auto from = o.exchanges.begin() + static_cast<std::ptrdiff_t>(o.sent);
+  exchange_batch batch{{from, from + static_cast<std::ptrdiff_t>(size)}, o.requests == 0};
+  ++o.requests;
+  o.sent += size;
   ask_host<local<exchanged_batch>>(
       self, o, o.hosted.actor, "calling a blocking stage",
-      [self, &o](const local<exchanged_batch>& batch) {
-        take_exchanged(self, o, *batch);
+      [self, &o, size](const local<exchanged_batch>& answer) {
+        take_exchanged(self, o, size, *answer);
       },
-      work_atom_v, by_reference(exchange_batch{o.exchanges}));
+      work_atom_v, by_reference(std::move(batch)));
   return true;
 }
 
@@ -236,7 +253,7 @@ void work_a_little(host_pointer self) {
     } else if (execution_of(self).tasks_in_flight()) {
       engine.idle(idle_ns);
     } else {
-      wait_shortly(self);
+      wait_shortly(self, s.config.waits_shortly);
       goes_on = false;
     }
     if (!self->mailbox().empty()) {
@@ -262,12 +279,13 @@ void look_at_clock(host_pointer self) {
   keep_working(self);
 }
 
-/// Returns half of the smallest window behind a source: asking for fewer items costs more
-/// messages, and asking later may leave the stages behind without any.
-std::uint32_t refill_of(const flow::graph& g, std::uint32_t source) {
+/// Returns half of the smallest window behind a source, or before a blocking stage:
+/// asking for fewer items costs more messages, and asking later may leave the stages
+/// behind without any.
+std::uint32_t refill_of(const flow::graph& g, std::uint32_t stage) {
   std::uint32_t window = 2 * batch_items;
   for (const flow::graph_edge& e : g.edges) {
-    window = e.from == source ? std::min(window, e.window_items) : window;
+    window = e.from == stage || e.to == stage ? std::min(window, e.window_items) : window;
   }
   return std::max(window / 2, 1U);
 }
@@ -311,7 +329,9 @@ void launch(host_pointer self) {
     s.sinks.emplace_back().hosted = h;
   }
   for (const hosted_stage& h : s.config.blocking) {
-    s.blocking.emplace_back().hosted = h;
+    outside& o = s.blocking.emplace_back();
+    o.hosted = h;
+    o.worth_it = refill_of(s.config.planned.source, h.stage);
   }
   tell_begin(self);
   send_samples(self, true);

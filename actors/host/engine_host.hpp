@@ -53,6 +53,7 @@ struct engine_host_config {
   epoch_conductor_actor conductor;          ///< orders epochs
   progress_observer_actor observer;         ///< gets samples and the report
   bool stored = false;                      ///< checkpoints are kept in a folder
+  bool waits_shortly = false;               ///< see `wait_shortly`
   std::function<void(error)> failed;        ///< called once
   /// Called once all stages have accepted the image, if it is set. An error ends the run.
   std::function<result<void>()> accepted;
@@ -69,6 +70,10 @@ struct engine_host_shell {
     std::uint32_t refill = 1;           ///< items for which a source is usually asked
     /// Items of a blocking stage that it has not processed, from the oldest.
     std::vector<flow::exchange*> exchanges;
+    std::size_t sent = 0;        ///< those of them that are with its host
+    unsigned requests = 0;       ///< batches of them that are with its host
+    bool ended_early = false;    ///< its host leaves the batches that it still has alone
+    std::uint32_t worth_it = 1;  ///< items for which a further batch is sent
   };
 
   engine_host_config config;

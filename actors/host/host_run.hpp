@@ -23,6 +23,7 @@ inline void keep_working(host_pointer self) {
   auto& s = self->state;
   if (!s.working && !s.over) {
     s.working = true;
+    ++s.report.messages;
     self->send(self, work_atom_v);
   }
 }

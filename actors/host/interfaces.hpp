@@ -32,6 +32,9 @@ using filled_batch = flow::filled_items;
 /// until it answers.
 struct exchange_batch {
   std::vector<flow::exchange*> items;
+  /// No batch before this one is without an answer. If a batch ends early, the I/O host
+  /// leaves the batches behind it alone until the next one of this kind.
+  bool first = true;
 };
 /// Answer to an `exchange_batch`.
 using exchanged_batch = flow::processed_items;

@@ -28,9 +28,17 @@ local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
   return by_reference(flow::call_fill(*c.stage, c.name, batch.items));
 }
 
-local<exchanged_batch> work(const io_host_config& c, const exchange_batch& batch) {
+local<exchanged_batch> work(const io_host_config& c, io_host_shell& s,
+                            const exchange_batch& batch) {
+  s.ended_early = s.ended_early && !batch.first;
+  if (s.ended_early) {
+    return by_reference(exchanged_batch());
+  }
   const busy_scope busy(c);
-  return by_reference(flow::call_work(*c.stage, batch.items));
+  auto done = flow::call_work(*c.stage, batch.items);
+  const std::size_t ended = done.processed + (done.failed || done.partial ? 1 : 0);
+  s.ended_early = ended != batch.items.size();
+  return by_reference(std::move(done));
 }
 
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
@@ -44,14 +52,15 @@ result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
 
 /// Answers a request at once, and then waits a short time for the next one.
 template <class T, class Self>
-caf::typed_response_promise<T> answer_now(Self self, result<T> answer) {
+caf::typed_response_promise<T> answer_now(Self self, const io_host_config& c,
+                                          result<T> answer) {
   auto promise = self->template make_response_promise<T>();
   if (answer) {
     promise.deliver(std::move(*answer));
   } else {
     promise.deliver(to_caf(answer.error()));
   }
-  wait_shortly(self);
+  wait_shortly(self, c.waits_shortly);
   return promise;
 }
 
@@ -63,15 +72,17 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
   return {
       answers("I/O host, fill",
               [self, config](fill_atom, const local<blank_batch>& batch) {
-                return answer_now<local<filled_batch>>(self, fill(config, *batch));
+                return answer_now<local<filled_batch>>(self, config,
+                                                       fill(config, *batch));
               }),
       answers("I/O host, process",
               [self, config](work_atom, const local<exchange_batch>& batch) {
-                return answer_now<local<exchanged_batch>>(self, work(config, *batch));
+                return answer_now<local<exchanged_batch>>(
+                    self, config, work(config, self->state, *batch));
               }),
       answers("I/O host, write",
               [self, config](write_atom, const local<ready_batch>& batch) {
-                return answer_now<std::uint64_t>(self, write(config, *batch));
+                return answer_now<std::uint64_t>(self, config, write(config, *batch));
               }),
       answers("I/O host, cursor",
               [config](cursor_atom) -> result<local<flow::small_record>> {

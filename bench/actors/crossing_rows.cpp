@@ -38,6 +38,16 @@ double actors_seconds(std::uint64_t count, int stages, bool publishes) {
   });
 }
 
+/// Returns the messages of all actors per crossing of an item. The sources and sinks of
+/// the row have 32 items with a message, if so many are ready.
+double messages_per_crossing() {
+  constexpr std::uint64_t count = 100'000;
+  pipeline p("bench");
+  build_chain<passing>(p, 0, count, window);
+  const pipeline_report report = or_throw(run(p, {}));
+  return static_cast<double>(report.messages) / static_cast<double>(2 * count);
+}
+
 /// An item crosses twice, from the source to the engine and from there to the sink. The
 /// work of the same pipeline on one thread is not part of the figure.
 double cross_ns() {
@@ -72,6 +82,8 @@ double observe_share() {
 
 void add_crossing_rows(program& bench) {
   bench.add("pipe_cross_ns", "ns", at_most(130), [] { return cross_ns(); });
+  bench.add("pipe_messages", "per item", at_most(0.125),
+            [] { return messages_per_crossing(); });
   bench.add("pipe_observe_share", "share", at_most(0.02), [] { return observe_share(); });
 }
 

@@ -88,21 +88,21 @@ struct single_sink : watch_sink {
   }
 };
 
-/// A stage of eight tasks of different length, one for each row of an item. A task reads
-/// its own row; or the whole item, so that all tasks of the stage before have to end.
+/// A stage of eight tasks of different length, one for each row of an item. It hands an
+/// item on when its tasks are submitted; or, with a barrier, when all of them have ended,
+/// as a parallel loop for each stage does.
+template <bool Barrier>
 struct uneven {
   struct settings {
     std::uint64_t place = 0;  ///< of the stage in the chain
-    bool whole = false;       ///< read the whole item
   };
   in<std::uint64_t, 2> x;
   out<std::uint64_t, 2> y;
   settings with;
   static void describe(stage_spec<uneven>& s) {
-    s.name("bench.uneven", "eight tasks").stateless();
+    s.name(Barrier ? "bench.uneven_barrier" : "bench.uneven", "eight tasks").stateless();
     s.port("x", &uneven::x, "n,m").port("y", &uneven::y, "n,m");
     s.set("place", &settings::place, "place in the chain");
-    s.set("whole", &settings::whole, "read the whole item");
   }
   result<void> open(opening& /*run*/, const settings& s) {
     with = s;
@@ -116,11 +116,11 @@ struct uneven {
       const double ns = stage_work_ns * static_cast<double>(eighths) / 36;
       s.submit(
           "block", [count = iterations_for(ns)](auto, auto) { work(count); },
-          read(with.whole ? from : from.slice(0, k, k + 1)),
-          write(to.slice(0, k, k + 1)));
+          read(from.slice(0, k, k + 1)), write(to.slice(0, k, k + 1)));
     }
-    return s.emit();
+    return Barrier ? result<void>() : s.emit();
   }
+  result<void> on_done(step& s) requires Barrier { return s.emit(); }
 };
 
 double work_us() {
@@ -128,12 +128,12 @@ double work_us() {
                             [] { return chain_seconds<working>(2, work_stages, items); });
 }
 
-double single_seconds(bool whole) {
+template <bool Barrier>
+double single_seconds() {
   return seconds_per_item(2, items, [&](pipeline& p, std::uint64_t count) {
     node last = p.add<single_source>("source", {.count = count});
     for (std::uint64_t i = 0; i < work_stages; ++i) {
-      last = last >>
-             p.add<uneven>("stage" + std::to_string(i), {.place = i, .whole = whole});
+      last = last >> p.add<uneven<Barrier>>("stage" + std::to_string(i), {.place = i});
     }
     last >> p.add<single_sink>("sink");
   });
@@ -142,8 +142,8 @@ double single_seconds(bool whole) {
 /// Returns the time of an item over its time with a barrier behind each stage.
 double overlap_ratio() {
   return quiet_median(2, samples, [] {
-    const double rows = single_seconds(false);
-    return rows / single_seconds(true);
+    const double rows = single_seconds<false>();
+    return rows / single_seconds<true>();
   });
 }
 

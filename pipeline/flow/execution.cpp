@@ -17,11 +17,15 @@
 #include "weir/pipeline/host/batch_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
+#include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::flow {
 namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+/// Longest time of a turn in which tasks run, and then in which kernels may be called at
+/// once. The last one may take longer, as a task between two turns may.
+constexpr std::int64_t max_calls_ns = 100'000;
 
 /// Number of a port among the inlets, or among the outlets, of its stage.
 std::uint32_t number_of_port(const stage_info& info, std::uint32_t port) {
@@ -54,12 +58,14 @@ struct execution::state {
   std::vector<std::uint32_t> sinks;
   std::vector<std::uint32_t> blocking;
   joined_sources joined;
+  task_batch tasks{1};  ///< tasks that are run before a turn
   std::uint64_t newest_epoch = 0;
   std::uint64_t limit = no_limit;  ///< first item that is not granted
 
   [[nodiscard]] std::shared_ptr<slot_memory> memory_near(std::uint32_t stage) const;
   [[nodiscard]] result<void> build();
   [[nodiscard]] result<void> open_stages(const image* from);
+  void call_tasks_at_once();
   [[nodiscard]] bool contributed() const;
   [[nodiscard]] bool copies_ended() const;
   [[nodiscard]] result<void> contribute_ended();
@@ -185,6 +191,7 @@ result<std::unique_ptr<execution>> execution::create(
   s->options = std::move(options);
   s->objects = std::move(stages);
   s->facts.host = &host;
+  s->facts.calls = std::make_unique<runtime::direct_calls>(host.base());
   s->facts.seed = s->options.seed;
   s->facts.fill_slots = s->options.fill_slots;
   s->facts.growing = &s->growing;
@@ -194,11 +201,26 @@ result<std::unique_ptr<execution>> execution::create(
   return std::unique_ptr<execution>(new execution(std::move(s)));
 }
 
+/// Lets kernels be called in place of tasks in this turn. With one worker nothing else
+/// runs the tasks that earlier turns have submitted, so that it runs them first: while
+/// any is in flight, none is called.
+void execution::state::call_tasks_at_once() {
+  runtime::engine& base = facts.host->base();
+  if (base.workers() != 1) {
+    return;
+  }
+  while (base.in_flight() != 0 && now_ns() - facts.turn_ns < max_calls_ns &&
+         tasks.run(base)) {
+  }
+  facts.calls->allow(max_calls_ns);
+}
+
 /// Stages let go of what has ended, and then work in the order of the pipeline, so that
 /// an item passes all stages in one turn.
 result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
+  s.call_tasks_at_once();
   bool any = false;
   s.facts.let_go_of_copied_items();
   for (const std::uint32_t i : s.planned.order) {

@@ -76,6 +76,9 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     if (c.skipped) {
       push_gap(c.seq);
     }
+    if (c.first == 0) {
+      mark_emitted_complete(c);
+    }
     if (c.first == 0 && open() == 0) {
       finish_plainly(c);
     } else {

@@ -103,6 +103,19 @@ void stage_run::mark_complete(call& c) noexcept {
   }
 }
 
+/// Notes that no task writes what a call without tasks has handed on. Other stages write
+/// the tensors that the call hands on from its inputs.
+void stage_run::mark_emitted_complete(call& c) noexcept {
+  for (item* one : c.emitted) {
+    for (std::size_t o = 0; o < pools_.size(); ++o) {
+      slot* const made = one->slots[o];
+      if (made != nullptr && made->home == pools_[o].get()) {
+        made->complete = true;
+      }
+    }
+  }
+}
+
 /// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
 result<stage_run::settling> stage_run::settle_front(call& c) {
   const bool looping = info_.face == face::looping && !c.gap;

@@ -344,6 +344,9 @@ result<void> stage_run::after_on_item(call& c) {
     WEIR_CHECK(emitted_once(c, "on_item"));
   }
   if (!emits_late() && info_.face != face::looping) {
+    if (c.first == 0) {
+      mark_emitted_complete(c);
+    }
     if (c.skipped) {
       push_gap(c.seq);
     }

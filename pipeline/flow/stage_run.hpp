@@ -73,12 +73,14 @@ enum class next_action : std::uint8_t {
 /// Facts of the run that all its stages share.
 struct run_facts {
   weir::engine* host = nullptr;  ///< engine of the run
-  std::uint64_t seed = 1;        ///< seed of the run
-  int fill_slots = -1;           ///< see `execution_options`
-  std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
-  std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
-  image* growing = nullptr;      ///< image of the epoch in flight
-  skipped_items skipped;         ///< items that are read and not processed
+  /// Calls in place of tasks of the engine, if there is one.
+  std::unique_ptr<runtime::direct_calls> calls;
+  std::uint64_t seed = 1;      ///< seed of the run
+  int fill_slots = -1;         ///< see `execution_options`
+  std::uint64_t failures = 0;  ///< failed and poisoned tasks that have been seen
+  std::uint64_t epoch = 0;     ///< epoch in flight; 0 if there is none
+  image* growing = nullptr;    ///< image of the epoch in flight
+  skipped_items skipped;       ///< items that are read and not processed
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
   std::int64_t turn_ns = 0;  ///< begin of the turn; new items have left their source then
@@ -293,6 +295,7 @@ class stage_run {
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
   void mark_complete(call& c) noexcept;
+  void mark_emitted_complete(call& c) noexcept;
   /// Lets the time of tasks that the stage submits count for it.
   void tag_tasks() noexcept;
   [[nodiscard]] result<void> after_on_item(call& c);

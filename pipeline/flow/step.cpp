@@ -121,6 +121,9 @@ void step::pass(int inlet, int outlet) {
   stage_.active_->made[o] = s;
 }
 void step::note_task(task_id id) noexcept {
+  if (id == 0) {
+    return;  // its kernel was called
+  }
   flow::call& c = *stage_.active_;
   if (c.first == 0) {
     c.first = c.next = id;
@@ -129,6 +132,9 @@ void step::note_task(task_id id) noexcept {
 }
 engine& step::host() noexcept {
   return *stage_.facts_.host;
+}
+runtime::direct_calls& step::calls() noexcept {
+  return *stage_.facts_.calls;
 }
 
 std::uint64_t pull::seq() const noexcept {

@@ -37,6 +37,9 @@ constexpr std::size_t max_known = 4096;
 /// Largest number of items of one call of `nested_stage::work`.
 constexpr std::uint32_t batch_items = 32;
 constexpr std::int64_t idle_ns = 1'000'000;
+/// Time in which kernels may be called in place of tasks, from the begin of a call of
+/// `nested_stage::work`, which waits for all of them in any case.
+constexpr std::int64_t nested_calls_ns = 1'000'000'000;
 /// Tasks in flight of the engine of one stage.
 constexpr std::uint32_t task_window = 1024;
 
@@ -102,6 +105,7 @@ result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed)
   options.window = task_window;
   host = std::make_unique<weir::engine>(options);
   facts.host = host.get();
+  facts.calls = std::make_unique<runtime::direct_calls>(host->base());
   facts.seed = seed;
   facts.growing = &growing;
   facts.alone = true;
@@ -245,6 +249,7 @@ std::optional<error> nested_stage::state::process(std::span<const call_view> cal
 std::optional<error> nested_stage::state::process_until_end(
     std::span<const call_view> calls) {
   std::optional<error> refused;
+  facts.calls->allow(nested_calls_ns);
   if (pending == 0) {
     first_pending_slot = next_slot;
   } else if (auto moved = move_inputs(calls.first(pending)); !moved) {

@@ -66,19 +66,16 @@ result<void> submit_copy(step& s, const char* name, const runtime::tensor& from,
                          const runtime::tensor& to) {
   const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
   return s.submit_bytes(name, accesses,
-                        [source = from.data(), target = to.data(),
-                         count = to.count()](const runtime::task_context&) {
+                        [source = from.data(), target = to.data(), count = to.count()] {
                           std::memcpy(target, source, static_cast<std::size_t>(count));
                         });
 }
 
 result<void> submit_zeros(step& s, const runtime::tensor& to) {
   const runtime::access accesses[] = {runtime::writes(to)};
-  return s.submit_bytes(
-      "pad batch", accesses,
-      [target = to.data(), count = to.count()](const runtime::task_context&) {
-        std::memset(target, 0, static_cast<std::size_t>(count));
-      });
+  return s.submit_bytes("pad batch", accesses, [target = to.data(), count = to.count()] {
+    std::memset(target, 0, static_cast<std::size_t>(count));
+  });
 }
 
 bool same_shape(const runtime::tensor& a, const runtime::tensor& b) {

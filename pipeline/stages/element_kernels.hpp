@@ -128,7 +128,7 @@ struct element_kernel {
       y[i] = function(x[i]);
     }
   }
-  void operator()(const runtime::task_context& /*context*/) const {
+  void operator()() const {
     using with = arithmetic<T>;
     const T p = a;
     const T q = b;
@@ -162,7 +162,7 @@ struct convert_kernel {
   std::byte* to;
   std::int64_t count;
 
-  void operator()(const runtime::task_context& /*context*/) const {
+  void operator()() const {
     const From* x = reinterpret_cast<const From*>(from);  // NOLINT: aligned to 64
     To* y = reinterpret_cast<To*>(to);                    // NOLINT
     for (std::int64_t i = 0; i < count; ++i) {

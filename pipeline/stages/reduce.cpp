@@ -90,7 +90,7 @@ struct pair_kernel {
   reduction operation;
   std::uint64_t divisor;
 
-  void operator()(const runtime::task_context& /*context*/) const {
+  void operator()() const {
     const T* x = reinterpret_cast<const T*>(a);  // NOLINT: slots are aligned to 64
     const T* y = reinterpret_cast<const T*>(b);  // NOLINT
     T* z = reinterpret_cast<T*>(to);             // NOLINT
@@ -116,7 +116,7 @@ struct lanes_kernel {
   std::int64_t count;  ///< elements of a lane
   reduction operation;
 
-  void operator()(const runtime::task_context& /*context*/) const {
+  void operator()() const {
     T* z = reinterpret_cast<T*>(to);  // NOLINT: slots are aligned to 64
     for (std::int64_t begin = 0; begin < count; begin += block) {
       const std::int64_t width = std::min(block, count - begin);
@@ -216,11 +216,10 @@ class reduce_items final : public stage_object {
                            const runtime::tensor& to) {
     const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
     WEIR_TRY(const std::int64_t bytes, byte_size(to.type(), to.count()));
-    return s.submit_bytes(
-        "reduce", accesses,
-        [source = from.data(), target = to.data(), bytes](const runtime::task_context&) {
-          std::memcpy(target, source, static_cast<std::size_t>(bytes));
-        });
+    return s.submit_bytes("reduce", accesses,
+                          [source = from.data(), target = to.data(), bytes] {
+                            std::memcpy(target, source, static_cast<std::size_t>(bytes));
+                          });
   }
 
   reduce_settings settings_;

@@ -141,8 +141,7 @@ class deadline_stage final : public stage_object {
 
   result<void> on_item(step& s) override {
     const runtime::access accesses[] = {runtime::reads(s[any_in{0}])};
-    return s.submit_bytes("item is complete", accesses,
-                          [](const runtime::task_context&) {});
+    return s.submit_bytes("item is complete", accesses, [] {});
   }
   result<void> on_done(step& s) override {
     WEIR_TRY(const std::uint64_t deadline,

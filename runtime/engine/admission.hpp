@@ -8,6 +8,7 @@
 
 #include "map/dependency_map.hpp"
 #include "tasks/storage_table.hpp"
+#include "weir/runtime/calls/direct_calls.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
@@ -30,6 +31,16 @@ class admission {
       }
     }
     return !too_many(accesses);
+  }
+  /// Does the same for accesses that lie elsewhere.
+  [[nodiscard]] bool all_plain(std::span<const borrowed_access> accesses) const noexcept {
+    for (const borrowed_access& a : accesses) {
+      if (a.mode > access_mode::read_write ||
+          !storages_.holds(a.bytes->id, a.bytes->lo, a.bytes->hi)) {
+        return false;
+      }
+    }
+    return accesses.size() <= max_accesses();
   }
   /// Returns true if the accesses, of whatever mode, are allowed.
   [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept {

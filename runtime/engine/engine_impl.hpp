@@ -20,6 +20,7 @@
 #include "tasks/task_window.hpp"
 #include "tasks/watchdog.hpp"
 #include "tasks/wiring.hpp"
+#include "weir/runtime/calls/direct_calls.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::runtime {
@@ -35,8 +36,12 @@ struct engine::impl {
   /// further step, no predecessor was named, and all accesses are plain and allowed.
   [[nodiscard]] bool is_usual(std::span<const access> accesses,
                               const submit_options& with) const noexcept {
-    return with.after.empty() && !window.has_batches() && !captured.is_recording() &&
-           !fresh.is_manual() && workers.board() == nullptr && checks.all_plain(accesses);
+    return with.after.empty() && has_no_mode() && checks.all_plain(accesses);
+  }
+  /// Returns true if no mode is on that needs a further step.
+  [[nodiscard]] bool has_no_mode() const noexcept {
+    return !window.has_batches() && !captured.is_recording() && !fresh.is_manual() &&
+           workers.board() == nullptr;
   }
   /// Submits on the straight path. @pre is_usual(accesses, with)
   [[nodiscard]] result<task_id> submit_usual(const char* name,
@@ -50,6 +55,14 @@ struct engine::impl {
                                                std::span<const access> accesses,
                                                const erased_kernel& kernel,
                                                const submit_options& with);
+
+  /// Returns true if a call on this thread has the effect of a task with these accesses:
+  /// this thread would be the next one to run it, and nothing else looks at the task.
+  [[nodiscard]] bool is_like_call(
+      std::span<const borrowed_access> accesses) const noexcept {
+    return workers.alone() && in_flight() == 0 && !workers.has_failures() &&
+           !tracer.recording() && has_no_mode() && checks.all_plain(accesses);
+  }
 
   /// Lets a wired task start once the predecessors that it waits for have ended. The
   /// record may be used again from then on.

@@ -3,10 +3,7 @@
 /// The way of one task from ready to ended, compiled once for a single worker and once
 /// for several (see "Two compiled paths" in scheduler.hpp).
 #include <algorithm>
-#include <exception>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "tasks/exclusion.hpp"
 #include "tasks/scheduler.hpp"
@@ -32,14 +29,7 @@ std::uint32_t scheduler::close(task& t) noexcept {
 /// Calls the kernel; an exception becomes a failure of the task.
 [[gnu::always_inline]] inline result<void> scheduler::call(task& t,
                                                            const task_context& context) {
-  try {
-    return t.fn(values_of(t), context);
-  } catch (const std::exception& e) {
-    return error(errc::kernel_failed,
-                 fmt::format("kernel threw an exception: {}", e.what()));
-  } catch (...) {
-    return error(errc::kernel_failed, "kernel threw an exception of unknown type");
-  }
+  return call_kernel([&] { return t.fn(values_of(t), context); });
 }
 
 /// Notes that a kernel failed. The root of the failure is the task itself.

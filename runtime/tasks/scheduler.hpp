@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <fmt/core.h>
 
 #include "map/tally.hpp"
 #include "tasks/completions.hpp"
@@ -154,6 +157,35 @@ class scheduler {
     }
     return before.successors.compare_exchange_strong(
         count, count + 1, std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+
+  /// Returns true if the engine has one worker and no place for another.
+  [[nodiscard]] bool alone() const noexcept { return alone_; }
+  /// Returns true if a task of the submitter has failed or was poisoned. @pre `alone()`
+  [[nodiscard]] bool has_failures() const noexcept {
+    const worker_tally& t = state_.front()->done;
+    return (t.failed.load(std::memory_order_relaxed) |
+            t.poisoned.load(std::memory_order_relaxed)) != 0;
+  }
+  /// Counts a call in place of a task that would have had this tag. @pre `alone()`
+  void count_call(std::uint16_t tag, std::int64_t ticks) noexcept {
+    if (times_) {
+      tally(state_.front()->times.ticks[tag], ticks);
+    }
+    tally<std::uint64_t>(state_.front()->done.finished);
+  }
+
+  /// Calls a function that returns `result<void>`; an exception becomes its error.
+  template <class Function>
+  [[gnu::always_inline]] static inline result<void> call_kernel(const Function& f) {
+    try {
+      return f();
+    } catch (const std::exception& e) {
+      return error(errc::kernel_failed,
+                   fmt::format("kernel threw an exception: {}", e.what()));
+    } catch (...) {
+      return error(errc::kernel_failed, "kernel threw an exception of unknown type");
+    }
   }
 
   bool run_one();

@@ -3,6 +3,7 @@
 /// Tests which items a stage may read without a task: those that no task writes any more.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <vector>
 
 #include "pipeline/support/number_stages.hpp"
@@ -45,14 +46,14 @@ struct doubler {
 struct witness {
   in<std::uint64_t, 1> y;
   static inline std::vector<bool> complete;
-  static inline std::vector<std::uint64_t> seen;
+  static inline std::map<std::uint64_t, std::uint64_t> seen;  ///< by number
   static void describe(stage_spec<witness>& s) {
     s.name("test.witness", "looks").port("y", &witness::y, "3");
   }
   result<void> on_item(step& s) {
     complete.push_back(s.complete(y));
     if (complete.back()) {
-      seen.push_back(s[y].template elements<const std::uint64_t>()[2]);
+      seen[s.seq()] = s[y].template elements<const std::uint64_t>()[2];
     }
     s.skip();
     return {};
@@ -60,27 +61,41 @@ struct witness {
 };
 
 template <bool Late>
-void run_with_doubler() {
+void run_with_doubler(unsigned workers) {
   witness::complete.clear();
   witness::seen.clear();
   pipeline p("complete");
   p.add<number_source>("numbers", {.count = 20, .seed = 5}) >>
       p.add<doubler<Late>>("doubler") >> p.add<witness>("witness");
-  const auto r = flow::run_here(p, {});
+  flow::here_options options;
+  options.workers = workers;
+  const auto r = flow::run_here(p, options);
   ASSERT_TRUE(r) << r.error().message();
   ASSERT_EQ(witness::complete.size(), 20U);
 }
 
-TEST(CompleteItems, AreThoseOfALateStageWhoseTasksHaveEnded) {
-  run_with_doubler<true>();
-  ASSERT_EQ(witness::seen.size(), 20U);
-  for (std::size_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(witness::seen[i], 2 * number_source::make(5, i)[2]);
+void expect_doubled() {
+  for (const auto& [number, value] : witness::seen) {
+    EXPECT_EQ(value, 2 * number_source::make(5, number)[2]) << number;
   }
 }
 
+TEST(CompleteItems, AreThoseOfALateStageWhoseTasksHaveEnded) {
+  for (const unsigned workers : {1U, 2U}) {
+    run_with_doubler<true>(workers);
+    EXPECT_EQ(witness::seen.size(), 20U);
+    expect_doubled();
+  }
+}
+
+TEST(CompleteItems, AreThoseWhoseOnlyWorkerHasRunTheTasksAtOnce) {
+  run_with_doubler<false>(1);
+  EXPECT_FALSE(witness::seen.empty());
+  expect_doubled();
+}
+
 TEST(CompleteItems, AreNotThoseThatTasksMayStillWrite) {
-  run_with_doubler<false>();
+  run_with_doubler<false>(2);
   EXPECT_TRUE(witness::seen.empty());
 }
 

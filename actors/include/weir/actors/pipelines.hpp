@@ -96,12 +96,15 @@ struct pipeline_report {
   bool finished_before = false;  ///< there was nothing to do
   /// Sinks of a run that had finished before that cannot compare their output.
   std::vector<std::string> unverified{};
-  std::uint64_t items = 0;           ///< items that all sources have delivered
-  std::uint64_t epochs = 0;          ///< checkpoints of this process
-  std::uint32_t restarts = 0;        ///< times that the run has gone back after a death
-  std::uint64_t generation = 0;      ///< last durable checkpoint; 0 if there is none
-  std::uint64_t resumed_item = 0;    ///< first item after a resume
-  double seconds = 0;                ///< duration of the run
+  std::uint64_t items = 0;         ///< items that all sources have delivered
+  std::uint64_t epochs = 0;        ///< checkpoints of this process
+  std::uint32_t restarts = 0;      ///< times that the run has gone back after a death
+  std::uint64_t generation = 0;    ///< last durable checkpoint; 0 if there is none
+  std::uint64_t resumed_item = 0;  ///< first item after a resume
+  double seconds = 0;              ///< duration of the run
+  /// Messages between the host of the engine and those of sources, sinks and blocking
+  /// stages, and of the host of the engine to itself.
+  std::uint64_t messages = 0;
   std::int64_t memory_bound = 0;     ///< largest bytes of items, as `check` prints it
   std::int64_t item_bytes = 0;       ///< bytes of items at the end
   std::int64_t peak_item_bytes = 0;  ///< largest bytes of items that were seen

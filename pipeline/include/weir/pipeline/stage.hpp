@@ -19,7 +19,7 @@
 
 #include "weir/base/philox.hpp"
 #include "weir/pipeline/item.hpp"
-#include "weir/weir.hpp"
+#include "weir/runtime/calls/call_or_submit.hpp"
 
 namespace weir {
 
@@ -142,7 +142,7 @@ class step {
     if (!made) {
       return std::move(made.error());
     }
-    return tensor<T, Rank>(**made);
+    return {tl::in_place, **made};
   }
   /// Takes scratch memory of the item, with any content.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}
@@ -170,19 +170,19 @@ class step {
     return **made;
   }
 
-  /// Submits a task of this item, exactly as `engine::submit`.
-  /// @error{not_found, thrown: the memory of a tensor was freed}
+  /// Submits a task of this item, as `engine::submit`. With one worker, it may have run
+  /// when the call returns. @error{not_found, thrown: the memory of a tensor was freed}
   template <class Kernel, class... Argument>
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
-    note_task(host().submit(name, std::move(kernel), arguments...));
+    note_task(call_or_submit(calls(), host(), name, std::move(kernel), arguments...));
   }
-  /// Submits a task without typed views, exactly as `runtime::engine::submit`.
-  /// @error{not_found, a stale storage id}
+  /// Submits a task without typed views. A kernel `void()`, without a context, may have
+  /// run when the call returns. @error{not_found, a stale id} @error{kernel_failed}
   template <class Kernel>
   [[nodiscard]] result<void> submit_bytes(const char* name,
                                           std::span<const runtime::access> accesses,
                                           const Kernel& kernel) {
-    auto id = host().base().submit(name, accesses, kernel);
+    auto id = call_or_submit_bytes(calls(), host(), name, accesses, kernel);
     if (!id) {
       return std::move(id.error());
     }
@@ -246,6 +246,7 @@ class step {
   void pass(int inlet, int outlet);
   void note_task(task_id id) noexcept;
   [[nodiscard]] engine& host() noexcept;
+  [[nodiscard]] runtime::direct_calls& calls() noexcept;
 
   flow::stage_run& stage_;
 };

@@ -377,6 +377,7 @@ class engine {
                                            const void* captures, std::size_t size,
                                            call_fn fn);
 
+  friend class direct_calls;
   friend class scope;
   void close_scope(std::uint64_t serial) noexcept;
 

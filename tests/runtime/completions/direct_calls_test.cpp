@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests calls in place of tasks: when they are allowed, and that they have the effect of
+/// tasks.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "tensors.hpp"
+#include "weir/base/clock.hpp"
+#include "weir/base/system/fp_environment.hpp"
+#include "weir/runtime/calls/call_or_submit.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::int64_t long_ns = 60'000'000'000;
+
+engine_options with_one_worker() {
+  engine_options o;
+  o.window = 64;
+  return o;
+}
+
+std::array<borrowed_access, 1> borrowed(const access& one) {
+  return {{{&one.bytes, one.mode}}};
+}
+
+/// An engine, a storage of it, and whether `call_now` has called a function.
+struct calling {
+  explicit calling(const engine_options& o = with_one_worker())
+      : e(or_throw(engine::create(o))),
+        direct(*e),
+        memory(or_throw(e->allocate(8, "test"))) {
+    direct.allow(long_ns);
+  }
+  bool calls(access one) {
+    bool called = false;
+    const result<bool> said = direct.call(borrowed(one), [&]() -> result<void> {
+      called = true;
+      return {};
+    });
+    EXPECT_TRUE(said);
+    EXPECT_EQ(*said, called);
+    return called;
+  }
+  bool calls() { return calls(updates(bytes_of(memory))); }
+  task_id submit(const std::function<void()>* kernel = nullptr) {
+    const access one = updates(bytes_of(memory));
+    return or_throw(e->submit("task", {&one, 1}, [kernel](const task_context&) {
+      if (kernel != nullptr) {
+        (*kernel)();
+      }
+    }));
+  }
+
+  std::unique_ptr<engine> e;
+  direct_calls direct;
+  storage memory;
+};
+
+TEST(DirectCalls, CallsOnlyWhileItIsAllowed) {
+  calling c;
+  EXPECT_TRUE(c.calls());
+  c.direct.allow(0);
+  EXPECT_FALSE(c.calls());
+  direct_calls never_asked(*c.e);
+  EXPECT_FALSE(or_throw(never_asked.call({}, [] { return result<void>(); })));
+}
+
+TEST(DirectCalls, WaitsForNothingSoThatTasksInFlightForbidIt) {
+  calling c;
+  const task_id id = c.submit();
+  EXPECT_FALSE(c.calls());
+  ASSERT_TRUE(c.e->wait(id));
+  EXPECT_TRUE(c.calls());
+}
+
+TEST(DirectCalls, IsForbiddenWhereSomebodyElseSeesTheTask) {
+  engine_options o = with_one_worker();
+  o.workers = 2;
+  EXPECT_FALSE(calling(o).calls()) << "another worker";
+  o = with_one_worker();
+  o.max_workers = 2;
+  EXPECT_FALSE(calling(o).calls()) << "a place for another worker";
+  o = with_one_worker();
+  o.watchdog_ns = long_ns;
+  EXPECT_FALSE(calling(o).calls()) << "a watchdog";
+  o = with_one_worker();
+  o.trace.mode = trace_mode::all;
+  EXPECT_FALSE(calling(o).calls()) << "a trace";
+
+  calling c;
+  ASSERT_TRUE(c.e->begin_capture());
+  EXPECT_FALSE(c.calls()) << "a capture";
+  ASSERT_TRUE(c.e->end_capture());
+  {
+    const scope manual = or_throw(c.e->open_scope("manual", scope_kind::manual));
+    EXPECT_FALSE(c.calls()) << "a manual scope";
+  }
+  EXPECT_TRUE(c.calls());
+}
+
+TEST(DirectCalls, IsForbiddenForAccessesThatAreNotPlainOrNotAllowed) {
+  calling c;
+  EXPECT_FALSE(c.calls(commutes(bytes_of(c.memory))));
+  EXPECT_FALSE(c.calls(keeps(bytes_of(c.memory))));
+  const tensor gone = bytes_of(or_throw(c.e->allocate(8, "test")));
+  ASSERT_TRUE(c.e->release(gone.store().id));
+  EXPECT_FALSE(c.calls(reads(gone)));
+  EXPECT_TRUE(c.calls(reads(bytes_of(c.memory))));
+}
+
+TEST(DirectCalls, IsForbiddenOnceATaskHasFailed) {
+  calling c;
+  const std::function<void()> fails = [] { throw std::runtime_error("no"); };
+  c.submit(&fails);
+  EXPECT_FALSE(c.e->wait_all());
+  EXPECT_FALSE(c.calls());
+}
+
+TEST(DirectCalls, CountsAsATaskOfItsTag) {
+  calling c;
+  c.e->tag_tasks(3);
+  const access one = updates(bytes_of(c.memory));
+  ASSERT_TRUE(or_throw(c.direct.call(borrowed(one), []() -> result<void> {
+    const std::int64_t until = now_ns() + 1'000'000;
+    while (now_ns() < until) {
+    }
+    return {};
+  })));
+  EXPECT_EQ(c.e->counters().submitted, 1U);
+  EXPECT_EQ(c.e->counters().finished, 1U);
+  EXPECT_EQ(c.e->in_flight(), 0U);
+  EXPECT_GE(c.e->kernel_times()[3], 900'000);
+  EXPECT_EQ(c.e->kernel_times()[0], 0);
+}
+
+TEST(DirectCalls, SeesTheEnvironmentOfKernelsAndLeavesThatOfItsCaller) {
+  calling c;
+  const std::uint64_t before = fp_control();
+  std::uint64_t inside = 0;
+  const access one = updates(bytes_of(c.memory));
+  ASSERT_TRUE(or_throw(c.direct.call(borrowed(one), [&]() -> result<void> {
+    inside = fp_control();
+    return {};
+  })));
+  EXPECT_EQ(inside, kernel_fp_control);
+  EXPECT_EQ(fp_control(), before);
+}
+
+/// Runs a program whose second kernel fails, and returns the errors of its three tasks.
+/// @param at_once  Let kernels be called at once.
+std::array<std::string, 3> errors_of_failing_program(bool at_once, bool throws) {
+  weir::engine e;
+  direct_calls direct(e.base());
+  const auto a = e.make<double>(4);
+  const auto b = e.make<double>(4);
+  direct.allow(at_once ? long_ns : 0);
+  const auto fill = [](auto v) { v[0] = 1; };
+  const auto fail = [throws](auto from, auto to) -> result<void> {
+    to[0] = from[0];
+    if (throws) {
+      throw std::runtime_error("a bad day");
+    }
+    return error(errc::out_of_range, "a bad value");
+  };
+  const task_id first = call_or_submit(direct, e, "fill", fill, weir::write(a));
+  EXPECT_EQ(first == 0, at_once);
+  const task_id second =
+      call_or_submit(direct, e, "fail", fail, weir::read(a), weir::write(b));
+  EXPECT_NE(second, 0U) << "a failure has a task";
+  const task_id third = call_or_submit(
+      direct, e, "reader", [](auto from, auto to) { to[1] = from[0]; }, weir::read(b),
+      weir::write(a));
+  EXPECT_NE(third, 0U) << "tasks behind a failure are submitted";
+  const auto text_of = [&](task_id id) {
+    const auto ended = id == 0 ? result<void>() : e.wait(id);
+    if (ended) {
+      return std::string("none");
+    }
+    const error& root = ended.error().root();
+    return std::string(name_of(root.code())) + ": " + root.text();
+  };
+  std::array<std::string, 3> all{text_of(first), text_of(second), text_of(third)};
+  EXPECT_FALSE(e.wait());
+  return all;
+}
+
+TEST(CallOrSubmit, FailsAsATaskDoes) {
+  for (const bool throws : {false, true}) {
+    const auto tasks = errors_of_failing_program(false, throws);
+    EXPECT_EQ(errors_of_failing_program(true, throws), tasks);
+    EXPECT_EQ(tasks[0], "none");
+    EXPECT_NE(tasks[1], "none");
+    EXPECT_EQ(tasks[1], tasks[2]) << "the reader has the failure of its input as root";
+  }
+}
+
+TEST(CallOrSubmit, KeepsTheOrderOfCallsAndTasks) {
+  weir::engine e;
+  direct_calls direct(e.base());
+  const auto x = e.make<std::uint64_t>(1);
+  std::uint64_t expected = 0;
+  std::uint64_t calls = 0;
+  for (std::uint64_t i = 1; i <= 500; ++i) {
+    direct.allow(i % 3 == 0 ? long_ns : 0);
+    const task_id id = call_or_submit(
+        direct, e, "step", [i](auto v) { v[0] = v[0] * 31 + i; }, weir::update(x));
+    calls += id == 0 ? 1 : 0;
+    expected = expected * 31 + i;
+    if (i % 7 == 0) {
+      ASSERT_TRUE(e.wait());
+    }
+  }
+  EXPECT_EQ(*e.get(x, 0), expected);
+  EXPECT_GT(calls, 10U);
+  EXPECT_LT(calls, 490U);
+}
+
+}  // namespace
+}  // namespace weir::runtime
