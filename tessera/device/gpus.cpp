@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cuda.hpp"
+#include "device/cuda/collectives/device_collectives.hpp"
 
 namespace weir::tessera {
 namespace {
@@ -29,6 +30,60 @@ class gpu_code final : public device_code {
   std::unique_ptr<cuda_module> code_;  ///< ends before the backend
 };
 
+/// Collectives of GPUs, which keep their backend.
+class gpu_collectives final : public group_collectives {
+ public:
+  /// Makes the collectives of ranks on these devices. Without NCCL, and if it does not
+  /// work with the devices, copies and kernels run those of level 0 too.
+  static result<std::unique_ptr<group_collectives>> open(
+      std::shared_ptr<cuda_backend> backend, std::span<const std::int32_t> devices,
+      bool level_0) {
+    std::unique_ptr<gpu_collectives> made(new gpu_collectives(std::move(backend)));
+    const std::vector<std::int32_t> of_ranks(devices.begin(), devices.end());
+    if (level_0 && made->find_nccl()) {
+      cuda::collective_options with_nccl;
+      with_nccl.nccl = &made->nccl_;
+      with_nccl.from = &made->driver_;
+      auto opened = cuda::device_collectives::open(*made->backend_, of_ranks, with_nccl);
+      if (opened) {
+        made->group_ = *std::move(opened);
+        return std::unique_ptr<group_collectives>(std::move(made));
+      }
+    }
+    WEIR_TRY(made->group_, cuda::device_collectives::open(*made->backend_, of_ranks));
+    return std::unique_ptr<group_collectives>(std::move(made));
+  }
+  void submit(const collective::collective_call& call,
+              std::span<const std::byte* const> inputs,
+              std::span<std::byte* const> outputs, completion done) override {
+    std::vector<cuda::rank_call> calls;
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      calls.push_back({call, {inputs[r], outputs[r]}});
+    }
+    group_->submit(calls, std::move(done));
+  }
+
+ private:
+  explicit gpu_collectives(std::shared_ptr<cuda_backend> backend)
+      : backend_(std::move(backend)) {}
+  /// Returns true if NCCL and the driver were found.
+  bool find_nccl() {
+    auto library = cuda::load_nccl("libnccl.so.2");
+    auto driver = cuda::load_driver(cuda_options{}.library);
+    if (!library || !driver) {
+      return false;
+    }
+    nccl_ = *std::move(library);
+    driver_ = *std::move(driver);
+    return true;
+  }
+
+  std::shared_ptr<cuda_backend> backend_;
+  cuda::nccl_library nccl_;
+  cuda::driver driver_;
+  std::unique_ptr<cuda::device_collectives> group_;  ///< ends before the others
+};
+
 }  // namespace
 
 result<gpus> open_gpus() {
@@ -46,7 +101,11 @@ result<gpus> open_gpus() {
     WEIR_TRY(auto code, backend->load(module, to_hex(module.content_hash).substr(0, 8)));
     return std::make_shared<const gpu_code>(backend, std::move(code));
   };
-  return gpus{backend, load};
+  const auto collectives = [backend](std::span<const std::int32_t> devices,
+                                     bool level_0) {
+    return gpu_collectives::open(backend, devices, level_0);
+  };
+  return gpus{backend, load, collectives};
 }
 
 }  // namespace weir::tessera

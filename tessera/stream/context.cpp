@@ -18,6 +18,7 @@
 #include "device/cpu.hpp"
 #include "device/gpus.hpp"
 #include "stream/block_tuner.hpp"
+#include "stream/collectives/group_table.hpp"
 #include "stream/collectives/meeting_point.hpp"
 #include "stream/deferred_calls.hpp"
 #include "stream/notifier.hpp"
@@ -197,7 +198,6 @@ context::context(runtime_settings settings)
       deferred_(std::make_unique<deferred_calls>()) {}
 
 context::~context() = default;
-
 // Called when the last reference has gone, on whichever thread released it.
 void context::destroy(context* object) noexcept {
   if (!on_worker()) {
@@ -293,6 +293,7 @@ result<void> context::open_devices() {
     WEIR_TRY(gpus opened, open_gpus());
     backend_ = std::move(opened.backend);
     device_code_ = std::move(opened.load);
+    groups_ = std::make_unique<group_table>(std::move(opened.collectives));
     return {};
   }
   cpu_options options;

@@ -280,19 +280,24 @@ device_step::device_step(operation& owner, outcome_call at_end)
   running.ends_later = true;
 }
 
+completion device_step::piece(std::shared_ptr<const void> keeps) {
+  const std::uint32_t number = given_++;
+  completion done = [self = shared_from_this(), number,
+                     keeps = std::move(keeps)](result<void> outcome) {
+    self->ended(number, std::move(outcome));
+  };
+  const std::lock_guard lock(mutex_);
+  ++left_;
+  return done;
+}
+
 void device_step::give(device_backend& to, const device_work& work,
                        std::shared_ptr<const void> keeps) {
-  const std::uint32_t piece = given_++;
-  completion done = [self = shared_from_this(), piece, keeps = std::move(keeps)](
-                        result<void> outcome) { self->ended(piece, std::move(outcome)); };
-  {
-    const std::lock_guard lock(mutex_);
-    ++left_;
-  }
+  completion done = piece(std::move(keeps));
   try {
-    to.submit(work, std::move(done));
+    to.submit(work, done);
   } catch (...) {
-    ended(piece, operation::thrown());
+    done(operation::thrown());
   }
 }
 

@@ -15,6 +15,8 @@
 #include <fmt/core.h>
 
 #include "stream/collectives/buffers.hpp"
+#include "stream/collectives/group_table.hpp"
+#include "stream/deferred_calls.hpp"
 #include "weir/tessera/stream/collective.hpp"
 #include "weir/tessera/stream/device_step.hpp"
 
@@ -97,16 +99,81 @@ std::unique_ptr<host_copies> make_copies(const collective_group& g,
 
 }  // namespace
 
-void copy_by_backend(collective_group& g, const mesh& m) {
+group_collectives* context::collectives_on(std::span<const std::int32_t> devices,
+                                           bool level_0, bool find_only) {
+  if (groups_ == nullptr) {
+    return nullptr;
+  }
+  std::optional<error> why;
+  group_collectives* const out = groups_->get(devices, level_0, find_only, why);
+  if (why) {
+    log(log_level::info, "collectives of {} devices use memory of the host: {}",
+        devices.size(), why->message());
+  }
+  return out;
+}
+
+device_use use_of(const collective::collective_plan& plan, bool verified) {
+  const bool plain = plan.options().wire == collective::wire_format::plain;
+  return {plain && !verified && plan.ranks() > 1, plan.call().level == 0};
+}
+
+namespace {
+
+pooled_list<std::int32_t> devices_of(const mesh& m, std::span<const int> ranks) {
+  pooled_list<std::int32_t> out;
+  for (const int rank : ranks) {
+    out.push_back(m.devices[static_cast<std::size_t>(rank)]);
+  }
+  return out;
+}
+
+}  // namespace
+
+void open_devices_of(const mesh& m, std::span<const int> ranks, const device_use& use) {
+  if (use.computes && !m.context->backend().inline_work()) {
+    static_cast<void>(m.context->collectives_on(devices_of(m, ranks), use.level_0));
+  }
+}
+
+void use_devices(collective_group& g, const mesh& m, const device_use& use,
+                 bool find_only) {
   device_backend& backend = m.context->backend();
   if (backend.inline_work()) {
     return;
   }
   g.copies_by = &backend;
-  g.devices.clear();
-  for (const int rank : g.ranks) {
-    g.devices.push_back(m.devices[static_cast<std::size_t>(rank)]);
+  g.owner = m.context.get();
+  g.devices = devices_of(m, g.ranks);
+  g.by_devices = use.computes
+                     ? m.context->collectives_on(g.devices, use.level_0, find_only)
+                     : nullptr;
+}
+
+// Starting a collective may wait for memory of a device, so a deferred call does it.
+void collective_operation::run_on_devices(collective_group& g) noexcept {
+  std::shared_ptr<device_step> working;
+  const auto begun = guarded([&]() -> result<void> {
+    working = std::make_shared<device_step>(*this, [this, &g](std::optional<error> why) {
+      if (why) {
+        break_group(g, *std::move(why));
+      }
+      close(g);
+    });
+    g.owner->deferred().later([this, &g, done = working->piece()] {
+      g.by_devices->submit(plan_->call(), g.inputs, g.outputs, done);
+    });
+    return {};
+  });
+  if (working == nullptr) {
+    break_group(g, begun.error());
+    close(g);
+    return;
   }
+  if (!begun) {
+    working->refuse(begun.error());
+  }
+  working->close();
 }
 
 // Several steps of a group may fail at the same time.

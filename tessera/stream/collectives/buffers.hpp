@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "weir/tessera/stream/collective.hpp"
 
@@ -30,9 +31,21 @@ inline constexpr std::size_t scratch_alignment = 64;
 /// Returns true if the output holds a single shard.
 [[nodiscard]] bool output_is_packed(const collective::collective_call& call) noexcept;
 
-/// Lets the backend of the mesh copy the buffers of a group, whose ranks are set, unless
-/// the host may use them as they are.
-void copy_by_backend(collective_group& g, const mesh& m);
+/// How devices may take part in a collective.
+struct device_use {
+  bool computes = false;  ///< they may run it without the host
+  bool level_0 = false;   ///< the order of sums is free
+};
+/// Returns how devices may take part. Wire formats and verification are steps of plans,
+/// which the host runs.
+[[nodiscard]] device_use use_of(const collective::collective_plan& plan, bool verified);
+/// Prepares the devices of ranks for collectives, which may wait for them.
+void open_devices_of(const mesh& m, std::span<const int> ranks, const device_use& use);
+/// Lets devices run the collective of a group, whose ranks are set, or copy its buffers
+/// to and from the host, unless the host may use the buffers as they are. With
+/// `find_only` it waits for no device: `open_devices_of` was called before.
+void use_devices(collective_group& g, const mesh& m, const device_use& use,
+                 bool find_only = false);
 
 /// Places of a collective's buffers.
 struct buffer_places {

@@ -198,7 +198,7 @@ collective_operation::collective_operation(
 std::uint32_t collective_operation::tasks(unsigned) const {
   const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
   return static_cast<std::uint32_t>(groups_.size()) *
-         (steps <= 1 && !copies() ? 1 : steps + 2);
+         ((steps <= 1 && !copies()) || runs_on_devices() ? 1 : steps + 2);
 }
 std::string_view collective_operation::name() const noexcept {
   return collective::name_of(plan_->call().kind);
@@ -252,6 +252,8 @@ ref<operation> collective_operation::clone() const {
     copy.outputs = g.outputs;
     copy.copies_by = g.copies_by;
     copy.devices = g.devices;
+    copy.by_devices = g.by_devices;
+    copy.owner = g.owner;
     groups.push_back(std::move(copy));
   }
   // The memory of a graph is checked against the limit of the stream that launches it.
@@ -285,7 +287,7 @@ void collective_operation::submit_groups(submission& to) {
   // On an idle engine the submitter runs the first task itself. It then wakes a worker
   // for each step; a worker would start the steps on its own processor first.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
-                       !copies() && to.session().all_ended();
+                       !copies() && !runs_on_devices() && to.session().all_ended();
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
@@ -294,7 +296,7 @@ void collective_operation::submit_groups(submission& to) {
     for (const lane* member : g.lanes) {
       accesses.push_back(holds(*member));
     }
-    if (steps.size() <= 1 && !copies()) {
+    if ((steps.size() <= 1 && !copies()) || runs_on_devices()) {
       to.add(*this, i, whole, accesses);
       continue;
     }
@@ -340,7 +342,7 @@ void collective_operation::open(collective_group& g) noexcept {
 // Takes scratch when the collective begins and not when it is enqueued, so that enqueued
 // collectives need no memory.
 result<void> collective_operation::prepare(collective_group& g) {
-  const std::size_t scratch = plan_->scratch_bytes();
+  const std::size_t scratch = runs_on_devices() ? 0 : plan_->scratch_bytes();
   if (scratch > scratch_limit_) {
     return error(errc::out_of_memory,
                  fmt::format("collective not run: expected scratch of at most {} bytes, "
@@ -413,12 +415,13 @@ void collective_operation::step(lane_set& lanes, unsigned group,
     }
     open(g);
     g.started = trial_ ? now_ns() : begin();
-    if (copies() && !g.skip && !g.broken) {
-      fetch(g);
+    if (!g.skip && !g.broken && (copies() || runs_on_devices())) {
+      runs_on_devices() ? run_on_devices(g) : fetch(g);
       return;
     }
   }
-  if (index < whole || (index == whole && !plan_->steps().empty())) {
+  if (index < whole ||
+      (index == whole && !plan_->steps().empty() && !runs_on_devices())) {
     if (!g.skip && !g.broken) {
       auto outcome = guarded([&] { return run_step_of(g, index == whole ? 0 : index); });
       if (!outcome) {
@@ -456,14 +459,15 @@ result<std::vector<int>> pair_of(const stream& target,
 /// Returns the groups of a mesh along the axes, with each rank's buffers.
 pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
                                         const std::optional<memory_place>& from,
-                                        const std::optional<memory_place>& to) {
+                                        const std::optional<memory_place>& to,
+                                        const device_use& use) {
   const auto all = m.shape.groups(axes);
   pooled_list<collective_group> groups;
   groups.reserve(all.size());
   for (const auto& ranks : all) {
     collective_group& g = groups.emplace_back();
     g.ranks.assign(ranks.begin(), ranks.end());
-    copy_by_backend(g, m);
+    use_devices(g, m, use);
     g.inputs.reserve(ranks.size());
     g.outputs.reserve(ranks.size());
     for (const int rank : ranks) {
@@ -527,11 +531,13 @@ result<ref<operation>> make_collective(stream& target, const collective_request&
       collective::reduces(call.kind) && call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(target, *p.plan, ranks));
   }
+  const device_use use = use_of(*p.plan, verify != nullptr);
   if (target.options().rank >= 0) {
     std::vector<int> group = std::move(pair);
     if (group.empty()) {
       WEIR_TRY(group, m.shape.group_of(checked.axes, target.options().rank));
     }
+    open_devices_of(m, group, use);
     const auto share =
         make_ref<rank_share>(std::move(p.plan), p.how, checked, std::move(group),
                              digest_of_descriptor(target, policy));
@@ -539,7 +545,8 @@ result<ref<operation>> make_collective(stream& target, const collective_request&
     return ready_operation(target, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
-      std::move(p.plan), p.how, groups_of(m, checked.axes, buffers.input, buffers.output),
+      std::move(p.plan), p.how,
+      groups_of(m, checked.axes, buffers.input, buffers.output, use),
       target.budget()->free_bytes());
   out->verify_by(std::move(verify));
   if (p.trial) {

@@ -323,7 +323,8 @@ void meeting_point::run(submission_lock::session& in,
   const rank_share& first = *shares.front();
   std::size_t scratch_limit = first.scratch_limit;
   g.ranks.assign(first.ranks.begin(), first.ranks.end());
-  copy_by_backend(g, *first.waiting_stream->mesh());
+  use_devices(g, *first.waiting_stream->mesh(),
+              use_of(*first.plan, first.verify != nullptr), true);
   for (const ref<rank_share>& s : shares) {
     const int rank = s->waiting_stream->options().rank;
     scratch_limit = std::min(scratch_limit, s->scratch_limit);

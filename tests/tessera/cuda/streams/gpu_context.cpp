@@ -26,11 +26,34 @@ void load_stand_in() {
 
 }  // namespace
 
+void show_machine(const tessera::stand_in::machine& shown,
+                  std::shared_ptr<tessera::stand_in::kernel_executor> executor) {
+  load_stand_in();
+  tessera::stand_in::set_up(shown, std::move(executor));
+}
+
+// Objects that operations have used go with their last task, perhaps a moment after the
+// context.
+void expect_clean_end(bool broken) {
+  using clock = std::chrono::steady_clock;
+  const auto deadline = clock::now() + std::chrono::seconds(10);
+  while (!broken && !(tessera::stand_in::objects() == object_counts{}) &&
+         clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const breach& b : tessera::stand_in::take_breaches()) {
+    ADD_FAILURE() << b.rule << ": " << b.text;
+  }
+  if (!broken) {
+    EXPECT_TRUE(tessera::stand_in::objects() == object_counts{})
+        << "objects of the driver are left";
+  }
+}
+
 gpu_context::gpu_context(const tessera::stand_in::machine& shown,
                          std::shared_ptr<tessera::stand_in::kernel_executor> executor,
                          int workers) {
-  load_stand_in();
-  tessera::stand_in::set_up(shown, std::move(executor));
+  show_machine(shown, std::move(executor));
   const std::string threads = std::to_string(workers);
   const environment set({{"TESS_BACKEND", "cuda"},
                          {"TESS_NUM_THREADS", threads.c_str()},
@@ -38,23 +61,9 @@ gpu_context::gpu_context(const tessera::stand_in::machine& shown,
   EXPECT_TESS(tessInit(&context_));
 }
 
-// Objects that operations have used go with their last task, perhaps a moment after the
-// call.
 gpu_context::~gpu_context() {
   EXPECT_TESS(tessShutdown(context_));
-  using clock = std::chrono::steady_clock;
-  const auto deadline = clock::now() + std::chrono::seconds(10);
-  while (!broken_ && !(tessera::stand_in::objects() == object_counts{}) &&
-         clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  for (const breach& b : tessera::stand_in::take_breaches()) {
-    ADD_FAILURE() << b.rule << ": " << b.text;
-  }
-  if (!broken_) {
-    EXPECT_TRUE(tessera::stand_in::objects() == object_counts{})
-        << "objects of the driver are left";
-  }
+  expect_clean_end(broken_);
 }
 
 tessModule_t gpu_context::load(const byte_vector& image) {

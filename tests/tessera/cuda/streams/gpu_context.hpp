@@ -14,6 +14,13 @@
 
 namespace weir::test {
 
+/// Shows a machine to contexts that are opened with TESS_BACKEND=cuda from now on.
+void show_machine(const tessera::stand_in::machine& shown,
+                  std::shared_ptr<tessera::stand_in::kernel_executor> executor);
+/// Expects that no rule of the driver was broken and, unless a device is `broken`, that
+/// no object of the driver is left.
+void expect_clean_end(bool broken = false);
+
 /// Opens a context with TESS_BACKEND=cuda. The destructor ends it and expects that the
 /// runtime has broken no rule of the driver and that no object of the driver is left.
 class gpu_context {

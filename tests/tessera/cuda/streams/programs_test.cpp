@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <memory>
+#include <string_view>
 
 #include <fmt/core.h>
 
+#include "cpu_kernels/executor.hpp"
 #include "serial/arithmetic.hpp"
 #include "serial/generate/generator.hpp"
 #include "serial/run/kernel.hpp"
@@ -62,6 +65,60 @@ std::shared_ptr<listed_executor> executor_of_programs() {
        &program_kernel}});
 }
 
+/// Runs the kernel of programs, and by their sources the kernels with which devices run
+/// collectives.
+class both_executors final : public tessera::stand_in::kernel_executor {
+ public:
+  result<tessera::stand_in::module_id> load(std::span<const std::byte> image) override {
+    auto listed = listed_->load(image);
+    if (listed) {
+      return *listed * 2;
+    }
+    WEIR_TRY(const tessera::stand_in::module_id source, sources_.load(image));
+    return source * 2 + 1;
+  }
+  void unload(tessera::stand_in::module_id module) noexcept override {
+    of(module).unload(module / 2);
+  }
+  result<tessera::stand_in::function_facts> find(tessera::stand_in::module_id module,
+                                                 std::string_view name) override {
+    return of(module).find(module / 2, name);
+  }
+  result<launch_report> launch(const launch_request& request) override {
+    launch_request inner = request;
+    inner.module = request.module / 2;
+    return of(request.module).launch(inner);
+  }
+  [[nodiscard]] byte_vector container() const { return listed_->container("8.0"); }
+
+ private:
+  tessera::stand_in::kernel_executor& of(tessera::stand_in::module_id module) {
+    return module % 2 == 0 ? static_cast<tessera::stand_in::kernel_executor&>(*listed_)
+                           : static_cast<tessera::stand_in::kernel_executor&>(sources_);
+  }
+  std::shared_ptr<listed_executor> listed_ = executor_of_programs();
+  tessera::kernel_machine::source_executor sources_{1};
+};
+
+/// Opens a context for some of the programs. Devices run collectives where they can load
+/// the kernels for that; elsewhere the ranks meet on the host.
+struct machine_of_programs {
+  machine_of_programs(const tessera::stand_in::machine& shown, int workers,
+                      bool devices_compute) {
+    if (devices_compute) {
+      const auto executor = std::make_shared<both_executors>();
+      context = std::make_unique<gpu_context>(shown, executor, workers);
+      module = context->load(executor->container());
+    } else {
+      const auto executor = executor_of_programs();
+      context = std::make_unique<gpu_context>(shown, executor, workers);
+      module = context->load(executor->container("8.0"));
+    }
+  }
+  std::unique_ptr<gpu_context> context;
+  tessModule_t module = nullptr;
+};
+
 /// Returns the number of devices of a program.
 int devices_of(const program& p) {
   int out = 1;
@@ -85,13 +142,12 @@ TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
     // Every other machine is as fast as it can be: other orders occur there.
     shown.max_delay_us = first / programs_of_one % 2 == 0 ? 30 : 0;
     shown.max_block_us = first / programs_of_one % 4 == 1 ? 10 : 0;
-    const auto executor = executor_of_programs();
-    gpu_context context(shown, executor, 2 + static_cast<int>(first / 50 % 3));
-    const tessKernel_t kernel =
-        kernel_of(context.load(executor->container("8.0")), "serial_kernel");
+    const machine_of_programs on(shown, 2 + static_cast<int>(first / 50 % 3),
+                                 first / programs_of_one % 3 == 0);
+    const tessKernel_t kernel = kernel_of(on.module, "serial_kernel");
     for (std::uint64_t i = first; i < std::min(first + programs_of_one, programs); ++i) {
       const program p = random_program(seed + i);
-      ASSERT_EQ(run_in(context.get(), kernel, p), "")
+      ASSERT_EQ(run_in(on.context->get(), kernel, p), "")
           << "WEIR_TEST_SEED=" << seed + i << "\n"
           << text_of(p);
       ++by_devices[static_cast<std::size_t>(devices_of(p))];

@@ -78,6 +78,9 @@ struct collective_group {
   /// the host may use the buffers as they are.
   device_backend* copies_by = nullptr;
   pooled_list<std::int32_t> devices;  ///< device of each rank, if buffers are copied
+  /// Runs the collective on the devices instead of the host; null: the host runs it.
+  group_collectives* by_devices = nullptr;
+  context* owner = nullptr;  ///< the context, if `by_devices` is set
   /// Number of each rank's own stream; empty if ranks have none.
   std::vector<std::uint64_t> streams;
   std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
@@ -150,8 +153,12 @@ class collective_operation final : public operation {
   void fetch(collective_group& g) noexcept;
   void write_back(collective_group& g) noexcept;
   void break_group(collective_group& g, error why);
+  void run_on_devices(collective_group& g) noexcept;
+  [[nodiscard]] bool runs_on_devices() const noexcept {
+    return groups_.front().by_devices != nullptr;
+  }
   [[nodiscard]] bool copies() const noexcept {
-    return groups_.front().copies_by != nullptr;
+    return groups_.front().copies_by != nullptr && !runs_on_devices();
   }
 
   std::shared_ptr<const collective::collective_plan> plan_;

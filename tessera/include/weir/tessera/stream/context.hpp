@@ -35,6 +35,8 @@ namespace weir::tessera {
 class context;
 class notifier;
 class deferred_calls;
+class group_collectives;
+class group_table;
 class meeting_point;
 class stream;
 struct block_key;
@@ -169,6 +171,10 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
   /// Returns the backend.
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
+  /// Returns the collectives that run on these devices, which live as long as the
+  /// context; null if there are none. They are made at the first call unless `find_only`.
+  [[nodiscard]] group_collectives* collectives_on(std::span<const std::int32_t> devices,
+                                                  bool level_0, bool find_only = false);
   /// Returns the table of memory.
   [[nodiscard]] symmetric_memory& memory() const noexcept { return *memory_; }
   /// Returns the lock of the engine.
@@ -297,6 +303,7 @@ class context : public std::enable_shared_from_this<context> {
   std::unique_ptr<tessera::notifier> notifier_;
   std::shared_ptr<device_backend> backend_;
   device_loader device_code_;  ///< loads code for devices that are no processors
+  std::unique_ptr<group_table> groups_;  ///< collectives on devices
   std::unique_ptr<symmetric_memory> memory_;
   std::unique_ptr<tessera::submission_lock> submission_lock_;
   std::unique_ptr<meeting_point> meetings_;

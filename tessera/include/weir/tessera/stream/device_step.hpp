@@ -32,6 +32,9 @@ class device_step : public std::enable_shared_from_this<device_step> {
   /// Gives a piece of work to the devices. `keeps` is released when the piece has ended.
   void give(device_backend& to, const device_work& work,
             std::shared_ptr<const void> keeps = nullptr);
+  /// Returns the completion of a piece of work that another object gives to devices. It
+  /// must be called exactly once.
+  [[nodiscard]] completion piece(std::shared_ptr<const void> keeps = nullptr);
   /// Notes an error that kept the rest of the work from being given.
   void refuse(error why);
   /// Says that there is no more work.

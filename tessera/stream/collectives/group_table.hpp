@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The collectives that run on devices, for each group of devices that has been used.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/gpus.hpp"
+
+namespace weir::tessera {
+
+/// Keeps the collectives of groups of devices. @threads{safe from any thread}
+class group_table {
+ public:
+  /// Makes an empty table.
+  explicit group_table(collective_opener open) : open_(std::move(open)) {}
+
+  /// Returns the collectives of a group, or null if they cannot be made. They are made at
+  /// the first call unless `find_only`. Sets `why` to the error of the first call.
+  [[nodiscard]] group_collectives* get(std::span<const std::int32_t> devices,
+                                       bool level_0, bool find_only,
+                                       std::optional<error>& why) {
+    const std::lock_guard lock(mutex_);
+    const key k{{devices.begin(), devices.end()}, level_0};
+    const auto found = groups_.find(k);
+    if (found != groups_.end() || find_only) {
+      return found == groups_.end() ? nullptr : found->second.get();
+    }
+    auto made = open_(devices, level_0);
+    if (!made) {
+      why = std::move(made).error();
+    }
+    return groups_.emplace(k, made ? *std::move(made) : nullptr).first->second.get();
+  }
+
+ private:
+  using key = std::pair<std::vector<std::int32_t>, bool>;
+  collective_opener open_;
+  std::mutex mutex_;
+  std::map<key, std::unique_ptr<group_collectives>> groups_;
+};
+
+}  // namespace weir::tessera
