@@ -17,18 +17,20 @@ using tessera::stand_in::object_counts;
 
 namespace {
 
-/// Loads the stand-in, so that the runtime's request for libcuda.so.1 gets it: the name
-/// is that of its file.
-void load_stand_in() {
-  static void* const loaded = dlopen(WEIR_STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-  ASSERT_NE(loaded, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
+/// Loads the stand-ins, so that the runtime's requests for libcuda.so.1 and libnccl.so.2
+/// get them: their files have these names.
+void load_stand_ins() {
+  static void* const driver = dlopen(WEIR_STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(driver, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
+  static void* const nccl = dlopen(WEIR_STAND_IN_NCCL, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(nccl, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
 }
 
 }  // namespace
 
 void show_machine(const tessera::stand_in::machine& shown,
                   std::shared_ptr<tessera::stand_in::kernel_executor> executor) {
-  load_stand_in();
+  load_stand_ins();
   tessera::stand_in::set_up(shown, std::move(executor));
 }
 
