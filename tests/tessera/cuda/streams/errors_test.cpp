@@ -108,7 +108,7 @@ TEST_F(gpu_errors, ALostDeviceFailsItsStreamsAloneAndTheContextEndsSoon) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
-TEST(GpuErrors, WithoutADriverThereIsAnErrorThatSaysSo) {
+TEST(GpuErrors, AnUnknownBackendIsRefusedWithTheNamesOfTheKnownOnes) {
   const environment set({{"TESS_BACKEND", "gpu"}});
   tessContext_t context = nullptr;
   EXPECT_EQ(tessInit(&context), TESS_ERR_UNSUPPORTED);

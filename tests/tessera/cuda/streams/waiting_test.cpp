@@ -58,8 +58,9 @@ TEST(GpuWaiting, HostFunctionsRunWhileEachCallOfTheDriverBlocks) {
   ASSERT_TESS(tessLaunchHostFunc(
       device.stream,
       [](void* user) { static_cast<progress*>(user)->device_works = false; }, &seen));
-  // The functions are enqueued one by one, so a worker that waited would delay them.
-  for (int i = 0; i < 200; ++i) {
+  // The functions are enqueued one by one, so a worker that waited would run at most one
+  // of them between two operations of the device, of which there are seven.
+  for (int i = 0; i < 50; ++i) {
     ASSERT_TESS(tessLaunchHostFunc(
         host,
         [](void* user) {
@@ -72,8 +73,8 @@ TEST(GpuWaiting, HostFunctionsRunWhileEachCallOfTheDriverBlocks) {
   }
   ASSERT_TESS(tessStreamSynchronize(device.stream));
   tessera::stand_in::block_calls(0);
-  EXPECT_EQ(seen.functions, 200);
-  EXPECT_EQ(seen.beside_device, 200) << "functions waited for the device";
+  EXPECT_EQ(seen.functions, 50);
+  EXPECT_GE(seen.beside_device, 25) << "functions waited for the device";
   for (std::size_t i = 0; i < n; ++i) {
     EXPECT_EQ(up[i], 3 + 5 * (static_cast<std::int32_t>(i) + 1)) << "element " << i;
   }
