@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "weir/base/text.hpp"
 #include "weir/base/utf8.hpp"
@@ -172,16 +173,15 @@ void prepare_model(model& to) {
 result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
   std::uint64_t next = to.model.token_count;
   std::string spare;
+  // Place in `to.added` of each token by its content.
+  std::unordered_map<std::string, std::size_t> places;
   for (added_token& token : added) {
     if (token.content.empty()) {
       continue;  // as in the reference
     }
     WEIR_CHECK(check_token(token.content, token.id));
-    const auto same = std::find_if(
-        to.added.begin(), to.added.end(),
-        [&](const added_token& other) { return other.content == token.content; });
-    if (same != to.added.end()) {
-      if (equal(*same, token)) {
+    if (const auto same = places.find(token.content); same != places.end()) {
+      if (equal(to.added[same->second], token)) {
         continue;
       }
       return error(
@@ -213,6 +213,7 @@ result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
     }
     // Tokens of both kinds are looked for separately: before and after normalization.
     (token.normalized ? to.normalized : to.raw).add(token, std::move(content));
+    places.emplace(token.content, to.added.size());
     to.added.push_back(std::move(token));
   }
   to.raw.prepare();

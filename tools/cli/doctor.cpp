@@ -200,10 +200,20 @@ json folder_fact(const std::string& folder) {
 
 /// The current folder, where run folders are made, and the one for temporary files.
 json folder_facts() {
-  std::error_code ignored;
+  namespace fs = std::filesystem;
   json out = json::array();
-  out.push_back(folder_fact(std::filesystem::current_path(ignored).string()));
-  out.push_back(folder_fact(std::filesystem::temp_directory_path(ignored).string()));
+  for (const auto& [words, path_of] :
+       {std::pair{"the current folder",
+                  +[](std::error_code& e) { return fs::current_path(e); }},
+        std::pair{"the folder for temporary files",
+                  +[](std::error_code& e) { return fs::temp_directory_path(e); }}}) {
+    std::error_code failed;
+    const fs::path path = path_of(failed);
+    out.push_back(
+        failed
+            ? json{{"folder", words}, {"writable", false}, {"problem", failed.message()}}
+            : folder_fact(path.string()));
+  }
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/json_text.hpp"
 #include "commands.hpp"
 #include "drawing/trace_events.hpp"
 #include "weir/runtime/trace_summary.hpp"
@@ -130,7 +131,7 @@ command_result trace_command(const trace_options& options, output& out) {
            load_records(folder ? options.file + "/trace.json" : options.file));
   const runtime::trace_summary summary = runtime::summarize(trace.records);
   if (options.json) {
-    out.print("{}\n", facts_of_trace(summary, trace.records.size()).dump());
+    out.print("{}\n", json_text(facts_of_trace(summary, trace.records.size())));
   } else {
     out.print("{} tasks\n", trace.records.size());
     out.write(runtime::to_text(summary));

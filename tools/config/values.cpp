@@ -169,6 +169,7 @@ struct toml_writer {
 }  // namespace
 
 result<toml_item> parse_toml_tree(std::string_view text, const std::string& name) {
+  WEIR_CHECK(check_key_depth(text, name));
   // The library reports problems by its result, as it is built without exceptions.
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
@@ -224,6 +225,7 @@ result<config_entry> parse_assignment(std::string_view assignment) {
   const std::string key(assignment.substr(0, equals));
   const std::string text(assignment.substr(equals + 1));
   const std::string where = fmt::format("--set {}", key);
+  WEIR_CHECK(check_key_depth(text, where));
   // The text is read as the value of a key, as it would stand in a file.
   const toml::parse_result parsed = toml::parse("value = " + text);
   // A text with line breaks can parse as more than one key; it is then taken as a string.

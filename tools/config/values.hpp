@@ -33,6 +33,13 @@ struct toml_item {
   std::vector<toml_item> items{};  ///< in the order of the text
 };
 
+/// Checks that no key of a TOML text has more than 32 parts, as in `a.b.c`. A parser
+/// calls itself for each part, so a key of 100,000 parts would end the program.
+/// @param name  Name of the file for messages.
+/// @error{invalid_argument, a key has more parts; the message gives the line}
+[[nodiscard]] result<void> check_key_depth(std::string_view text,
+                                           const std::string& name);
+
 /// Parses a TOML text.
 /// @param name  Name of the file for messages, as the user wrote it.
 /// @returns The table of the whole text.

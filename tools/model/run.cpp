@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.hpp"
 #include "model/verbs.hpp"
 #include "weir/actors/model_weights.hpp"
 #include "weir/actors/models.hpp"
@@ -146,7 +147,7 @@ command_result model_import(const model_options& options, output& out) {
     }
     return record.error();
   }
-  out.write(options.json ? json_of_record(*record).dump() + "\n"
+  out.write(options.json ? json_text(json_of_record(*record)) + "\n"
                          : line_of_record(*record));
   return 0;
 }
@@ -166,7 +167,7 @@ command_result model_ls(const model_options& options, output& out) {
     note_damaged_model(t.name, t.problem);
   }
   if (options.json) {
-    out.write(list.dump() + "\n");
+    out.write(json_text(list) + "\n");
   }
   return listing.damaged.empty() ? 0 : 1;
 }
@@ -205,7 +206,7 @@ command_result model_verify(const model_options& options, output& out) {
     }
   }
   if (options.json) {
-    out.write(list.dump() + "\n");
+    out.write(json_text(list) + "\n");
   }
   return whole ? 0 : 1;
 }
@@ -225,7 +226,7 @@ command_result model_export(const model_options& options, output& out) {
     facts["files"] = done.files;
     facts["bytes"] = done.bytes;
     facts["digest"] = hex64(done.digest);
-    out.write(facts.dump() + "\n");
+    out.write(json_text(facts) + "\n");
   } else {
     out.print("{}: {} in {}, digest {}\n", tag, human_bytes(done.bytes),
               done.files.back(), hex64(done.digest));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "config/values.hpp"
 #include "tessera_kernel.h"
 #include "weir/base/text.hpp"
 
@@ -314,6 +315,7 @@ void read_code(table_reader& t, const std::string& folder, code_file& code) {
 result<module_description> read_description(std::string_view text,
                                             const std::string& name,
                                             const std::string& folder) {
+  WEIR_CHECK(check_key_depth(text, name));
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& problem = parsed.error();

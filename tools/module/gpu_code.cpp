@@ -32,7 +32,8 @@ constexpr std::chrono::milliseconds longest_compilation{600'000};
 class scratch_folder {
  public:
   scratch_folder() {
-    std::string name = (fs::temp_directory_path() / "weir-nvcc-XXXXXX").string();
+    std::error_code failed;
+    std::string name = (fs::temp_directory_path(failed) / "weir-nvcc-XXXXXX").string();
     path_ = ::mkdtemp(name.data()) != nullptr ? name : std::string();
   }
   ~scratch_folder() {

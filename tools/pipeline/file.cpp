@@ -35,10 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A longer line could nest tables deeper than the stack of the parser allows.
-// The limit is far above that of lines that people write.
-constexpr std::size_t max_line_bytes = 4096;
-
 /// Returns whether a name can be that of a folder below runs/, also on other systems.
 bool is_folder_name(const std::string& name) {
   // Letters that all file systems accept. A point in front would hide the folder.
@@ -261,24 +257,6 @@ class file_reader {
   std::size_t last_line_ = 0;              ///< largest line of any other table
 };
 
-/// Checks the length of each line before the text is parsed.
-result<void> check_lines(std::string_view text, const std::string& name) {
-  std::size_t line = 1;
-  // The last line may have no line feed.
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    if (end - begin > max_line_bytes) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot read \"{}\": expected lines of at most {} bytes, "
-                               "found one of {}",
-                               name, max_line_bytes, end - begin))
-          .located(fmt::format("{}:{}", name, line));
-    }
-    begin = end + 1;
-  }
-  return {};
-}
-
 /// Returns the first lines of a text.
 std::string_view lines_before(std::string_view text, std::size_t line) {
   std::size_t end = 0;
@@ -396,8 +374,6 @@ bool describes_stages(std::string_view text) noexcept {
 result<written_pipeline> read_pipeline(std::string_view text, const std::string& name,
                                        const std::string& folder,
                                        const file_overrides& overrides) {
-  // The length of lines is checked first, for the reason given at `max_line_bytes`.
-  WEIR_CHECK(check_lines(text, name));
   WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
   return read_pipeline(root, text, name, folder, overrides);
 }

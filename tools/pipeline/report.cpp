@@ -17,6 +17,7 @@
 #include "drawing/charts.hpp"
 #include "drawing/page.hpp"
 #include "picture.hpp"
+#include "report/metrics_file.hpp"
 #include "watch/progress.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
@@ -51,6 +52,23 @@ std::string shown(const facts& object, std::string_view key) {
   return found->is_number_float() ? fmt::format("{:.3g}", found->get<double>())
                                   // Other kinds, such as true, are shown as JSON.
                                   : found->dump();
+}
+
+/// Returns the points of a curve. Entries of another form are left out, because the file
+/// may be damaged.
+std::vector<std::pair<double, double>> points_of(const facts& curve) {
+  std::vector<std::pair<double, double>> out;
+  const auto points = curve.find("points");
+  if (points == curve.end() || !points->is_array()) {
+    return out;
+  }
+  for (const facts& point : *points) {
+    if (point.is_array() && point.size() == 2 && point[0].is_number() &&
+        point[1].is_number()) {
+      out.emplace_back(point[0].get<double>(), point[1].get<double>());
+    }
+  }
+  return out;
 }
 
 /// A column of a table: key of the facts, and heading.
@@ -220,8 +238,8 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
     }
     for (const facts& one : *curves) {
       page.figure(
-          draw_line(one.value("points", std::vector<std::pair<double, double>>()),
-                    shown(one, "title"), shown(one, "x"), shown(one, "y")),
+          draw_line(points_of(one), shown(one, "title"), shown(one, "x"),
+                    shown(one, "y")),
           fmt::format("{} of \"{}\".", shown(one, "title"), shown(stage, "name")));
     }
   }
@@ -301,15 +319,7 @@ result<facts> read_pipeline_metrics(const std::string& folder) {
   if (!content) {
     return missing_metrics(folder);
   }
-  // Damaged JSON becomes a value that is no object.
-  facts metrics = facts::parse(as_text(*content), nullptr, false);
-  if (!metrics.is_object()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot use \"{}\": expected a JSON object, found something "
-                             "else",
-                             path));
-  }
-  return metrics;
+  return parse_metrics<facts>(as_text(*content), path);
 }
 
 result<std::string> write_pipeline_report(const std::string& folder) {

@@ -236,7 +236,7 @@ void pipeline_reporter::finish(const pipeline_report& r) {
 void pipeline_reporter::keep_results(const pipeline_report& r) {
   // Reads what the finishing process left. It is no failure if there is nothing.
   auto before = read_pipeline_metrics(folder_);
-  if (before && before->value("ended", "") == r.ended) {
+  if (before && before->contains("ended") && (*before)["ended"] == r.ended) {
     return;
   }
   // The figures of the earlier process are kept, as they count the items. Only the

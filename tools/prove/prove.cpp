@@ -61,7 +61,15 @@ result<std::string> make_scratch(const std::string& wanted) {
     return fs::absolute(wanted).string();
   }
   // `mkdtemp` replaces the six letters and creates the folder for this user alone.
-  std::string name = (fs::temp_directory_path() / "weir-prove-XXXXXX").string();
+  std::error_code failed;
+  const fs::path folder = fs::temp_directory_path(failed);
+  if (failed) {
+    return error(errc::io, fmt::format("cannot make a folder for the proof: expected "
+                                       "TMPDIR to name a folder, found: {}",
+                                       failed.message()))
+        .hint("or name a folder with --keep");
+  }
+  std::string name = (folder / "weir-prove-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     return error(errc::io, fmt::format("cannot make the folder \"{}\"", name));
   }

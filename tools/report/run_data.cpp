@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "config/config.hpp"
+#include "metrics_file.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
@@ -28,14 +29,7 @@ using nlohmann::json;
 result<json> read_metrics(const std::string& folder) {
   const std::string path = join_path(folder, "metrics.json");
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
-  json metrics = json::parse(as_text(content), nullptr, false);
-  if (!metrics.is_object()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot read \"{}\": expected a JSON object, found "
-                             "something else",
-                             path));
-  }
-  return metrics;
+  return parse_metrics<json>(as_text(content), path);
 }
 
 /// Returns the content of a file, or an empty text if it cannot be read.

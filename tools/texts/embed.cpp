@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.hpp"
 #include "texts/run.hpp"
 #include "texts/verbs.hpp"
 #include "weir/base/text.hpp"
@@ -78,7 +79,7 @@ void print_embed_summary(const text_report& report, const embed_options& options
     facts["tokens"] = report.figure("layers1", "tokens");
     facts["bytes"] = report.figure("write", "bytes");
     facts["seconds"] = report.run.seconds;
-    out.write(facts.dump() + "\n");
+    out.write(json_text(facts) + "\n");
     return;
   }
   out.print("{}: {} of {} in {}, {} skipped\n", record.tag, counted(rows, "row"),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.hpp"
 #include "texts/run.hpp"
 #include "texts/verbs.hpp"
 #include "weir/base/text.hpp"
@@ -63,7 +64,7 @@ void print_generate_summary(const text_report& report, const generate_options& o
     facts["context_tokens"] = report.figure("answers", "context_tokens");
     facts["bytes"] = report.figure("answers", "bytes");
     facts["seconds"] = report.run.seconds;
-    out.write(facts.dump() + "\n");
+    out.write(json_text(facts) + "\n");
     return;
   }
   out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts\n", tag,

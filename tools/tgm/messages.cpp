@@ -261,8 +261,12 @@ std::string fill_template(const std::string& path, const message_metadata& metad
     out += path.substr(done, open - done);
     std::string value =
         text_at(metadata, path.substr(open + 1, close - open - 1)).value_or("unknown");
-    // Values come from the file that is read, so they must not choose another folder.
+    // Values come from the file that is read, so they must not choose another folder,
+    // which ".." would do as well as a slash.
     std::replace(value.begin(), value.end(), '/', '_');
+    if (value.starts_with('.')) {
+      value.front() = '_';
+    }
     out += value;
     done = close + 1;
   }

@@ -18,6 +18,9 @@ using formats::message_reader;
 
 namespace {
 
+/// Names in one key. Each is a map in the one before, and readers limit their nesting.
+constexpr std::size_t max_key_parts = 32;
+
 /// Returns whether a text starts with one of several prefixes.
 bool starts_with_any(std::string_view text,
                      std::initializer_list<std::string_view> starts) {
@@ -121,6 +124,11 @@ result<setting> parse_setting(const std::string& text) {
   }
   // An empty name would be a key that no other tool can address.
   const auto parts = split_text(out.path, '.');
+  if (parts.size() > max_key_parts) {
+    return cannot_set(errc::out_of_range, fmt::format("{}...", out.path.substr(0, 40)),
+                      fmt::format("expected a key of at most {} names, found {}",
+                                  max_key_parts, parts.size()));
+  }
   if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
     return cannot_set(errc::invalid_argument, out.path,
                       "expected a name between all dots, found none");

@@ -6,13 +6,17 @@
 /// A text is encoded while it is read, in blocks. The encoder holds back what may still
 /// join with the next block, so the ids do not depend on the size of a block.
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
+#include "cli/json_text.hpp"
 #include "tokens/token_file.hpp"
 #include "tokens/verbs.hpp"
 #include "watch/progress.hpp"
@@ -128,31 +132,53 @@ result<std::uint64_t> encode_one(const formats::tokenizer& with, const std::stri
   return in.bytes();
 }
 
-/// Adds the files of a path: the path itself, or all files in a folder and its folders.
-/// Names come sorted from the file system, so the order is the same on every machine.
-result<void> add_texts(const std::string& path, std::vector<std::string>& texts,
-                       int depth = 0) {
-  std::error_code failed;
-  // A path that does not exist is added, too. Opening it then gives the error.
-  if (!std::filesystem::is_directory(path, failed)) {
-    texts.push_back(path);
+/// The texts of the paths that a user has named.
+class text_list {
+ public:
+  /// Adds a path itself, or all files in a folder and its folders. Names come sorted from
+  /// the file system, so the order is the same on every machine.
+  result<void> add(const std::string& path) {
+    struct stat facts {};
+    // A path that does not exist is added, too. Opening it then gives the error.
+    if (::stat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) {
+      texts_.push_back(path);
+      return {};
+    }
+    // A link may lead back to a folder around it; following it would never end.
+    const folder_id here{facts.st_dev, facts.st_ino};
+    if (std::find(around_.begin(), around_.end(), here) != around_.end()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot read \"{}\": expected a folder, found a link to a "
+                               "folder around it",
+                               path));
+    }
+    if (around_.size() == 64 || texts_.size() > max_files || ++folders_ > max_files) {
+      return error(
+          errc::out_of_range,
+          fmt::format("cannot read \"{}\": expected at most 64 nested folders, {} "
+                      "folders and {} files, found more",
+                      path, max_files, max_files));
+    }
+    WEIR_TRY(const auto names, posix_file_system().list(path));
+    around_.push_back(here);
+    for (const std::string& name : names) {
+      // A hidden file is no text of a corpus.
+      if (!name.starts_with('.')) {
+        WEIR_CHECK(add(join_path(path, name)));
+      }
+    }
+    around_.pop_back();
     return {};
   }
-  if (depth == 64 || texts.size() > max_files) {
-    return error(errc::out_of_range,
-                 fmt::format("cannot read \"{}\": expected at most 64 nested folders and "
-                             "{} files, found more",
-                             path, max_files));
-  }
-  WEIR_TRY(const auto names, posix_file_system().list(path));
-  for (const std::string& name : names) {
-    // A hidden file is no text of a corpus.
-    if (!name.starts_with('.')) {
-      WEIR_CHECK(add_texts(join_path(path, name), texts, depth + 1));
-    }
-  }
-  return {};
-}
+  [[nodiscard]] const std::vector<std::string>& all() const { return texts_; }
+
+ private:
+  using folder_id = std::pair<dev_t, ino_t>;
+
+  std::vector<std::string> texts_;
+  std::vector<folder_id> around_;  ///< folders that are being read, outermost first
+  std::size_t folders_ = 0;        ///< folders so far
+};
 
 /// Returns the id that `pack` puts behind each text.
 /// The names are those that common families of tokenizers use.
@@ -190,8 +216,8 @@ void print_facts(const tokens_options& options, const std::string& path,
   }
   if (options.json) {
     out.print("{}\n",
-              ordered{{"out", path}, {"texts", texts}, {"bytes", bytes}, {"tokens", ids}}
-                  .dump());
+              json_text(ordered{
+                  {"out", path}, {"texts", texts}, {"bytes", bytes}, {"tokens", ids}}));
   } else {
     out.print("{}: {}, {}, {}\n", path, counted(texts, "text"), human_bytes(bytes),
               counted(ids, "id"));
@@ -241,7 +267,7 @@ command_result tokens_decode(const tokens_options& options, output& out) {
   if (options.out == "-") {
     // JSON holds the text as a string, so both fit into standard output here.
     if (options.json) {
-      out.print("{}\n", ordered{{"text", text}, {"tokens", ids.size()}}.dump());
+      out.print("{}\n", json_text(ordered{{"text", text}, {"tokens", ids.size()}}));
     } else {
       out.write(text);
     }
@@ -281,11 +307,11 @@ command_result tokens_count(const tokens_options& options, output& out) {
     }
   }
   if (options.json) {
-    out.print("{}\n", ordered{{"bytes", all_bytes},
-                              {"tokens", all_ids},
-                              {"vocabulary", with.vocabulary_size()},
-                              {"texts", texts}}
-                          .dump());
+    out.print("{}\n", json_text(ordered{{"bytes", all_bytes},
+                                        {"tokens", all_ids},
+                                        {"vocabulary", with.vocabulary_size()},
+                                        {"texts", texts}}));
+    ;
   } else if (options.files.size() > 1) {
     // A sum is printed only if there is more than one number.
     out.print("{}\ttotal\n", all_ids);
@@ -298,11 +324,12 @@ command_result tokens_pack(const tokens_options& options, output& out) {
   WEIR_TRY(const auto with, load(options));
   // Looked up before any text is read.
   WEIR_TRY(const std::uint32_t behind, end_of_text(with, options));
-  std::vector<std::string> texts;
+  text_list list;
   // The list of all texts is made first, so a missing folder shows at once.
   for (const std::string& path : options.files) {
-    WEIR_CHECK(add_texts(path, texts));
+    WEIR_CHECK(list.add(path));
   }
+  const std::vector<std::string>& texts = list.all();
   if (texts.empty()) {
     return error(errc::not_found, "cannot pack: expected at least one text, found none");
   }

@@ -194,14 +194,24 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
 /// Searches for the end magic of a stream whose frames are damaged.
 message_splitter::found message_splitter::search_end(std::uint64_t& length) {
   const bytes_view bytes = rest();
+  // Many damaged streams may begin before one end magic, and the search of each would
+  // pass over the same bytes. Offsets without an end magic are therefore kept.
+  const std::uint64_t begin = passed_ + searched_;
+  if (begin >= endless_from_ && begin <= endless_to_) {
+    searched_ = endless_to_ - passed_;
+  } else {
+    endless_from_ = begin;
+  }
   const std::size_t hit = as_text(bytes).find(end_magic, searched_);
   if (hit != std::string_view::npos) {
+    endless_to_ = passed_ + hit;
     length = hit + end_magic.size();
     return length < smallest_message || length > largest_ ? found::nothing
                                                           : found::message;
   }
   // A magic may lie across the end of the bytes, so the last 7 are searched again.
   searched_ = std::max(searched_, bytes.size() - (end_magic.size() - 1));
+  endless_to_ = passed_ + searched_;
   if (ended_ || bytes.size() > largest_) {
     cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
     return found::nothing;

@@ -183,8 +183,8 @@ TEST(Mutations, DeepTablesDoNotExhaustTheStack) {
       tools::read_pipeline("[" + deep + deep + "]\n", "deep.toml", "/", {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message(),
-            "cannot read \"deep.toml\": expected lines of at most 4096 bytes, found one "
-            "of 8004\n  at deep.toml:1");
+            "cannot read \"deep.toml\": expected keys of at most 32 parts, found one with "
+            "more\n  at deep.toml:1");
 }
 
 }  // namespace

@@ -90,6 +90,10 @@ class message_splitter {
   std::uint64_t skipped_ = 0;   ///< bytes in no message since the last one
   std::uint64_t walked_ = 0;    ///< frames of the first stream that were passed
   std::uint64_t searched_ = 0;  ///< in a damaged stream: no end magic before this
+  /// No end magic begins at `endless_from_` or behind it before `endless_to_`. These
+  /// offsets count from the start of the input.
+  std::uint64_t endless_from_ = 0;
+  std::uint64_t endless_to_ = 0;
   bool ended_ = false;
   bool cut_short_ = false;
 };
