@@ -13,8 +13,8 @@
 
 #include "tokens/build.hpp"
 #include "tokens/json_node.hpp"
+#include "weir/base/container/json_depth.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/base/json_depth.hpp"
 #include "weir/base/text.hpp"
 
 namespace weir::formats {

@@ -16,6 +16,14 @@
 
 namespace weir::tools {
 
+/// Returns JSON as one line. Paths may have bytes that are not UTF-8; JSON cannot hold
+/// them, so each is replaced by U+FFFD.
+/// @param value  A value of nlohmann's library, whose header this one does not include.
+template <class Json>
+[[nodiscard]] std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Buffered standard output. A failed write is remembered and reported by `close`.
 /// @threads{thread-compatible}
 class output {

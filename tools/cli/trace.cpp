@@ -16,7 +16,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cli/json_text.hpp"
 #include "commands.hpp"
 #include "drawing/trace_events.hpp"
 #include "weir/runtime/trace_summary.hpp"

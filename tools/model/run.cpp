@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/json_text.hpp"
 #include "model/verbs.hpp"
 #include "weir/actors/model_weights.hpp"
 #include "weir/actors/models.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "weir/base/container/json_depth.hpp"
 #include "weir/base/error.hpp"
-#include "weir/base/json_depth.hpp"
 
 namespace weir::tools {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/json_text.hpp"
 #include "texts/run.hpp"
 #include "texts/verbs.hpp"
 #include "weir/base/text.hpp"

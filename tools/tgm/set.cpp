@@ -19,7 +19,7 @@ using formats::message_reader;
 namespace {
 
 /// Names in one key. Each is a map in the one before, and readers limit their nesting.
-constexpr std::size_t max_key_parts = 32;
+constexpr std::size_t max_names = 32;
 
 /// Returns whether a text starts with one of several prefixes.
 bool starts_with_any(std::string_view text,
@@ -124,10 +124,10 @@ result<setting> parse_setting(const std::string& text) {
   }
   // An empty name would be a key that no other tool can address.
   const auto parts = split_text(out.path, '.');
-  if (parts.size() > max_key_parts) {
+  if (parts.size() > max_names) {
     return cannot_set(errc::out_of_range, fmt::format("{}...", out.path.substr(0, 40)),
                       fmt::format("expected a key of at most {} names, found {}",
-                                  max_key_parts, parts.size()));
+                                  max_names, parts.size()));
   }
   if (std::find(parts.begin(), parts.end(), "") != parts.end()) {
     return cannot_set(errc::invalid_argument, out.path,

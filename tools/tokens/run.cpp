@@ -16,7 +16,6 @@
 #include <optional>
 #include <utility>
 
-#include "cli/json_text.hpp"
 #include "tokens/token_file.hpp"
 #include "tokens/verbs.hpp"
 #include "watch/progress.hpp"

@@ -182,9 +182,10 @@ TEST(Mutations, DeepTablesDoNotExhaustTheStack) {
   const auto refused =
       tools::read_pipeline("[" + deep + deep + "]\n", "deep.toml", "/", {});
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message(),
-            "cannot read \"deep.toml\": expected keys of at most 32 parts, found one with "
-            "more\n  at deep.toml:1");
+  EXPECT_EQ(
+      refused.error().message(),
+      "cannot read \"deep.toml\": expected keys of at most 32 parts, found one with "
+      "more\n  at deep.toml:1");
 }
 
 }  // namespace
