@@ -18,10 +18,14 @@ namespace {
 /// @units{bytes}
 constexpr std::size_t growth = std::size_t{1} << 20;
 
+/// The other process has closed its end, or has died: the kernel closes the sockets of a
+/// process that ends. Callers tell this apart from damage by the code `abandoned`.
 error closed() {
   return error(errc::abandoned, "the socket was closed");
 }
 
+/// Waits until the socket is ready. A wait that reaches its deadline becomes an error, so
+/// that loops over partial sends and receives end.
 result<void> wait_or_fail(int fd, bool to_write, const wait_for_socket& wait) {
   WEIR_TRY(const bool ready, wait(fd, to_write));
   if (!ready) {
@@ -30,6 +34,9 @@ result<void> wait_or_fail(int fd, bool to_write, const wait_for_socket& wait) {
   return {};
 }
 
+/// Fills `to` completely. A stream socket gives any number of bytes at a time, so this
+/// reads what has arrived and waits for the rest. MSG_DONTWAIT instead of a blocking read
+/// keeps the deadline in the hands of the caller.
 result<void> receive_all(int fd, mutable_bytes to, const wait_for_socket& wait) {
   while (!to.empty()) {
     const ssize_t got = ::recv(fd, to.data(), to.size(), MSG_DONTWAIT);
@@ -48,6 +55,10 @@ result<void> receive_all(int fd, mutable_bytes to, const wait_for_socket& wait) 
 
 }  // namespace
 
+// Head and payload are sent by one call where the socket has space for both; a small
+// request then costs one system call. After a partial send, the loop goes on behind the
+// bytes that were taken, first of the head and then of the payload. MSG_NOSIGNAL makes a
+// dead child an error instead of the signal SIGPIPE, which would end the run.
 result<void> send_message(int fd, const wire::head& head, bytes_view payload,
                           const wait_for_socket& wait) {
   bytes_view first(std::as_bytes(std::span(&head, 1)));
@@ -75,6 +86,9 @@ result<void> send_message(int fd, const wire::head& head, bytes_view payload,
   return {};
 }
 
+// The head is checked before its size is believed, and memory for the payload grows with
+// the bytes that arrive. A child that announces the largest payload and sends nothing
+// therefore takes one megabyte at most.
 result<wire_message> receive_message(int fd, std::uint64_t max_bytes,
                                      const wait_for_socket& wait) {
   wire_message m;

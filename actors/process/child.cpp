@@ -59,6 +59,7 @@ class owned_descriptor {
   int fd_;
 };
 
+/// Returns how a process has ended, as the part of a sentence behind "found".
 std::string describe_status(int status) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
@@ -84,6 +85,10 @@ void set_attributes_of(posix_spawnattr_t& how) {
 
 }  // namespace
 
+// A child is joined to the run by three things: a socket for requests and answers, the
+// shared memory for items, and a pipe that takes what it prints. The ends of the child
+// are moved behind the numbers 3 and 4 first: `spawn` copies them to fixed numbers, and a
+// copy must not overwrite a descriptor that is still to be copied.
 result<std::unique_ptr<child_process>> child_process::start(child_options options) {
   std::unique_ptr<child_process> made(new child_process(std::move(options)));
   std::array<int, 2> pair{-1, -1};
@@ -104,6 +109,9 @@ result<std::unique_ptr<child_process>> child_process::start(child_options option
   return made;
 }
 
+// The child inherits nothing but these five descriptors: standard input is empty, output
+// and errors go into the pipe, and everything above the shared memory is closed. Files
+// that the program of the user has open therefore do not stay open in children.
 result<void> child_process::spawn(int socket, int words) {
   owned_descriptor memory(::fcntl(options_.memory, F_DUPFD_CLOEXEC, 10));
   std::vector<char*> arguments;
@@ -268,10 +276,15 @@ error child_process::lost(error cause) {
       "process again");
 }
 
+/// Ends the child because its answer breaks a rule of the wire; see `lost`.
 error child_process::broken(error cause) {
   return lost(error(errc::corrupt, cause.message()));
 }
 
+// One request is under way at a time, so the sequence number alone shows whether an
+// answer belongs to it. The deadline covers sending and receiving together: a child that
+// does not read is as stuck as one that does not answer. Every failure of the connection
+// goes through `lost`, which ends the child and adds its last words.
 result<wire_message> child_process::ask(wire::kind kind, std::uint32_t count,
                                         bytes_view payload, std::uint64_t max_bytes) {
   const std::int64_t until = now_ns() + options_.deadline_ns;
@@ -309,6 +322,9 @@ result<wire_message> child_process::ask(wire::kind kind, std::uint32_t count,
   return answer;
 }
 
+// The request to end is sent without waiting: a child that is stuck does not read it, and
+// is killed after `patience_ns`. Closing the socket has the same effect on a child that
+// reads, because it then finds the run gone.
 void child_process::end() noexcept {
   if (socket_ >= 0 && !ended_ && pid_ > 0) {
     wire::head head{};
@@ -331,6 +347,8 @@ child_process::~child_process() {
   end();
 }
 
+// The program lies beside `weir` in a build tree and in libexec of an installation. A
+// program of a user lies in neither, so up to four folders above it are tried as well.
 result<std::vector<std::string>> stage_host_command() {
   namespace fs = std::filesystem;
   if (const char* given = std::getenv("WEIR_STAGE_HOST");  // NOLINT: read once, early

@@ -22,6 +22,7 @@ namespace {
 /// no signal later. @units{bytes}
 constexpr std::uint64_t max_allocated = std::uint64_t{64} << 20;
 
+/// Maps the whole file for reading and writing, shared with the other process.
 result<std::byte*> map_all(int fd, std::uint64_t bytes) {
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
@@ -30,6 +31,7 @@ result<std::byte*> map_all(int fd, std::uint64_t bytes) {
   return static_cast<std::byte*>(base);
 }
 
+/// Returns the error for a field of a record that the child has written.
 error bad_field(const char* field, const std::string& expected,
                 const std::string& found) {
   return error(errc::corrupt, fmt::format("cannot use a tensor of the child process: "
@@ -39,6 +41,9 @@ error bad_field(const char* field, const std::string& expected,
 
 }  // namespace
 
+// The size is sealed, because a child that shrinks the file would end the run by SIGBUS
+// at its next access. A sealed file also cannot grow, so a child cannot fill the memory
+// of the machine through it.
 result<shared_memory> shared_memory::create(const std::string& stage,
                                             std::uint64_t bytes) {
   const int fd =
@@ -63,6 +68,8 @@ result<shared_memory> shared_memory::create(const std::string& stage,
   return made;
 }
 
+// The child compares the size with the one in the start message, so that a descriptor of
+// something else is an error and not an access behind its end.
 result<shared_memory> shared_memory::map(int fd, std::uint64_t bytes) {
   struct stat facts {};
   if (::fstat(fd, &facts) != 0) {
@@ -99,6 +106,8 @@ shared_memory::~shared_memory() {
   }
 }
 
+// Compares by subtraction: the sum of an offset and a size of the other process could
+// overflow.
 std::optional<std::uint64_t> region::take(std::uint64_t bytes) noexcept {
   const std::uint64_t at = align_up<std::uint64_t>(at_, wire::alignment);
   if (at > end_ || bytes > end_ - at) {
@@ -108,6 +117,10 @@ std::optional<std::uint64_t> region::take(std::uint64_t bytes) noexcept {
   return at;
 }
 
+// Each attribute is stored as kind (1 byte), length of the name (1), length of the value
+// (2), name and value. Numbers have 8 bytes. The flow refuses items whose attributes need
+// more than `flow::max_attribute_bytes`, and so many fit into `wire::attribute_bytes` in
+// this form.
 std::uint32_t put_attributes(std::byte* to, const attributes& all) {
   std::byte* at = to;
   const auto put = [&](const void* from, std::size_t bytes) {
@@ -136,6 +149,7 @@ std::uint32_t put_attributes(std::byte* to, const attributes& all) {
   return static_cast<std::uint32_t>(at - to);
 }
 
+// Works on a copy: the child could change the shared bytes between a check and its use.
 result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
   const auto bad = [](const char* found) {
     return error(errc::corrupt,
@@ -182,6 +196,8 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
   return all;
 }
 
+// The record holds type and shape as numbers, so that the other process needs no pointer
+// of this one.
 wire::tensor_record record_of(const runtime::tensor& t, std::uint64_t offset) {
   wire::tensor_record one{};
   one.offset = offset;
@@ -206,6 +222,9 @@ std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, regio
   return one;
 }
 
+// Every field comes from the other process and is checked against the others and against
+// the region that it may name: rank, type, product of the extents without overflow, and
+// then offset and size. `one` is a copy, so the checked values are the used ones.
 result<shared_tensor> check_tensor(const shared_memory& memory,
                                    const wire::tensor_record& one, std::uint64_t begin,
                                    std::uint64_t bytes) {

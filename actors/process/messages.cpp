@@ -20,6 +20,7 @@ std::string dump(const json& one) {
   return one.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+/// Returns the error for a payload that is not the JSON that its kind of message has.
 error no_message(const std::string& found) {
   return error(errc::corrupt,
                fmt::format("cannot read a message of the process host: expected JSON as "
@@ -37,6 +38,8 @@ result<T> reading(Function read) {
   }
 }
 
+/// Returns a setting as JSON. A value of a foreign type, such as a function of Python, is
+/// sent as its description, because only the process that made it can use it.
 json json_of(const setting_value& v) {
   return std::visit(
       [](const auto& one) -> json {
@@ -56,6 +59,8 @@ json json_of(const setting_value& v) {
       v.data);
 }
 
+/// Returns the setting that `json_of` has written. Integers stay integers, so that a
+/// setting of type float which was given as `2` is still accepted as a number later.
 setting_value value_of(const json& j) {
   setting_value v;
   if (j.is_boolean()) {
@@ -76,6 +81,7 @@ setting_value value_of(const json& j) {
   return v;
 }
 
+/// Names of the faces on the wire. They are part of the version of the wire.
 constexpr std::array<std::pair<flow::face, const char*>, 6> faces{
     {{flow::face::task, "task"},
      {flow::face::late, "late"},
@@ -84,6 +90,7 @@ constexpr std::array<std::pair<flow::face, const char*>, 6> faces{
      {flow::face::sink, "sink"},
      {flow::face::blocking, "blocking"}}};
 
+/// Returns the name of a face. Every face has one.
 const char* face_text(flow::face f) {
   for (const auto& [known, text] : faces) {
     if (known == f) {
@@ -93,6 +100,7 @@ const char* face_text(flow::face f) {
   return "";
 }
 
+/// Returns the face of a name.
 result<flow::face> face_of(const std::string& text) {
   for (const auto& [known, name] : faces) {
     if (text == name) {
@@ -102,6 +110,8 @@ result<flow::face> face_of(const std::string& text) {
   return no_message("the face " + text);
 }
 
+/// Returns the offsets and sizes of the shared memory. The run computes them, and the
+/// child takes them as they are, so that both sides cannot disagree.
 json json_of(const flow::shared_layout& l) {
   return {{"bytes", l.bytes},
           {"calls", l.calls},
@@ -119,6 +129,8 @@ json json_of(const flow::shared_layout& l) {
           {"slot_bytes", l.slot_bytes}};
 }
 
+/// Reads what `json_of` of a layout has written. A missing key is an exception, which
+/// `reading` turns into an error.
 flow::shared_layout layout_from(const json& j) {
   flow::shared_layout l;
   for (const auto& [key, to] : {std::pair{"bytes", &l.bytes},
@@ -140,6 +152,7 @@ flow::shared_layout layout_from(const json& j) {
   return l;
 }
 
+/// Returns an error with its causes, outermost first.
 json json_of(const error& e) {
   return {{"code", static_cast<int>(e.code())},
           {"text", e.text()},
@@ -148,6 +161,7 @@ json json_of(const error& e) {
           {"cause", e.cause() != nullptr ? json_of(*e.cause()) : json()}};
 }
 
+/// Returns the text under a key, or an empty text if there is none of that type.
 std::string text_at(const json& j, const char* key) {
   const auto found = j.find(key);
   return found != j.end() && found->is_string() ? found->get<std::string>() : "";
@@ -179,6 +193,9 @@ error error_from(const json& j, int depth) {
 
 }  // namespace
 
+// The start message carries names and settings, not objects: the child looks the stage up
+// in its own catalog and makes it anew. It also carries what the run has decided about
+// the stage, so that the child does not plan again.
 std::string wire_text(const start_message& one) {
   const flow::stage_info& info = one.stage.info;
   json j;
@@ -216,6 +233,8 @@ std::string wire_text(const start_message& one) {
   return dump(j);
 }
 
+// The version is compared first, because a child of another build may find any other key
+// missing, and the version names the reason.
 result<start_message> start_of(std::string_view text) {
   return reading<start_message>([&]() -> result<start_message> {
     const json j = json::parse(text);
@@ -347,6 +366,8 @@ result<void> add_figures(std::string_view text, figures& to) {
   });
 }
 
+// A section is stored as five numbers (bytes of the name, type, rank, 0, bytes of the
+// data), its extents, its name and its data; docs/formats/stage-wire.md has the table.
 void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) {
   const auto put = [&](const auto& number) {
     append(to, bytes_view(std::as_bytes(std::span(&number, 1))));
@@ -366,6 +387,8 @@ void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) 
   }
 }
 
+// `take` and `get` remember the first missing byte in `failed` and give empty parts from
+// then on, so that the loop below needs one check and never reads behind the end.
 result<std::vector<flow::image_section>> sections_of(bytes_view from) {
   bool failed = false;
   const auto take = [&](std::uint64_t bytes) {
