@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Handlers of the collective actor's messages.
+///
+/// The shares of a collective are matched by `collective_state`; this file keeps the
+/// reply of each rank until its answer is known.
 #include "collective/collective.hpp"
 
 namespace weir::actors {
@@ -29,6 +32,8 @@ caf::result<std::uint64_t> join(collective_pointer self, const join_order& order
 collective_actor::behavior_type collective_group(collective_pointer self,
                                                  collective_spec spec) {
   install_defaults(self);
+  // A group that cannot be made answers every request with the reason.
+  // Workers of the engine call the notifier when the operations of a share have ended.
   self->state.core =
       collective_state::make(std::move(spec), notifier_of<collective_actor>(self));
   return {

@@ -2,6 +2,15 @@
 /// @file
 /// Meetings of the ranks of a group: comparing their calls, running the collective, and
 /// the answer to each rank.
+///
+/// Every rank of a group sends its share of the next collective. Shares meet in the
+/// rendezvous (`meetings_`) by their sequence number per rank. When all have arrived with
+/// equal calls and policies, each share is enqueued on the stream of its rank, and the
+/// collective itself runs there; the end of its operations is reported by `ended_call_`,
+/// after which `take_answers` returns its answer.
+///
+/// A share has three states: it waits in the meeting (no `end`), it runs (`end` is set),
+/// or it was answered and is gone.
 #include "collective/collective_state.hpp"
 
 #include <fmt/core.h>
@@ -20,6 +29,7 @@ namespace {
 constexpr std::uint64_t group_number = 1;
 
 /// Encodes a policy as a number, so that the rendezvous can compare it.
+/// Each flag has its own bit, so equal numbers mean equal policies.
 std::uint64_t digest_of_policy(const tessera::numerics_policy& p) noexcept {
   return (p.stable_reductions ? 1U : 0U) | (p.deterministic ? 2U : 0U) |
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
@@ -44,6 +54,7 @@ std::string text_of(const collective::collective_call& c) {
 
 /// Returns a digest of everything in a call that must be equal on all ranks. The level of
 /// determinism does not count: the policy in the descriptor gives it.
+// The digest is only compared inside this process.
 std::uint64_t digest_of_call(collective::collective_call c) noexcept {
   c.level = 0;
   return collective::digest_of(c);
@@ -77,6 +88,7 @@ result<std::unique_ptr<collective_state>> collective_state::make(
 }
 
 collective_state::~collective_state() {
+  // Closing a stream enqueues an operation, which needs memory.
   for (const auto& queue : queues_) {
     try {
       queue->close();
@@ -88,6 +100,7 @@ collective_state::~collective_state() {
 }
 
 /// Returns an error of this group. `expected_found` continues "expected ".
+/// Every error of a group names it in the text and in the location.
 error collective_state::refusal(errc code, std::string expected_found) const {
   return error(code, fmt::format("collective not run in group \"{}\": expected {}",
                                  spec_.name, expected_found))
@@ -105,12 +118,15 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
                    fmt::format("a rank of the group, found rank {}", order.rank));
   }
   share s;
+  // The axes are those of the group, whatever the request says.
   s.order = order;
   s.place = static_cast<std::size_t>(found - ranks_.begin());
   s.order.request.axes = spec_.axes;
   // The operation is made before the share counts: a share that is refused here has no
   // place in the sequence of the rank's collectives.
   WEIR_TRY(s.operation, tessera::make_collective(*queues_[s.place], s.order.request));
+  // The sequence number counts the collectives of this rank, so ranks need not arrive in
+  // order.
   WEIR_TRY(s.sequence, meetings_.next_sequence(group_number, static_cast<int>(s.place)));
   collective::arrival arrival;
   arrival.group = group_number;
@@ -121,6 +137,7 @@ result<collective_state::ticket> collective_state::join(const join_order& order,
   arrival.ticket = ++tickets_;
   shares_.emplace(arrival.ticket, std::move(s));
   auto outcome = meetings_.join(arrival, now_ns);
+  // The rendezvous refuses for example a second share of a rank in one meeting.
   if (!outcome) {
     shares_.erase(arrival.ticket);
     return std::move(outcome).error();
@@ -139,6 +156,7 @@ void collective_state::decide(const collective::meeting_outcome& outcome,
   }
   if (outcome.state == collective::meeting_state::complete) {
     const auto& policy = shares_.at(outcome.tickets.front()).order.descriptor;
+    // Equal policies can still differ from that of the context, which kernels obey.
     if (policy == spec_.mesh->context->policy()) {
       for (const ticket t : outcome.tickets) {
         begin(shares_.at(t), now_ns);
@@ -148,6 +166,7 @@ void collective_state::decide(const collective::meeting_outcome& outcome,
   }
   auto found = failures_.find(outcome.sequence);
   if (found == failures_.end()) {
+    // The reason is computed once, while the shares that it describes still exist.
     found =
         failures_
             .emplace(outcome.sequence, failed_meeting{failure_of(outcome), ranks_.size()})
@@ -165,6 +184,8 @@ void collective_state::decide(const collective::meeting_outcome& outcome,
 
 /// Enqueues a share on the queue of its rank: it waits for its points, runs its part of
 /// the collective, and reports its end. An order's holder is kept alive until then.
+/// A point that cannot be waited for makes the share fail in the stream, so that the
+/// other ranks, which run already, get an error and do not hang.
 void collective_state::begin(share& s, std::int64_t now_ns) {
   tessera::stream& queue = *queues_[s.place];
   for (const event_ptr& point : s.order.wait_points) {
@@ -172,18 +193,21 @@ void collective_state::begin(share& s, std::int64_t now_ns) {
       queue.enqueue(tessera::make_failing(std::move(waits).error()));
     }
   }
+  // A collective that needs no work for this rank has no operation.
   if (s.operation) {
     queue.enqueue(std::exchange(s.operation, {}));
   }
   if (s.order.holder) {
     queue.enqueue(tessera::make_ref<keep_alive_operation>(s.order.holder));
   }
+  // `end` stands behind everything else, so it takes the failures of the whole share.
   s.end = tessera::make_ref<synchronize_operation>(ended_call_);
   s.deadline_ns = now_ns + spec_.deadline_ns;
   queue.enqueue(s.end);
 }
 
 /// Describes the first two shares whose calls or policies differ.
+/// Digests are compared, because calls have fields that need not be equal.
 std::string collective_state::difference(const std::vector<ticket>& tickets) const {
   const share& first = shares_.at(tickets.front());
   const auto other = std::find_if(tickets.begin(), tickets.end(), [&](const ticket t) {
@@ -191,6 +215,7 @@ std::string collective_state::difference(const std::vector<ticket>& tickets) con
     return digest_of_call(o.request.call) != digest_of_call(first.order.request.call) ||
            !(o.descriptor == first.order.descriptor);
   });
+  // A difference is always found; the first share stands in if it were not.
   const share& second = shares_.at(other == tickets.end() ? tickets.front() : *other);
   const auto text = [](const share& s) {
     return fmt::format("rank {} with {} under a {}", s.order.rank,
@@ -225,6 +250,7 @@ error collective_state::failure_of(const collective::meeting_outcome& outcome) c
       return refusal(errc::determinism_violation,
                      fmt::format("all ranks to have one policy, found {}",
                                  difference(outcome.tickets)));
+    // Complete, but under another policy than the context has.
     case collective::meeting_state::complete:
       return refusal(
           errc::determinism_violation,
@@ -241,6 +267,7 @@ error collective_state::failure_of(const collective::meeting_outcome& outcome) c
 }
 
 /// Returns the answer to a share that has ended.
+/// The sequence number is the answer of success.
 result<std::uint64_t> collective_state::outcome_of(const share& s) const {
   if (!s.end->failures()) {
     return s.sequence;
@@ -260,6 +287,8 @@ std::vector<collective_state::answer> collective_state::take_answers(
   for (const auto& expired : meetings_.expire(now_ns)) {
     decide(expired, now_ns);
   }
+  // Every share that has begun is looked at; shares that only wait have their deadline in
+  // the meeting.
   for (auto s = shares_.begin(); s != shares_.end();) {
     const bool begun = static_cast<bool>(s->second.end);
     const bool done = begun && s->second.end->done();
@@ -282,6 +311,7 @@ std::vector<collective_state::answer> collective_state::take_answers(
   return std::exchange(answers_, {});
 }
 
+/// The earliest of the meetings and of the running shares.
 std::int64_t collective_state::next_deadline() const noexcept {
   std::int64_t out = meetings_.next_deadline();
   for (const auto& [number, s] : shares_) {

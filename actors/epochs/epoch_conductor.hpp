@@ -23,6 +23,7 @@ struct epoch_conductor_config {
 struct epoch_conductor_shell {
   static constexpr const char* name = "weir.epoch_conductor";
   epoch_conductor_config config;
+  /// The rules; replaced by those of the configuration when the actor starts.
   epoch_plan plan{{}};
   engine_host_actor host;                ///< null before the launch
   pending_reply<std::uint64_t> saved{};  ///< reply to the host while an image is saved

@@ -37,10 +37,12 @@ class epoch_orders {
   }
   /// Returns what is due. An epoch whose image would equal the last checkpoint is not
   /// begun. @param reached  Where the sources are.
+  // No order, or its place is not reached yet.
   [[nodiscard]] action due(const flow::stand& reached) const noexcept {
     if (!order_ || reached.next_item < order_->at) {
       return action::none;
     }
+    // Nothing has changed since the last checkpoint: neither items nor ends of sources.
     if (committed_ && committed_->items == reached.items &&
         committed_->ended == reached.ended) {
       return order_->last ? action::finish : action::none;
@@ -69,10 +71,15 @@ class epoch_orders {
   }
 
  private:
+  /// The newest order that was not begun.
   std::optional<epoch_order> order_;
+  /// Where the newest durable checkpoint stands; empty before the first one.
   std::optional<flow::stand> committed_;
+  /// Number of the first item that sources must not read yet.
   std::uint64_t limit_ = epoch_order::no_boundary;
+  /// An order for the last epoch has come.
   bool stopping_ = false;
+  /// The epoch in flight, or the one that was committed, is the last.
   bool last_ = false;
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The handler of the epoch saver's message.
+///
+/// The saver writes one image at a time, because the host waits for each answer before it
+/// begins another epoch. It has its own thread, since a write may take seconds.
 #include "epochs/epoch_saver.hpp"
 
 namespace weir::actors {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Conversion between images of pipelines and checkpoint files.
+///
+/// A checkpoint file of a pipeline has these sections: `config` with the text of the
+/// pipeline, `epoch` with three numbers (epoch and next item, 8 bytes each, and 1 byte
+/// that is 1 after the end), `history` with what earlier runs have recorded, and all
+/// sections of the image under their own names.
 #include "epochs/epoch_store.hpp"
 
 #include <fmt/format.h>
@@ -15,9 +20,11 @@ namespace section = storage::section;
 
 }  // namespace
 
+/// Makes an image from a file. The sections are copied, so the file need not stay.
 result<stored_epoch> epoch_in(const storage::checkpoint& file) {
   const auto epoch = file.find(section::epoch);
   if (!epoch) {
+    // Checkpoints of the text model's first version have no such section.
     return error(errc::config_mismatch,
                  "cannot continue a pipeline: expected a checkpoint of a pipeline, found "
                  "one of another job")
@@ -36,6 +43,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
                              section::epoch, (*epoch)->data.size()))
         .located(file.path());
   }
+  // These two describe the run and are no part of the image.
   for (const auto& from : file.sections()) {
     if (from.name == section::epoch || from.name == section::history) {
       continue;
@@ -53,6 +61,8 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
   return out;
 }
 
+/// Takes the lock of the folder, which belongs to one writer. Fails if another run has
+/// it.
 result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder,
                                       std::string description) {
   WEIR_TRY(auto store, storage::checkpoint_store::open(
@@ -60,6 +70,8 @@ result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder
   return epoch_store(std::move(store), std::move(description));
 }
 
+/// Writes an image as the next generation. The numbers and texts only refer to memory of
+/// this object and of the image, which live until the file is written.
 result<void> epoch_store::save(const flow::image& one) {
   record_writer numbers;
   numbers.put(one.epoch);
@@ -78,10 +90,13 @@ result<void> epoch_store::save(const flow::image& one) {
     to.type = s.type;
     to.shape.assign(s.shape.begin(), s.shape.end());
   }
+  // On failure, `generation_` keeps the number of the newest good checkpoint.
   WEIR_TRY(generation_, store_.save(sections, one.next_item));
   return {};
 }
 
+/// Generation 0 means the newest one that is whole. A chosen generation must be whole;
+/// there is no fallback to another one.
 result<storage::checkpoint> epoch_store::read(std::uint64_t generation) {
   if (generation == 0) {
     return store_.load_newest();

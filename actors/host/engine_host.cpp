@@ -3,6 +3,12 @@
 /// The handlers of the engine host's messages. Stages get turns and tasks run for a short
 /// time; then the actor looks at its mailbox again. While nothing can be done it sleeps
 /// until an I/O host answers.
+///
+/// The host owns the execution of the run and is the only thread that touches it. Each
+/// call of `advance` gives the stages one round, exchanges batches with the I/O hosts
+/// whose answer has come, and looks at the epoch. An I/O host works on one request at a
+/// time (`outside::busy`), so the memory that a request refers to belongs to its thread
+/// until the answer arrives.
 #include "host/engine_host.hpp"
 
 #include <algorithm>
@@ -20,10 +26,13 @@ namespace weir::actors {
 namespace {
 
 /// Longest time for which the actor works before it looks at its mailbox again.
+/// @units{nanoseconds}
 constexpr std::int64_t max_work_ns = 1'000'000;
 /// Longest sleep while tasks run.
+/// @units{nanoseconds}
 constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
+/// More items per message cost fewer switches between threads, but hold more items back.
 constexpr std::uint32_t batch_items = 32;
 /// Batches that the host of a blocking stage has at once: it begins the next one while
 /// the answer to the one before is on its way.
@@ -33,6 +42,7 @@ constexpr std::chrono::milliseconds tick{100};
 constexpr std::size_t max_recorded_items = 20'000;
 
 /// Notes an answer of an I/O host.
+/// @pre The request is the only one of `o`.
 void answered(host_pointer self, outside& o) {
   o.busy = false;
   self->state.progress_ns = now_ns();
@@ -40,6 +50,8 @@ void answered(host_pointer self, outside& o) {
 }
 
 /// Sends a request to an I/O host. `then` gets the answer, of type `T`.
+/// There is no deadline (`caf::infinite`): a source may wait for data for days. After the
+/// end of the run an answer is dropped, because the execution may be closing.
 template <class T, class Handle, class Then, class... As>
 void ask_host(host_pointer self, outside& o, const Handle& host, const char* action,
               Then then, As... as) {
@@ -59,6 +71,8 @@ void ask_host(host_pointer self, outside& o, const Handle& host, const char* act
           });
 }
 
+/// Takes the items that a source has filled, its end, and its failure. The items behind
+/// the filled ones go back to the run, which has not given their numbers to anybody.
 void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
   auto& run = execution_of(self);
   for (std::size_t i = 0; i < batch.filled; ++i) {
@@ -67,13 +81,17 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
       return;
     }
   }
+  // The failure is kept: the items before it get a checkpoint first, and then the run
+  // ends.
   if (batch.failure) {
     self->state.failure = self->state.failure ? self->state.failure : batch.failure;
   }
+  // The item behind the last filled one stands for the end of the source.
   if (batch.ended) {
     auto ended = run.end(*o.granted[batch.filled], batch.cursor);
     static_cast<void>(succeeded(self, ended));
   } else if (batch.filled < o.granted.size()) {
+    // A source without data at the moment has left the rest.
     run.take_back(o.hosted.stage);
   }
   o.granted.clear();
@@ -88,6 +106,7 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
   if (o.busy) {
     return false;
   }
+  // A cursor is wanted for a barrier, and nothing may be granted before it is known.
   const std::uint32_t stage = o.hosted.stage;
   if (run.wants_cursor(stage)) {
     ask_host<local<flow::small_record>>(
@@ -99,6 +118,7 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
         cursor_atom_v);
     return true;
   }
+  // After a failure and after a request to stop, sources get nothing more.
   if (s.failure || s.orders.stopping() || !run.can_grant(stage, least)) {
     return false;
   }
@@ -134,6 +154,7 @@ void take_exchanged(host_pointer self, outside& o, std::size_t size,
       return;
     }
   }
+  // The rest of the batch was not worked on and is sent again, in front of new items.
   o.exchanges.erase(o.exchanges.begin(),
                     o.exchanges.begin() + static_cast<std::ptrdiff_t>(ended));
 }
@@ -170,6 +191,8 @@ result<bool> process(host_pointer self, outside& o) {
 }
 
 /// Gives a sink its complete items, or lets it settle. Returns whether it did.
+/// A sink settles only after it has written everything before the barrier: the execution
+/// asks for it (`wants_settle`) when no item is left.
 result<bool> drain(host_pointer self, outside& o) {
   auto& run = execution_of(self);
   if (o.busy) {
@@ -185,6 +208,7 @@ result<bool> drain(host_pointer self, outside& o) {
     batch.items.push_back(item);
   }
   if (!batch.items.empty()) {
+    // The sink answers with the number of written items, all of the batch on success.
     ask_host<std::uint64_t>(
         self, o, o.hosted.actor, "writing to a sink",
         [self, stage](std::uint64_t count) {
@@ -209,8 +233,11 @@ result<bool> drain(host_pointer self, outside& o) {
 }
 
 /// Lets stages, I/O hosts and epochs go on. Returns whether any of them did.
+/// The order matters little, because the loop around it repeats until nothing is
+/// possible.
 result<bool> advance(host_pointer self) {
   auto& s = self->state;
+  // Stages of the engine first: they free items that sources can get.
   WEIR_TRY(bool worked, execution_of(self).turn());
   for (outside& o : s.sources) {
     worked = feed(self, o, o.refill) || worked;
@@ -223,7 +250,9 @@ result<bool> advance(host_pointer self) {
     WEIR_TRY(const bool drained, drain(self, o));
     worked = drained || worked;
   }
+  // The epoch last: its conditions may have become true by the steps above.
   WEIR_TRY(const bool epoch, advance_epoch(self));
+  // Running tasks will free items, so that waiting for full batches is right.
   if (worked || epoch || execution_of(self).tasks_in_flight()) {
     return worked || epoch;
   }
@@ -234,8 +263,11 @@ result<bool> advance(host_pointer self) {
   return worked;
 }
 
+/// Works for at most `max_work_ns` and sends itself a message if there is more to do.
+/// Between two such messages CAF delivers the other messages of the actor.
 void work_a_little(host_pointer self) {
   auto& s = self->state;
+  // A new message to work may be sent from now on.
   s.working = false;
   if (s.over || !s.config.parts->run) {
     return;
@@ -248,14 +280,17 @@ void work_a_little(host_pointer self) {
     if (!succeeded(self, worked) || s.over) {
       return;
     }
+    // The thread runs tasks itself while stages have nothing to do.
     if (*worked || s.tasks.run(engine)) {
       s.progress_ns = now_ns();
     } else if (execution_of(self).tasks_in_flight()) {
+      // Tasks of other workers are running; `idle` returns early when one ends.
       engine.idle(idle_ns);
     } else {
       wait_shortly(self, s.config.waits_shortly);
       goes_on = false;
     }
+    // A waiting message may be an answer, which is more urgent than the next round.
     if (!self->mailbox().empty()) {
       break;
     }
@@ -271,10 +306,12 @@ void look_at_clock(host_pointer self) {
   if (s.over) {
     return;
   }
+  // The next tick is ordered first, so that a failure below cannot stop the clock.
   self->delayed_send(self, tick, deadline_atom_v);
   if (!s.config.parts->run) {
     return;
   }
+  // A round of work is forced as well, so that a stage that waits for time gets its turn.
   send_samples(self);
   keep_working(self);
 }
@@ -290,8 +327,12 @@ std::uint32_t refill_of(const flow::graph& g, std::uint32_t stage) {
   return std::max(window / 2, 1U);
 }
 
+/// Makes the engine and the execution and opens all stages. Afterwards the image of a
+/// resumed run is accepted, and `accepted` may make lasting changes, such as writing to
+/// the folder.
 result<void> open_run(engine_host_shell& s) {
   pipeline_parts& parts = *s.config.parts;
+  // The engine belongs to the thread that makes it, which is the thread of this actor.
   parts.host = std::make_unique<weir::engine>(s.config.engine);
   s.tasks = flow::task_batch(s.config.engine.workers);
   flow::execution_options options;
@@ -300,6 +341,7 @@ result<void> open_run(engine_host_shell& s) {
   options.load = load_constant;
   options.skip = s.config.options.skip;
   options.fill_slots = s.config.options.fill_slots;
+  // A trace that is off records no items.
   options.recorded_items =
       s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
   WEIR_TRY(parts.run,
@@ -313,6 +355,8 @@ result<void> open_run(engine_host_shell& s) {
   return {};
 }
 
+/// Begins the run. It is a message of its own, so that the actors that are named in the
+/// configuration exist before the first request.
 void launch(host_pointer self) {
   auto& s = self->state;
   s.start_ns = s.progress_ns = now_ns();
@@ -333,6 +377,7 @@ void launch(host_pointer self) {
     o.hosted = h;
     o.worth_it = refill_of(s.config.planned.source, h.stage);
   }
+  // The conductor must know the first position before it can order an epoch.
   tell_begin(self);
   send_samples(self, true);
   self->delayed_send(self, tick, deadline_atom_v);
@@ -344,6 +389,7 @@ void launch(host_pointer self) {
 engine_host_actor::behavior_type engine_host(
     host_pointer self, const std::shared_ptr<engine_host_config>& config) {
   install_defaults(self);
+  // The configuration is moved out, because it holds objects with one owner.
   self->state.config = std::move(*config);
   return {
       reacts(self, "engine host, work", [self](work_atom) { work_a_little(self); }),

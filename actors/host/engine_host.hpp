@@ -88,7 +88,9 @@ struct engine_host_shell {
   epoch_orders orders;
   std::int64_t start_ns = 0;
   std::int64_t progress_ns = 0;  ///< last time that anything happened
-  flow::task_batch tasks;        ///< tasks between two looks at the stages
+  // Kept between rounds because it adapts the number of tasks per round.
+  flow::task_batch tasks;  ///< tasks between two looks at the stages
+  /// Filled in until the end of the run; `finish` sends it to the observer.
   pipeline_report report;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The handlers of an I/O host's messages.
+///
+/// Every handler calls one function of the stage on this actor's thread. Exceptions of
+/// the stage are caught by the `call_` functions of the flow. The answer carries failures
+/// of items as values; only a sink's failure is an error of the request.
 #include "host/io_host.hpp"
 
 #include "host/short_wait.hpp"
@@ -11,6 +15,7 @@ namespace weir::actors {
 namespace {
 
 /// Adds the time until its end to the busy time of a stage.
+/// The engine host reads the sum while the stage works, hence the atomic.
 class busy_scope {
  public:
   explicit busy_scope(const io_host_config& c) : to_(*c.busy_ns) {}
@@ -23,6 +28,7 @@ class busy_scope {
   std::int64_t begin_ = now_ns();
 };
 
+/// Lets a source fill items.
 local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
   const busy_scope busy(c);
   return by_reference(flow::call_fill(*c.stage, c.name, batch.items));
@@ -41,6 +47,8 @@ local<exchanged_batch> work(const io_host_config& c, io_host_shell& s,
   return by_reference(std::move(done));
 }
 
+/// Lets a sink write items. If one fails, the run ends, and the offset of the last
+/// durable epoch says which items have to be written again.
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
   const busy_scope busy(c);
   auto done = flow::call_write(*c.stage, c.name, batch.items);
@@ -51,6 +59,8 @@ result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
 }
 
 /// Answers a request at once, and then waits a short time for the next one.
+/// The next request usually comes within microseconds, and waking a sleeping thread costs
+/// more than that.
 template <class T, class Self>
 caf::typed_response_promise<T> answer_now(Self self, const io_host_config& c,
                                           result<T> answer) {
@@ -66,6 +76,7 @@ caf::typed_response_promise<T> answer_now(Self self, const io_host_config& c,
 
 }  // namespace
 
+// The cursor is copied out of the stage without its time counting as busy.
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,
                                      const io_host_config& config) {
   install_defaults(self);

@@ -4,6 +4,11 @@
 ///
 /// Weights pass through a buffer of a few rows, so that the memory of an export does not
 /// depend on the size of the model, but for one tensor that is read from the volume.
+///
+/// The order of the steps: choose a type and a place for every weight (`plan_export`),
+/// make the header, compute the digest of what will be written, write the small files,
+/// and then write the weights atomically, so that a file of the final name is always
+/// complete.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,6 +30,7 @@ using models::stored_type;
 using models::weight_files;
 
 /// Bytes that are written at a time.
+/// @units{bytes}
 constexpr std::size_t write_piece = std::size_t{1} << 20;
 
 /// A weight of the new file.
@@ -42,6 +48,8 @@ bool is_large_matrix(const models::weight_info& info) {
 }
 
 /// Chooses the type of a weight in the new file.
+/// safetensors has no types of blocks, so weights of blocks become fp32 there. Q8_0 needs
+/// rows of whole blocks.
 stored_type type_of_export(const models::bound_weight& w,
                            const model_export_options& options) {
   if (options.type == model_export_type::f32) {
@@ -60,12 +68,14 @@ stored_type type_of_export(const models::bound_weight& w,
 
 /// Returns the weights in the order of the new file. Hugging Face writes wide types first
 /// and sorts by name.
+/// The order of GGUF is that of the model.
 std::vector<exported_weight> plan_export(const model_in_volume& model,
                                          const model_export_options& options) {
   std::vector<exported_weight> out;
   const auto weights = model.weights();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const stored_type type = type_of_export(weights[i], options);
+    // Every chosen type has rows of whole blocks; see `type_of_export`.
     const std::uint64_t row = models::row_bytes(type, weights[i].info.columns).value();
     out.push_back({i, type, row * weights[i].info.rows});
   }
@@ -83,6 +93,7 @@ std::vector<exported_weight> plan_export(const model_in_volume& model,
   return out;
 }
 
+/// The slowest dimension first, as in safetensors.
 shape_vector shape_of_weight(const models::weight_info& info) {
   return info.vector ? shape_vector{static_cast<std::int64_t>(info.columns)}
                      : shape_vector{static_cast<std::int64_t>(info.rows),
@@ -90,6 +101,8 @@ shape_vector shape_of_weight(const models::weight_info& info) {
 }
 
 /// Encodes a row of the model in the type of the new file.
+/// `values` is memory for one decoded row, which the caller reuses. A type that is not
+/// the one of the model is Q8_0 or fp32.
 void encode_row(const models::weight_view& view, std::uint64_t row, stored_type type,
                 std::vector<float>& values, mutable_bytes to) {
   if (type == view.type()) {
@@ -107,6 +120,7 @@ void encode_row(const models::weight_view& view, std::uint64_t row, stored_type 
   }
 }
 
+/// Takes the next bytes of a file.
 using byte_sink = std::function<result<void>(bytes_view)>;
 
 /// Writes the data of a weight in the row order of the new file and adds it to the
@@ -116,6 +130,7 @@ class weight_writer {
   weight_writer(const model_in_volume& model, weight_files to, byte_sink sink)
       : model_(model), to_(to), sink_(std::move(sink)) {}
 
+  /// Reads the weight from the volume, then writes it row by row in pieces of whole rows.
   result<void> write(const exported_weight& e) {
     WEIR_TRY(const stored_weight stored, model_.weight(e.index));
     const models::weight_info& info = stored.weight.info;
@@ -124,6 +139,7 @@ class weight_writer {
     byte_vector piece(std::max(write_piece / row, std::size_t{1}) * row);
     std::size_t filled = 0;
     for (std::uint64_t r = 0; r < info.rows; ++r) {
+      // GGUF stores the rows of rotary matrices in pairs; the model has them in halves.
       const bool pairs = to_ == weight_files::gguf && info.rotary_width != 0;
       const std::uint64_t from = pairs ? models::row_of_halves(r, info.rotary_width) : r;
       encode_row(stored.view, from, e.type, values,
@@ -147,9 +163,11 @@ class weight_writer {
 /// embedding without a token get one that no text has: llama.cpp wants a token for each.
 void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys,
                         gguf_maker& to) {
+  // Type of a token that no text has.
   constexpr std::int32_t unused = 5;
   const std::string prefix = "tokenizer.ggml.";
   const bool bert = record.facts.family == models::architecture::bert;
+  // Tokens without a type are normal ones (1).
   keys.token_type.resize(keys.tokens.size(), 1);
   while (keys.tokens.size() < record.facts.vocabulary) {
     keys.tokens.push_back(fmt::format("[PAD{}]", keys.tokens.size()));
@@ -161,6 +179,7 @@ void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys
   }
   to.texts(prefix + "tokens", keys.tokens);
   to.wholes(prefix + "token_type", keys.token_type);
+  // A tokenizer of BERT has no merges.
   if (!bert) {
     to.texts(prefix + "merges", keys.merges);
   }
@@ -173,9 +192,11 @@ void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys
   id("eos_token_id", bert ? keys.eos : record.facts.end_token);
   id("unknown_token_id", keys.unknown);
   if (bert) {
+    // The key is misspelt in the format, and programs look for this name.
     id("cls_token_id", keys.bos);
     id("seperator_token_id", keys.eos);
   }
+  // Both say whether the tokenizer adds the ids around a text.
   to.boolean(prefix + "add_bos_token", keys.bos.has_value());
   to.boolean(prefix + "add_eos_token", keys.eos.has_value());
   if (!record.chat_template.empty()) {
@@ -185,6 +206,7 @@ void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys
 
 /// Number of `general.file_type` for the type that most matrices have.
 /// @source{GGUF specification, general.file_type}
+/// @pre `plan` is not empty.
 std::uint32_t file_type_of(const std::vector<exported_weight>& plan) {
   const auto largest =
       std::max_element(plan.begin(), plan.end(),
@@ -198,6 +220,8 @@ std::uint32_t file_type_of(const std::vector<exported_weight>& plan) {
   }
 }
 
+/// Returns the header of a GGUF file: keys of the model and of the tokenizer, and a table
+/// of tensors with their places.
 result<byte_vector> gguf_header(const model_in_volume& model,
                                 const std::vector<exported_weight>& plan) {
   const model_record& record = model.record();
@@ -224,6 +248,7 @@ result<byte_vector> gguf_header(const model_in_volume& model,
   return maker.header();
 }
 
+/// Returns the header of a safetensors file, a JSON object with the place of each tensor.
 result<byte_vector> hf_header(const model_in_volume& model,
                               const std::vector<exported_weight>& plan) {
   std::vector<storage::stored_tensor> tensors;
@@ -240,6 +265,7 @@ result<byte_vector> hf_header(const model_in_volume& model,
 }
 
 /// Writes header and data of the new file; returns its length.
+/// Data of GGUF are padded to its alignment behind every tensor; safetensors has none.
 result<std::uint64_t> write_weights(const model_in_volume& model, weight_files to,
                                     const std::vector<exported_weight>& plan,
                                     bytes_view header, file& out) {
@@ -263,8 +289,10 @@ result<std::uint64_t> write_weights(const model_in_volume& model, weight_files t
 
 /// Computes the digest of the new file from the rows that were written. It differs from
 /// that of the model only where Q8_0 has rounded.
+/// Costs a second pass over the model, which is necessary only for such files.
 result<std::uint64_t> digest_of_export(const model_in_volume& model,
                                        const std::vector<exported_weight>& plan) {
+  // Without new rounding, the weights and therefore the digest are those of the model.
   if (std::none_of(plan.begin(), plan.end(), [&](const exported_weight& e) {
         return e.type == stored_type::q8_0 &&
                model.weights()[e.index].type != stored_type::q8_0;
@@ -281,6 +309,7 @@ result<std::uint64_t> digest_of_export(const model_in_volume& model,
       encode_row(w.view, r, e.type, values,
                  mutable_bytes(bytes).subspan(static_cast<std::size_t>(r) * row, row));
     }
+    // The rows are in the order of the model here, which is that of safetensors.
     digest.add(w.weight.info, models::weight_view(w.weight.info, e.type,
                                                   weight_files::safetensors, bytes));
   }
@@ -297,6 +326,7 @@ struct description_file {
 result<std::vector<description_file>> descriptions(const model_in_volume& model,
                                                    const std::string& folder,
                                                    std::string_view type) {
+  // A model from GGUF has no tokenizer.json; it is made from the keys.
   const model_record& record = model.record();
   std::string tokenizer = record.tokenizer;
   if (tokenizer.empty()) {
@@ -307,6 +337,7 @@ result<std::vector<description_file>> descriptions(const model_in_volume& model,
   nlohmann::ordered_json config;
   config["tokenizer_class"] = hf_tokenizer_class;
   config["model_max_length"] = record.facts.context_limit;
+  // Names the token of an id, if the tokenizer has one of that id.
   const auto token = [&](const char* key, std::optional<std::uint32_t> id) {
     const auto content = id ? made.token(*id) : std::nullopt;
     if (content) {
@@ -323,6 +354,7 @@ result<std::vector<description_file>> descriptions(const model_in_volume& model,
       {join_path(folder, "tokenizer.json"), std::move(tokenizer)},
       {join_path(folder, "tokenizer_config.json"),
        config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"}};
+  // Sentence models say in a file of their own how token vectors become one vector.
   if (record.facts.pool != models::pooling::none) {
     nlohmann::ordered_json pool;
     pool["word_embedding_dimension"] = record.facts.width;
@@ -334,6 +366,7 @@ result<std::vector<description_file>> descriptions(const model_in_volume& model,
 }
 
 /// Refuses to replace files unless that was asked for.
+/// All files are checked before the first one is written.
 result<void> check_free(const std::vector<std::string>& paths, bool replace) {
   for (const std::string& path : paths) {
     if (!replace && posix_file_system().exists(path)) {
@@ -355,6 +388,7 @@ std::string_view config_type(const std::vector<exported_weight>& plan) {
 
 }  // namespace
 
+// The descriptions come first: if the weights exist, the folder is complete.
 result<model_export> export_model(const model_in_volume& model, const std::string& path,
                                   const model_export_options& options) {
   const bool gguf = options.to == weight_files::gguf;

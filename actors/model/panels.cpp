@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Plans and packs the panels of a model.
+///
+/// A panel is a group of rows of a matrix in the order in which the kernels read it.
+/// Panels are stored in a stream of the volume so that a kernel can use them where the
+/// volume is mapped: a run of panels lies inside the payload of one block, because the
+/// header of the next block would interrupt it, and begins at an address that is aligned
+/// for vector loads. `plan_panels` computes the places from shapes alone, `pack_run`
+/// fills one of them.
 #include "model/panels.hpp"
 
 #include <algorithm>
@@ -16,6 +23,8 @@ namespace {
 constexpr std::uint64_t block_header = 48;
 
 /// Places parts one after another.
+/// A volume is mapped from an aligned address, so the alignment of a byte follows from
+/// its offset in the volume: offset in the block, plus the header of the block.
 class panel_planner {
  public:
   explicit panel_planner(std::uint64_t payload) : payload_(payload) {}
@@ -24,6 +33,7 @@ class panel_planner {
   /// adds a run for each group. Returns false if not even one part fits into a block.
   bool place(std::uint64_t bytes, std::uint64_t count, std::vector<panel_place>& runs) {
     for (std::uint64_t first = 0; first < count;) {
+      // First the rest of the block in which the last run has ended, then a new block.
       std::uint64_t offset = next_aligned(end_);
       std::uint64_t fit = (payload_ - offset % payload_) / bytes;
       if (fit == 0) {
@@ -43,6 +53,8 @@ class panel_planner {
 
  private:
   /// Returns the first offset from `offset` on whose byte is aligned in memory.
+  /// Blocks begin at aligned places of the volume, so only the place inside the block
+  /// counts.
   [[nodiscard]] std::uint64_t next_aligned(std::uint64_t offset) const {
     const std::uint64_t block = offset / payload_ * payload_;
     const std::uint64_t inside =
@@ -50,14 +62,19 @@ class panel_planner {
     if (inside < payload_) {
       return block + inside;
     }
+    // The rest of the block is too small; the first aligned byte of the next one is
+    // taken.
     return block + payload_ + panel_alignment - block_header;
   }
 
+  /// Bytes of content in a block.
   std::uint64_t payload_;
+  /// End of the last run, as an offset in the content of the stream.
   std::uint64_t end_ = 0;
 };
 
 /// Returns the type of panels that hold weights of a type of a file.
+/// 16-bit types have no kernel and become fp32.
 models::weight_type type_of_panels(models::stored_type type) {
   switch (type) {
     case models::stored_type::q8_0: return models::weight_type::q8_0;
@@ -67,6 +84,7 @@ models::weight_type type_of_panels(models::stored_type type) {
 }
 
 /// Decodes a weight to fp32 in the order of the model.
+/// @pre `to` has as many elements as the weight.
 void decode_weight(const models::weight_view& view, std::span<float> to) {
   const auto columns = static_cast<std::size_t>(view.columns());
   for (std::uint64_t row = 0; row < view.rows(); ++row) {
@@ -80,6 +98,7 @@ models::panel_shape shape_of_panels(const models::bound_weight& w) {
   return {type_of_panels(w.type), w.info.rows, w.info.columns};
 }
 
+/// Returns the places of all weights, or nothing if a panel does not fit into a block.
 std::vector<panel_entry> plan_panels(std::span<const models::bound_weight> weights,
                                      std::uint64_t payload) {
   panel_planner planner(payload);
@@ -92,6 +111,7 @@ std::vector<panel_entry> plan_panels(std::span<const models::bound_weight> weigh
     entry.type = name_of(shape.type);
     entry.outputs = shape.outputs;
     entry.inputs = shape.inputs;
+    // A vector is one part; a matrix has one part per panel.
     const bool fits =
         entry.vector ? planner.place(entry.inputs * sizeof(float), 1, entry.runs)
                      : planner.place(shape.panel_bytes(), shape.panels(), entry.runs);
@@ -103,6 +123,7 @@ std::vector<panel_entry> plan_panels(std::span<const models::bound_weight> weigh
   return plan;
 }
 
+/// Returns the bytes of the stream that holds the planned runs.
 std::uint64_t stream_bytes(std::span<const panel_entry> plan) {
   std::uint64_t end = 0;
   for (const panel_entry& entry : plan) {
@@ -116,9 +137,12 @@ std::uint64_t stream_bytes(std::span<const panel_entry> plan) {
 // 16-bit matrices are decoded first; a vector is one row of fp32.
 result<void> pack_run(const raw_weight& w, std::uint64_t first_panel, mutable_bytes to) {
   const models::weight_info& info = w.weight->info;
+  // The packing itself decodes blocks and fp32 from their stored form.
   const models::stored_type type = w.weight->type;
   const bool wide = type != models::stored_type::f16 && type != models::stored_type::bf16;
   if (!info.vector && wide) {
+    // GGUF has the rows of rotary matrices in pairs, and packing puts them back in
+    // halves.
     const std::uint64_t pairs =
         w.files == models::weight_files::gguf ? info.rotary_width : 0;
     return models::pack_panels(info.hf_name, shape_of_panels(*w.weight), w.bytes, pairs,
@@ -126,6 +150,7 @@ result<void> pack_run(const raw_weight& w, std::uint64_t first_panel, mutable_by
   }
   std::vector<float> values(static_cast<std::size_t>(info.rows * info.columns));
   decode_weight(w.view, values);
+  // Stored numbers are little-endian on every machine.
   if constexpr (std::endian::native == std::endian::big) {
     swap_units(std::as_writable_bytes(std::span(values)), sizeof(float));
   }

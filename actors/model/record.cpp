@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes and reads records of models.
+///
+/// A record is a JSON text beside the weights of a model, under the tag of the model with
+/// the ending `record_ending`. It has what cannot be computed from the weights alone:
+/// facts of the configuration, tokenizer, chat template, the digest, and the places of
+/// the panels. docs/formats describes no such file for other programs: only Weir reads
+/// it.
 #include "model/record.hpp"
 
 #include <fmt/format.h>
@@ -16,12 +22,15 @@ namespace weir::actors {
 
 namespace {
 
+/// Records of other versions are refused.
 constexpr int model_record_version = 1;
 
+/// Word of the kind of files in a record.
 std::string_view name_of_files(models::weight_files files) {
   return files == models::weight_files::gguf ? "gguf" : "safetensors";
 }
 
+/// The hint is always the same, because a record cannot be repaired.
 error bad_record(const std::string& tag, const std::string& found) {
   return error(errc::corrupt, fmt::format("cannot read the record of model {}: expected "
                                           "an object of version {}, found {}",
@@ -44,6 +53,7 @@ nlohmann::ordered_json json_of_panels(const panel_entry& entry) {
 }
 
 /// Reads an entry; throws where a member is missing or has a wrong type.
+// The runs are arrays of three numbers, to keep records of large models short.
 panel_entry panels_of_json(const nlohmann::json& in) {
   panel_entry out;
   out.name = in.at("name").get<std::string>();
@@ -60,6 +70,7 @@ panel_entry panels_of_json(const nlohmann::json& in) {
 
 }  // namespace
 
+/// Invalid UTF-8 in texts of a model is replaced, because JSON cannot hold it.
 std::string text_of_record(const model_record& record) {
   nlohmann::ordered_json out;
   out["weir_model"] = model_record_version;
@@ -76,6 +87,7 @@ std::string text_of_record(const model_record& record) {
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// JSON exceptions of all members are caught here and become one kind of error.
 result<model_record> record_of_text(std::string_view text, const std::string& tag) {
   try {
     const auto in = nlohmann::json::parse(text);
@@ -90,6 +102,7 @@ result<model_record> record_of_text(std::string_view text, const std::string& ta
     record.bytes = in.at("bytes").get<std::uint64_t>();
     const auto digest = in.at("digest").get<std::string>();
     const char* end = digest.data() + digest.size();
+    // The number must take the whole text.
     if (std::from_chars(digest.data(), end, record.digest, 16).ptr != end) {
       return bad_record(tag, "a digest that is no hexadecimal number");
     }
@@ -104,6 +117,7 @@ result<model_record> record_of_text(std::string_view text, const std::string& ta
   }
 }
 
+/// Converts the tensors of a directory into the form in which `models` looks for weights.
 std::vector<models::named_tensor> named_tensors(
     std::span<const storage::stored_tensor> tensors) {
   std::vector<models::named_tensor> out;
@@ -113,8 +127,11 @@ std::vector<models::named_tensor> named_tensors(
     const auto type = models::stored_type_named(t.type_name);
     const auto block =
         type ? models::row_bytes(*type, models::block_elements) : std::nullopt;
+    // Types of blocks have no size for one element, only for a row of whole blocks.
     const bool blocks = type && !models::row_bytes(*type, 1);
     if (blocks && !named.shape.empty()) {
+      // The directory gives the last extent of such a type in bytes, the models in
+      // elements.
       named.shape.back() =
           named.shape.back() / static_cast<std::int64_t>(*block) * models::block_elements;
     }
@@ -123,6 +140,7 @@ std::vector<models::named_tensor> named_tensors(
   return out;
 }
 
+/// Returns the offset of the first tensor, in front of which the header stands.
 result<std::uint64_t> bytes_before_data(std::span<const storage::stored_tensor> tensors,
                                         const std::string& name) {
   if (tensors.empty()) {

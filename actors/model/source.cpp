@@ -2,6 +2,11 @@
 /// @file
 /// Opens the files of a model: finds the file of the weights, and reads facts, tokenizer
 /// and chat template from its header or from the files beside it.
+///
+/// A path may name the file of the weights or a folder with one such file. A GGUF file
+/// has everything in its header. Beside a safetensors file there must be `config.json`
+/// and `tokenizer.json`; the pooling and the chat template have files that may be
+/// missing.
 #include "model/source.hpp"
 
 #include <fmt/format.h>
@@ -22,11 +27,13 @@ using nlohmann::json;
 /// Largest description that is read beside weights, in bytes.
 constexpr std::uint64_t max_description = std::uint64_t{1} << 30;
 
+/// A path that cannot be listed is treated as a file, whose error is better.
 bool is_model_folder(const std::string& path) {
   return posix_file_system().list(path).has_value();
 }
 
 /// Returns the file of weights of a folder.
+// Models in several pieces have an index file; they are refused by name.
 result<std::string> file_of_folder(const std::string& folder) {
   WEIR_TRY(const auto names, posix_file_system().list(folder));
   std::vector<std::string> found;
@@ -61,6 +68,7 @@ result<std::optional<byte_vector>> beside(const model_source& source, const char
   if (!files.exists(path)) {
     return std::optional<byte_vector>();
   }
+  // The size is checked before the file is read into memory.
   WEIR_TRY(const auto in, files.open(path, open_mode::read));
   WEIR_TRY(const std::uint64_t size, in->size());
   if (size > max_description) {
@@ -84,6 +92,7 @@ result<byte_vector> needed_beside(const model_source& source, const char* name) 
 }
 
 /// Checks that the ids of the tokenizer have rows in the token embedding.
+/// A larger embedding is usual: some models round the number of rows up.
 result<void> check_vocabulary(const model_source& source, const formats::tokenizer& t) {
   if (t.vocabulary_size() > source.record.facts.vocabulary) {
     return error(errc::corrupt,
@@ -95,6 +104,8 @@ result<void> check_vocabulary(const model_source& source, const formats::tokeniz
   return {};
 }
 
+/// Reads facts, weights and tokenizer from the header of a GGUF file. The order matters:
+/// weights can only be found by names that follow from the facts.
 result<void> read_gguf_source(model_source& source) {
   WEIR_TRY(const std::uint64_t before, bytes_before_data(source.tensors, source.path));
   const bytes_view head = source.bytes.first(static_cast<std::size_t>(before));
@@ -112,6 +123,7 @@ result<void> read_gguf_source(model_source& source) {
 
 /// Reads the pooling that a model of sentence-transformers has.
 /// @source{sentence-transformers 5, models.Pooling}
+/// The file is optional; without it the model gives one vector per token.
 result<void> read_pooling(model_source& source) {
   constexpr const char* name = "1_Pooling/config.json";
   WEIR_TRY(const auto text, beside(source, name));
@@ -124,6 +136,7 @@ result<void> read_pooling(model_source& source) {
   };
   const bool mean = has("pooling_mode_mean_tokens");
   const bool first = has("pooling_mode_cls_token");
+  // Other ways of pooling have no counterpart here.
   if (mean == first) {
     return error(errc::unsupported,
                  fmt::format("cannot import {}: expected the pooling of {} to be either "
@@ -136,6 +149,7 @@ result<void> read_pooling(model_source& source) {
 
 /// Reads the chat template from the file that holds it alone, or else from the
 /// configuration of the tokenizer.
+/// A damaged configuration of the tokenizer counts as one without a template.
 result<void> read_chat_template(model_source& source) {
   WEIR_TRY(const auto alone, beside(source, "chat_template.jinja"));
   if (alone) {
@@ -154,6 +168,7 @@ result<void> read_chat_template(model_source& source) {
 /// Checks that the tensors take all bytes behind the header, as the format demands. A
 /// header with a wrong length would otherwise shift all weights by some bytes.
 result<void> check_data(const model_source& source) {
+  // The header of safetensors begins with its own length, 8 bytes.
   std::uint64_t end = sizeof(std::uint64_t) + load_le<std::uint64_t>(source.bytes.data());
   for (const storage::stored_tensor& t : source.tensors) {
     end += t.bytes;
@@ -168,6 +183,7 @@ result<void> check_data(const model_source& source) {
   return {};
 }
 
+/// Reads facts, weights and tokenizer from the files beside the weights.
 result<void> read_safetensors_source(model_source& source) {
   WEIR_CHECK(check_data(source));
   WEIR_TRY(const byte_vector config, needed_beside(source, "config.json"));
@@ -178,6 +194,8 @@ result<void> read_safetensors_source(model_source& source) {
   WEIR_TRY(source.weights,
            models::bind_weights(source.record.facts, models::weight_files::safetensors,
                                 named_tensors(source.tensors)));
+  // The text of the tokenizer is kept whole in the record, so that an export can write it
+  // back.
   WEIR_TRY(const byte_vector text, needed_beside(source, "tokenizer.json"));
   WEIR_TRY(const auto tokenizer,
            formats::tokenizer::from_json(
@@ -189,6 +207,7 @@ result<void> read_safetensors_source(model_source& source) {
 
 }  // namespace
 
+/// The view stays valid as long as the mapping of the file.
 models::weight_view model_source::view(const models::bound_weight& w) const {
   const storage::stored_tensor& t = tensors[w.tensor];
   return {w.info, w.type, record.files,
@@ -196,18 +215,22 @@ models::weight_view model_source::view(const models::bound_weight& w) const {
                         static_cast<std::size_t>(t.bytes))};
 }
 
+/// Everything but the digest and the tag of the record is filled in.
 result<model_source> open_model_source(const std::string& path) {
   model_source source;
   source.path = path;
   if (is_model_folder(path)) {
     WEIR_TRY(source.path, file_of_folder(path));
   }
+  // The file is mapped and not read: only pages of weights that are used come into
+  // memory.
   WEIR_TRY(source.device, storage::open_mapped_device(source.path));
   source.bytes = source.device->view(0, static_cast<std::size_t>(source.device->size()));
   auto directory = storage::tensor_directory::from_bytes(source.bytes);
   if (!directory) {
     return std::move(directory.error()).located(source.path);
   }
+  // "raw" means that neither format was recognised.
   if (directory->format() == storage::container_format::raw) {
     return error(
                errc::unsupported,
@@ -223,6 +246,7 @@ result<model_source> open_model_source(const std::string& path) {
       gguf ? models::weight_files::gguf : models::weight_files::safetensors;
   auto read = gguf ? read_gguf_source(source) : read_safetensors_source(source);
   if (!read) {
+    // Errors that do not name a file get the name of the weights.
     error e = std::move(read).error();
     return e.location().empty() ? std::move(e).located(source.path) : std::move(e);
   }

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stores models in volumes, lists, opens and verifies them.
+///
+/// A model takes up to three streams of a volume: its weights, byte for byte as in their
+/// file, under the tag; the record under the tag with `record_ending`; and the panels
+/// with `panels_ending`. A model exists for readers if its record can be read.
+///
+/// Every import writes the record last, and a replacement removes the old record first. A
+/// crash in between leaves weights without a record, which `list_models` does not show
+/// and the next import replaces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,10 +27,12 @@ namespace {
 using storage::hn4_stream;
 using storage::hn4_volume;
 
+/// Returns the tag of the record of a model.
 std::string record_tag(const std::string& tag) {
   return tag + std::string(record_ending);
 }
 
+/// A tag with one of these endings would be taken for a record or for panels.
 result<void> check_model_tag(const std::string& tag) {
   if (tag.empty() || tag.ends_with(record_ending) || tag.ends_with(panels_ending)) {
     return error(
@@ -35,6 +45,7 @@ result<void> check_model_tag(const std::string& tag) {
 }
 
 /// Returns whether a volume has a tag, whole or damaged.
+/// A damaged tag counts, because a new stream of that name would collide with it.
 result<bool> has_tag(const hn4_volume& volume, const std::string& tag) {
   const auto named = [&](const auto& t) { return t.name == tag; };
   WEIR_TRY(const auto tags, volume.tags());
@@ -43,6 +54,8 @@ result<bool> has_tag(const hn4_volume& volume, const std::string& tag) {
          std::any_of(damaged.begin(), damaged.end(), named);
 }
 
+/// Reads the record of a model. A volume may come from anywhere, so the size is checked
+/// before memory is allocated.
 result<model_record> read_record(const hn4_volume& volume, const std::string& tag) {
   // A record is a tokenizer and a few facts.
   constexpr std::uint64_t max_record = std::uint64_t{2} << 30;
@@ -59,11 +72,14 @@ result<model_record> read_record(const hn4_volume& volume, const std::string& ta
 
 /// Stores the weights as panels and sets their places in the record. A volume with
 /// smaller blocks gets none.
+/// The whole stream is built in memory, which takes about as much as the file of the
+/// model.
 result<void> store_panels(hn4_volume& volume, const model_source& source,
                           const storage::hn4_put_options& put, model_record& record) {
   const std::string tag = record.tag + std::string(panels_ending);
   record.panels = plan_panels(source.weights, volume.geometry().payload);
   if (record.panels.empty()) {
+    // Panels of a model that was replaced would not fit to the new weights.
     WEIR_TRY(const bool old, has_tag(volume, tag));
     return old ? volume.remove(tag) : result<void>();
   }
@@ -102,9 +118,11 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
                              json_quote(tag)))
         .hint("choose another tag, or use --replace");
   }
+  // The source is checked completely before anything in the volume changes.
   WEIR_TRY(const model_source source, open_model_source(path));
   model_record record = source.record;
   record.tag = tag;
+  // The digest is over the decoded weights and does not depend on the kind of file.
   models::weights_digest digest;
   for (const models::bound_weight& w : source.weights) {
     digest.add(w.info, source.view(w));
@@ -121,6 +139,8 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
   return record;
 }
 
+/// Lists models by their records. One that cannot be read is listed as damaged with its
+/// reason; damaged streams of other kinds are not listed.
 result<model_listing> list_models(const hn4_volume& volume) {
   model_listing out;
   WEIR_TRY(const auto tags, volume.tags());
@@ -146,6 +166,8 @@ result<model_listing> list_models(const hn4_volume& volume) {
   return out;
 }
 
+/// An empty tag is enough if the volume has a single model. Damaged models count, so that
+/// none is chosen silently.
 result<std::string> choose_model(const hn4_volume& volume, const std::string& tag) {
   if (!tag.empty()) {
     return tag;
@@ -173,6 +195,7 @@ result<std::string> choose_model(const hn4_volume& volume, const std::string& ta
   return listing.models.empty() ? listing.damaged[0].name : listing.models[0].tag;
 }
 
+// @pre `head` holds the bytes in front of the first tensor, or nothing for safetensors.
 namespace {
 
 /// Reads facts and weights from the header of stored weights, which must be those of the
@@ -182,6 +205,7 @@ result<std::vector<models::bound_weight>> weights_of(
     std::span<const storage::stored_tensor> tensors) {
   const auto named = named_tensors(tensors);
   if (record.files == models::weight_files::gguf) {
+    // The facts of GGUF stand in the header, too, and must agree with the record.
     WEIR_TRY(const auto keys, gguf_metadata::read(head, record.tag));
     WEIR_TRY(const auto facts, models::facts_of_gguf(keys, named));
     if (facts != record.facts) {
@@ -198,6 +222,8 @@ result<std::vector<models::bound_weight>> weights_of(
 
 }  // namespace
 
+/// Opens a model without reading its weights. The record and the header of the weights
+/// are compared, because both could come from different imports.
 result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
                                               const std::string& tag) {
   WEIR_TRY(model_record record, read_record(volume, tag));
@@ -206,6 +232,7 @@ result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
   model.record_ = std::move(record);
   WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(model.stream_));
   const bool gguf = model.record_.files == models::weight_files::gguf;
+  // Size and kind are compared first: their difference has a clear message.
   if (model.stream_.size() != model.record_.bytes ||
       directory.format() != (gguf ? storage::container_format::gguf
                                   : storage::container_format::safetensors)) {
@@ -218,6 +245,7 @@ result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
         .hint("import the model again");
   }
   model.tensors_.assign(directory.tensors().begin(), directory.tensors().end());
+  // The header is kept, because the tokenizer of a GGUF model is read from it later.
   WEIR_TRY(const std::uint64_t before, bytes_before_data(model.tensors_, tag));
   if (gguf) {
     model.head_.resize(static_cast<std::size_t>(before));
@@ -227,6 +255,8 @@ result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
   return model;
 }
 
+/// A weight is a view of the mapped volume if it lies inside one block; otherwise it is a
+/// copy, whose bytes are counted.
 result<stored_weight> model_in_volume::weight(std::size_t index) const {
   WEIR_EXPECT(index < weights_.size());
   const models::bound_weight& w = weights_[index];
@@ -238,6 +268,7 @@ result<stored_weight> model_in_volume::weight(std::size_t index) const {
   return stored_weight{w, view, std::move(tensor)};
 }
 
+/// Made anew at each call; callers keep it.
 result<formats::tokenizer> model_in_volume::tokenizer() const {
   if (!record_.tokenizer.empty()) {
     return formats::tokenizer::from_json(as_view(record_.tokenizer), record_.tag);
@@ -252,6 +283,8 @@ result<formats::gguf_tokenizer> model_in_volume::tokenizer_keys() const {
              : formats::tokenizer_keys_of_json(as_view(record_.tokenizer), record_.tag);
 }
 
+/// Reads all weights, which also checks the sums of their blocks, and compares the
+/// digest.
 result<void> model_in_volume::verify() const {
   models::weights_digest digest;
   for (std::size_t i = 0; i < weights_.size(); ++i) {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Loads the weights of a stored model: panels of the volume in place, or packed copies.
+///
+/// A volume with panels is used in place: runs that are mapped at an aligned address cost
+/// no memory. Runs that are not (for example because the volume was opened without a
+/// mapping) are copied. A volume without panels, whose blocks are too small for them, has
+/// its weights packed on loading. `holders_` keeps mappings and copies alive as long as
+/// the object.
 #include "weir/actors/model_weights.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +22,7 @@ namespace weir::actors {
 
 namespace {
 
+/// `kind` is "matrix" or "vector".
 error no_weight(std::string_view kind, std::string_view name) {
   return error(errc::not_found,
                fmt::format("cannot find {} {} of the model: expected its "
@@ -23,12 +30,14 @@ error no_weight(std::string_view kind, std::string_view name) {
                            kind, json_quote(name)));
 }
 
+/// An empty view means that the bytes cannot be had without a copy.
 bool in_place(bytes_view bytes) {
   return !bytes.empty() &&
          reinterpret_cast<std::uintptr_t>(bytes.data()) % panel_alignment == 0;
 }
 
 /// Returns the shape of the panels of an entry of a record.
+/// The entry comes from a volume: its type is looked up and its shape is checked.
 result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
   for (const auto type :
        {models::weight_type::f32, models::weight_type::q8_0, models::weight_type::q4_1}) {
@@ -46,6 +55,7 @@ result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
 
 }  // namespace
 
+/// Allocates memory for a copy, which lives as long as the object.
 mutable_bytes model_weights::own(std::uint64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   constexpr std::align_val_t aligned{panel_alignment};
@@ -57,6 +67,7 @@ mutable_bytes model_weights::own(std::uint64_t bytes) {
   return {static_cast<std::byte*>(memory.get()), size};
 }
 
+/// @pre The runs of the entry were checked.
 void model_weights::add(const panel_entry& entry, std::vector<models::panel_run> runs) {
   if (entry.vector) {
     const bytes_view bytes = runs[0].bytes;
@@ -72,6 +83,8 @@ void model_weights::add(const panel_entry& entry, std::vector<models::panel_run>
 
 // A view that cannot be had because its block is damaged is read, too, so that the error
 // of the read names the block.
+// Runs are checked against the stream, and then against each other by `check_matrix`,
+// before a kernel can reach them.
 result<void> model_weights::map_entry(const storage::hn4_stream& stream,
                                       const panel_entry& entry) {
   std::vector<models::panel_run> runs;
@@ -95,6 +108,7 @@ result<void> model_weights::map_entry(const storage::hn4_stream& stream,
     WEIR_CHECK(stream.read(place.offset, copy));
     runs.push_back({place.first, copy});
   }
+  // A vector must lie in one piece, because its users take one span.
   if (entry.vector && (runs.size() != 1 || runs[0].bytes.size() != 4 * entry.inputs)) {
     return error(errc::corrupt,
                  fmt::format("cannot use vector {}: expected one run of {} elements, "
@@ -109,6 +123,7 @@ result<void> model_weights::map_entry(const storage::hn4_stream& stream,
   return {};
 }
 
+/// An empty selection wants all entries.
 result<void> model_weights::map_panels(const storage::hn4_stream& stream,
                                        const model_record& record,
                                        const selection& wanted) {
@@ -137,6 +152,7 @@ result<void> model_weights::pack_weights(const model_in_volume& model,
   return {};
 }
 
+/// Loads the chosen weights of a model.
 result<std::unique_ptr<model_weights>> model_weights::load(
     const storage::hn4_volume& volume, const model_in_volume& model,
     const selection& wanted) {

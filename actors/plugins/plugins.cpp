@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Loads plug-ins.
+///
+/// A plug-in is a shared object of C++ with a function `weir_stages_v1`, or a file of
+/// Python. Loading a shared object runs its constructors, so everything that can be
+/// checked is checked on the bytes of the file before: that it is complete, and that it
+/// was built with the same headers and compiler, which its stamp says. This finds
+/// mistakes; it is no protection against a hostile file.
+///
+/// Stages are first added to an empty catalog. An error half-way thus leaves the catalog
+/// of the program as it was.
 #include "weir/actors/plugins.hpp"
 
 #include <dlfcn.h>
@@ -29,12 +38,14 @@ error not_loaded(errc code, const std::string& path, std::string_view expected,
                                  path, expected, found));
 }
 
+/// @pre `stamp` begins with the mark.
 std::string_view without_mark(std::string_view stamp) {
   return stamp.substr(flow::stamp_mark.size());
 }
 
 /// Returns the stamp in the bytes of a plug-in, or an empty text. A copy of the mark
 /// alone, such as the one that this file has, is no stamp.
+/// The stamp ends at a null byte and is no longer than `build_stamp::text`.
 std::string_view stamp_in(std::string_view bytes) {
   std::size_t at = bytes.find(flow::stamp_mark);
   while (at != std::string_view::npos) {
@@ -49,6 +60,7 @@ std::string_view stamp_in(std::string_view bytes) {
 }
 
 /// Refuses a file that ends before its segments do: loading one ends the process.
+/// Only the fields that say where segments lie are checked; the loader checks the rest.
 result<void> check_segments(std::string_view bytes, const std::string& path) {
   const auto refused = [&](errc code, std::string_view found) {
     return not_loaded(code, path, "a shared object of this machine", found);
@@ -81,6 +93,8 @@ result<void> check_segments(std::string_view bytes, const std::string& path) {
 
 /// Compares the build of a plug-in with that of this program. The file is only read,
 /// because loading it would run its constructors.
+/// The order of the checks is that of their messages: kind of file, completeness, stamp,
+/// build.
 result<void> check_file(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   const std::string_view bytes = as_text(content);
@@ -106,6 +120,7 @@ result<void> check_file(const std::string& path) {
   return {};
 }
 
+/// @pre A function of dlfcn.h has just failed.
 std::string loader_message() {
   const char* const text = dlerror();
   return text == nullptr ? "an unknown error" : text;
@@ -114,6 +129,8 @@ std::string loader_message() {
 /// Loads the shared object and lets it add its stages to a catalog of their own.
 result<void> add_stages_of(const std::string& path, flow::catalog& to) {
   WEIR_CHECK(check_file(path));
+  // RTLD_NOW finds missing functions here and not in the middle of a run. The object is
+  // never closed, because stages and their types stay in use until the end.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return not_loaded(errc::corrupt, path, "a shared object that can be loaded",
@@ -126,6 +143,7 @@ result<void> add_stages_of(const std::string& path, flow::catalog& to) {
   }
   const auto add = reinterpret_cast<flow::plugin_function>(found);
   std::string failure;
+  // The function is called in the plug-in; it returns false with a text for each mistake.
   if (!add(to, failure)) {
     return error(
         errc::invalid_argument,
@@ -136,6 +154,7 @@ result<void> add_stages_of(const std::string& path, flow::catalog& to) {
 
 }  // namespace
 
+/// Loads a plug-in once: the same file under another path is recognised.
 result<void> load_plugin(flow::catalog& to, const std::string& path) {
   std::error_code failure;
   if (!fs::exists(path, failure)) {

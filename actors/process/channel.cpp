@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sends and receives messages without blocking, so that a deadline can end the wait.
+///
+/// A message is a head of fixed size and a payload of `head.bytes` bytes. Both functions
+/// return either after the whole message or with an error; after an error the connection
+/// is of no use any more, because its place in the byte stream is lost.
 #include "process/channel.hpp"
 
 #include <sys/socket.h>

@@ -27,14 +27,17 @@
 extern char** environ;  // NOLINT: the name is that of POSIX
 
 namespace weir::actors {
+/// How much of the output of a child is kept for errors.
 namespace {
 
 /// Bytes of the last words that an error shows.
 constexpr std::size_t max_words = 1500;
 /// Time for a child to end by itself.
+/// A child gets this long to end after it was asked, before it is killed.
 constexpr std::int64_t patience_ns = 1'000'000'000;
 
 /// A descriptor that is closed with the object.
+/// Errors on the way to a started child then leave no descriptor open in the run.
 class owned_descriptor {
  public:
   explicit owned_descriptor(int fd = -1) : fd_(fd) {}
@@ -48,6 +51,7 @@ class owned_descriptor {
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   /// Moves the descriptor behind those that a child has.
+  /// A descriptor of -1 stands for a failed copy; the start of the child then fails.
   void raise() noexcept {
     constexpr int behind = 10;
     const int high = ::fcntl(fd_, F_DUPFD_CLOEXEC, behind);
@@ -145,12 +149,16 @@ result<void> child_process::spawn(int socket, int words) {
 }
 
 /// Waits for the socket, and takes what the child says meanwhile.
+/// A child whose pipe is full would stop before it answers, so its output is read here,
+/// too.
 result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
   while (true) {
     const std::int64_t left = until_ns - now_ns();
     if (left <= 0) {
       return false;
     }
+    // A timeout of at least 1 ms: rounding down to 0 would make the last millisecond
+    // spin.
     std::array<pollfd, 2> both{
         {{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0}, {words_, POLLIN, 0}}};
     const int ready =
@@ -158,6 +166,8 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
     if (ready < 0 && errno != EINTR) {
       return system_error("wait for", "a child process", errno);
     }
+    // The output is taken first, because an answer ends the wait and more output may
+    // follow.
     if (ready > 0 && both[1].revents != 0) {
       hear();
     }
@@ -168,6 +178,7 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
 }
 
 /// Takes what the child has said, and keeps its end. Reads a bounded number of bytes.
+/// The bound keeps a child that prints without end from holding the run here.
 void child_process::hear() noexcept {
   std::array<char, 4096> part{};
   for (int times = 0; times < 64 && words_ >= 0; ++times) {
@@ -175,6 +186,8 @@ void child_process::hear() noexcept {
     if (got > 0) {
       heard_.append(part.data(), static_cast<std::size_t>(got));
       show(part.data(), static_cast<std::size_t>(got));
+      // Twice the size is kept before the front is cut, so that not every read moves the
+      // text.
       if (heard_.size() > 2 * max_words) {
         heard_.erase(0, heard_.size() - max_words);
       }
@@ -197,12 +210,14 @@ void child_process::show(const char* text, std::size_t bytes) noexcept {
   const std::size_t count = std::min(bytes, max_shown - shown_);
   shown_ += count;
   static_cast<void>(!::write(STDERR_FILENO, text, count));
+  // The note appears once: `shown_` does not grow after it.
   if (shown_ == max_shown) {
     const std::string_view end = "\n(the rest of what the stage prints is not shown)\n";
     static_cast<void>(!::write(STDERR_FILENO, end.data(), end.size()));
   }
 }
 
+// Called after the process has ended or was killed, so what it has said is in the pipe.
 std::string child_process::last_words() {
   hear();
   while (heard_.ends_with('\n')) {
@@ -216,6 +231,7 @@ std::string child_process::last_words() {
 }
 
 /// Waits for the end of the process. Returns whether it has ended.
+/// WNOHANG and short sleeps instead of a blocking wait, because the wait has a deadline.
 bool child_process::reap(std::int64_t patience) noexcept {
   const std::int64_t until = now_ns() + patience;
   while (!ended_ && pid_ > 0) {
@@ -232,6 +248,8 @@ bool child_process::reap(std::int64_t patience) noexcept {
   return true;
 }
 
+// The loop repeats the wait after a signal. ECHILD also ends it: a program that ignores
+// SIGCHLD has no status to fetch.
 void child_process::kill() noexcept {
   if (!ended_ && pid_ > 0) {
     ::kill(pid_, SIGKILL);
@@ -243,11 +261,16 @@ void child_process::kill() noexcept {
 }
 
 /// Explains why a request has no answer, and ends the child.
+/// The three causes need different treatment: a child that is silent is killed at once; a
+/// child that has closed its socket is about to end and gets time, so that the error can
+/// show its status; a child that breaks the rules of the wire cannot be trusted any more.
 error child_process::lost(error cause) {
   if (options_.died) {
     options_.died->store(true);
   }
   std::string found;
+  // The code of the cause stays: callers tell a dead child (`abandoned`) from a wrong
+  // one.
   errc code = cause.code();
   if (code == errc::timeout) {
     kill();
@@ -314,6 +337,9 @@ result<wire_message> child_process::ask(wire::kind kind, std::uint32_t count,
         fmt::format("expected the answer {} to the request {}, found {} to {}",
                     head.kind + wire::answer, head.sequence, got.kind, got.sequence)));
   }
+  // A request with items reports a failed item through its count and flags, and the
+  // caller continues with the next item. For all other requests a failure is the whole
+  // answer.
   const bool of_items =
       kind == wire::kind::work || kind == wire::kind::fill || kind == wire::kind::write;
   if ((got.flags & wire::failed) != 0 && !of_items) {
@@ -333,6 +359,8 @@ void child_process::end() noexcept {
     head.sequence = ++sequence_;
     static_cast<void>(::send(socket_, &head, sizeof(head), MSG_DONTWAIT | MSG_NOSIGNAL));
   }
+  // The descriptors are closed before the wait: a child that reads or prints then finds
+  // the end of the run and stops.
   for (int* fd : {&socket_, &words_}) {
     if (*fd >= 0) {
       ::close(std::exchange(*fd, -1));
@@ -351,6 +379,7 @@ child_process::~child_process() {
 // program of a user lies in neither, so up to four folders above it are tried as well.
 result<std::vector<std::string>> stage_host_command() {
   namespace fs = std::filesystem;
+  // The variable is for tests and for installations with other folders.
   if (const char* given = std::getenv("WEIR_STAGE_HOST");  // NOLINT: read once, early
       given != nullptr && *given != '\0') {
     return std::vector<std::string>{given};

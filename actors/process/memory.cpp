@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Shared memory by memfd, and its records.
+///
+/// Layout, alignment and the owner of every region are fixed by `flow::shared_layout`;
+/// this file only copies into it and checks what comes out of it. Everything that the
+/// other process has written is copied before it is checked, because that process can
+/// change the memory at any time.
 #include "process/memory.hpp"
 
 #include <fcntl.h>
@@ -154,6 +159,8 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
   const auto bad = [](const char* found) {
     return error(errc::corrupt,
                  fmt::format("cannot read attributes of the child process: expected "
+                             // `kind` is the index of the type in `attribute`; 3 is text,
+                             // all others have 8 bytes.
                              "kind, name and value, found {}",
                              found));
   };
@@ -167,11 +174,13 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
     if (copy.size() - at < 4) {
       return bad("fewer bytes");
     }
+    // The head of an attribute: kind, length of the name, length of the value.
     const auto kind = std::to_integer<unsigned>(copy[at]);
     const auto name_bytes = std::to_integer<std::size_t>(copy[at + 1]);
     std::uint16_t value_bytes = 0;
     std::memcpy(&value_bytes, &copy[at + 2], 2);
     at += 4;
+    // Lengths are compared with what is left before any byte behind the head is read.
     if (copy.size() - at < name_bytes + value_bytes || kind > 3 ||
         (kind != 3 && value_bytes != 8)) {
       return bad("fewer bytes, or an unknown kind");
@@ -208,6 +217,7 @@ wire::tensor_record record_of(const runtime::tensor& t, std::uint64_t offset) {
   return one;
 }
 
+// The tensor must be row-major: its bytes are copied as one piece.
 std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, region& space,
                                               const runtime::tensor& t) {
   const std::int64_t bytes = byte_size(t.type(), t.count()).value_or(0);
@@ -250,6 +260,7 @@ result<shared_tensor> check_tensor(const shared_memory& memory,
   }
   if (one.offset % wire::alignment != 0 || one.offset < begin ||
       one.offset - begin > bytes || one.bytes > bytes - (one.offset - begin)) {
+    // The order of the comparisons keeps every difference from becoming negative.
     return bad_field("an offset", fmt::format("in {}+{}", begin, bytes),
                      fmt::format("{}+{}", one.offset, one.bytes));
   }

@@ -36,6 +36,7 @@ class shared_memory {
   /// Returns the descriptor.
   [[nodiscard]] int fd() const noexcept { return fd_; }
   /// Returns the address of an offset.
+  /// The offset must be checked before; this function cannot tell a wrong one.
   [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept {
     return base_ + offset;
   }
@@ -72,6 +73,7 @@ class region {
   [[nodiscard]] std::uint64_t left() const noexcept { return end_ - at_; }
 
  private:
+  /// Position of the next part; a multiple of the alignment only after rounding up.
   std::uint64_t at_;
   std::uint64_t end_;
 };

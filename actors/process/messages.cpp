@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Payloads as JSON, and sections as bytes.
+///
+/// The start, the constants, the figures and errors are JSON, because they are small and
+/// rare. Items never pass through here: their tensors and attributes stand in the shared
+/// memory. The state of a stage may be large and has a binary form (`put_sections`).
 #include "process/messages.hpp"
 
 #include <cstring>
@@ -61,6 +65,7 @@ json json_of(const setting_value& v) {
 
 /// Returns the setting that `json_of` has written. Integers stay integers, so that a
 /// setting of type float which was given as `2` is still accepted as a number later.
+/// A value that is nothing else must be text, or the conversion throws.
 setting_value value_of(const json& j) {
   setting_value v;
   if (j.is_boolean()) {
@@ -170,6 +175,8 @@ std::string text_at(const json& j, const char* key) {
 /// Reads an error and its causes, of which a child could send any number.
 error error_from(const json& j, int depth) {
   constexpr int max_depth = 16;
+  // A code that this build does not know becomes `kernel_failed`, so that the text of the
+  // error still arrives.
   const auto number = j.contains("code") && j["code"].is_number_integer()
                           ? j["code"].get<std::int64_t>()
                           : std::int64_t{0};
@@ -184,6 +191,7 @@ error error_from(const json& j, int depth) {
   if (const std::string hint = text_at(j, "hint"); !hint.empty()) {
     static_cast<void>(std::move(e).hint(hint));
   }
+  // Deeper causes are dropped, because every level is a call of this function.
   if (const auto cause = j.find("cause");
       cause != j.end() && cause->is_object() && depth < max_depth) {
     static_cast<void>(std::move(e).because(error_from(*cause, depth + 1)));
@@ -197,6 +205,7 @@ error error_from(const json& j, int depth) {
 // in its own catalog and makes it anew. It also carries what the run has decided about
 // the stage, so that the child does not plan again.
 std::string wire_text(const start_message& one) {
+  // What the stage is: its name in the run, and how the catalog finds it.
   const flow::stage_info& info = one.stage.info;
   json j;
   j["version"] = wire::version;
@@ -208,11 +217,13 @@ std::string wire_text(const start_message& one) {
   for (const auto& [key, value] : one.stage.origin.settings) {
     j["settings"].push_back(json::array({key, json_of(value)}));
   }
+  // What it may use: plug-ins to load, random numbers, memory patterns and its folder.
   j["plugins"] = one.plugins;
   j["seed"] = one.seed;
   j["fill"] = one.fill_slots;
   j["folder"] = one.folder;
   j["resuming"] = one.resuming;
+  // What the plan has decided: batch sizes, slots, the window behind it, and failures.
   j["takes"] = info.takes;
   j["gives"] = info.gives;
   j["slots"] = one.planned.slots;
@@ -220,6 +231,7 @@ std::string wire_text(const start_message& one) {
   j["skips_failures"] = one.stage.on_failure != flow::failure_policy::stop;
   j["own_numbering"] = info.own_numbering;
   j["accepts_gaps"] = info.gaps == flow::gap_policy::pass;
+  // The types are those of the plan, which has found them along the edges.
   j["ports"] = json::array();
   for (std::size_t i = 0; i < info.ports.size(); ++i) {
     const flow::port_info& p = info.ports[i];
@@ -246,12 +258,14 @@ result<start_message> start_of(std::string_view text) {
     }
     start_message m;
     m.stage.name = j.at("name").get<std::string>();
+    // Where the stage comes from; `serve_stage` looks it up by these values.
     m.stage.origin.use = j.at("use").get<std::string>();
     m.stage.origin.home.file = j.at("file").get<std::string>();
     for (const json& one : j.at("settings")) {
       m.stage.origin.settings.emplace_back(one.at(0).get<std::string>(),
                                            value_of(one.at(1)));
     }
+    // The other facts are needed before the stage exists, for the size of its batches.
     flow::stage_info& info = m.stage.info;
     WEIR_TRY(info.face, face_of(j.at("face").get<std::string>()));
     info.takes = j.at("takes").get<std::uint32_t>();
@@ -266,6 +280,7 @@ result<start_message> start_of(std::string_view text) {
     m.fill_slots = j.value("fill", -1);
     m.folder = j.at("folder").get<std::string>();
     m.resuming = j.at("resuming").get<bool>();
+    // `planned.types` gets an entry per port, in the same order.
     for (const json& one : j.at("ports")) {
       flow::port_info p;
       p.name = one.at("name").get<std::string>();
@@ -286,6 +301,7 @@ std::string wire_text(const error& e) {
 }
 
 error error_of(std::string_view text) {
+  // Parsing without exceptions: an error that cannot be read is still reported as text.
   const json j = json::parse(text, nullptr, false);
   if (j.is_object()) {
     return error_from(j, 0);
@@ -309,6 +325,7 @@ result<std::vector<constant_info>> constants_of(std::string_view text) {
   using all = std::vector<constant_info>;
   return reading<all>([&]() -> result<all> {
     all found;
+    // A stage without constants sends an empty payload.
     if (text.empty()) {
       return found;
     }
@@ -344,6 +361,7 @@ result<void> add_figures(std::string_view text, figures& to) {
     for (const json& one : j.value("values", json::array())) {
       const std::string name = one.at(0).get<std::string>();
       const json& value = one.at(1);
+      // An integer that is negative becomes a real number.
       if (value.is_number_unsigned()) {
         to.set(name, value.get<std::uint64_t>());
       } else if (value.is_number()) {
@@ -372,6 +390,7 @@ void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) 
   const auto put = [&](const auto& number) {
     append(to, bytes_view(std::as_bytes(std::span(&number, 1))));
   };
+  // The number of sections comes first.
   put(static_cast<std::uint32_t>(all.size()));
   for (const flow::image_section& one : all) {
     put(static_cast<std::uint32_t>(one.name.size()));
@@ -413,17 +432,21 @@ result<std::vector<flow::image_section>> sections_of(bytes_view from) {
     const auto rank = get(std::uint32_t{});
     static_cast<void>(get(std::uint32_t{}));
     const auto bytes = get(std::uint64_t{});
+    // The rank is checked before the loop that reads the extents, which would else be
+    // long.
     failed = failed || rank > wire::max_rank || !info_of(static_cast<int>(type % 256)) ||
              type > 255;
     for (std::uint32_t e = 0; e < rank && !failed; ++e) {
       one.shape.push_back(get(std::int64_t{}));
     }
+    // Name and data follow the numbers without padding.
     one.name = as_text(take(name_bytes));
     const bytes_view data = take(bytes);
     one.type = static_cast<dtype>(type);
     one.data.assign(data.begin(), data.end());
     all.push_back(std::move(one));
   }
+  // Bytes behind the last section mean that both sides disagree about the form.
   if (failed || !from.empty()) {
     return error(errc::corrupt,
                  fmt::format("cannot read the state of a stage in a child process: "

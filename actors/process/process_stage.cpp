@@ -30,6 +30,12 @@ flow::small_record small_record_of(bytes_view from) {
   return r;
 }
 
+/// Stands for a stage in the run and lets a child process do its work. Its I/O host calls
+/// one function at a time.
+///
+/// A tensor of an input that lies in `slots_` is not copied: the child gets its offset.
+/// Others are copied into the region `in`. The child writes its results into the slots
+/// that `offer` names, or into the region `out`.
 class process_stage final : public flow::batch_stage {
  public:
   process_stage(start_message start, shared_memory memory,
@@ -47,6 +53,7 @@ class process_stage final : public flow::batch_stage {
     owned_ = outlets_ - info.dead_letters();
   }
 
+  /// The answer has the constants that the child has loaded, for the identity of the run.
   result<void> open(opening& run) override {
     WEIR_CHECK(begin(run));
     WEIR_TRY(const auto answer, child_->ask(wire::kind::open));
@@ -54,6 +61,8 @@ class process_stage final : public flow::batch_stage {
     run.set_constants(std::move(loaded));
     return note_position();
   }
+  /// Asks a sink of a finished run whether its output is complete. The payload is the
+  /// length of the offset, the offset, and the sections of the state.
   result<bool> verify(opening& run, bytes_view offset,
                       const flow::state_reader& state) override {
     WEIR_CHECK(begin(run));
@@ -66,9 +75,13 @@ class process_stage final : public flow::batch_stage {
     return answer.head.count == 1;
   }
 
+  /// Slots of the items that the stage takes and makes come from here while there is
+  /// space.
   [[nodiscard]] std::shared_ptr<flow::slot_memory> memory() const override {
     return slots_;
   }
+  /// Processes as many items as possible. A request takes only as many as fit into its
+  /// region, so that several requests may be necessary.
   flow::processed_items work(std::span<flow::exchange* const> items) override {
     flow::processed_items done;
     while (done.processed < items.size()) {
@@ -199,6 +212,8 @@ class process_stage final : public flow::batch_stage {
     return static_cast<std::uint64_t>(at - memory_.at(0));
   }
   /// Returns the record of a tensor, which is copied unless it lies in the shared memory.
+  /// A tensor in a slot is only named by its offset. Slots whose address is not aligned
+  /// for the wire are copied.
   std::optional<wire::tensor_record> place(const runtime::tensor& t, region& space) {
     const auto bytes =
         static_cast<std::uint64_t>(byte_size(t.type(), t.count()).value_or(0));
@@ -258,6 +273,8 @@ class process_stage final : public flow::batch_stage {
   /// Fills the space for made items, so that elements which nobody writes are seen. The
   /// space is large and most calls use little of it, so only the part is filled that the
   /// call before has used; all of it if that is not known.
+  /// `used_` counts while results are taken, and becomes `to_fill_` only after a request
+  /// that succeeded completely, because a failed one may have written anywhere.
   void fill_space() {
     if (start_.fill_slots >= 0) {
       std::memset(memory_.at(layout_.out), start_.fill_slots,
@@ -273,6 +290,7 @@ class process_stage final : public flow::batch_stage {
   void offer(std::size_t nth, const flow::blank& to) {
     for (std::size_t o = 0; o < outlets_; ++o) {
       wire::tensor_record there{};
+      // Dead-letter outlets come last and are written by the run, not by the child.
       if (o < owned_ && start_.fill_slots < 0) {
         const runtime::storage memory = flow::memory_at(to, o);
         const auto bytes = static_cast<std::uint64_t>(memory.size);
@@ -324,6 +342,7 @@ class process_stage final : public flow::batch_stage {
       }
       WEIR_TRY(const runtime::tensor place,
                p.fill_bytes(static_cast<int>(o), t->type, t->shape));
+      // A tensor that lies in its place already needs no copy.
       if (t->bytes != 0 && place.data() != t->data) {
         std::memcpy(place.data(), t->data, t->bytes);
         used_ = std::max(used_, record.offset + t->bytes - layout_.out);
@@ -333,6 +352,8 @@ class process_stage final : public flow::batch_stage {
   }
 
   /// Checks the answer to a request with items.
+  /// A count of all items together with a flag, or of none without one, contradicts
+  /// itself.
   result<void> check_answer(const wire::head& head, std::size_t asked) {
     const bool more =
         (head.flags & (wire::failed | wire::partial | wire::ended | wire::nothing)) != 0;
@@ -343,6 +364,8 @@ class process_stage final : public flow::batch_stage {
     return {};
   }
 
+  /// Sends one request with the first items and takes the answer. Any error counts as the
+  /// failure of the first item that is not complete.
   flow::processed_items work_some(std::span<flow::exchange* const> items) {
     flow::processed_items done;
     auto worked = [&]() -> result<void> {
@@ -354,6 +377,7 @@ class process_stage final : public flow::batch_stage {
       forget_made(count);
       auto asked = child_->ask(wire::kind::work, count);
       if (!asked) {
+        // The child has died. Items that it has completed in the shared memory count.
         return take_complete(items.first(count), done, std::move(asked.error()));
       }
       const wire_message& answer = *asked;
@@ -386,9 +410,13 @@ class process_stage final : public flow::batch_stage {
   }
   /// Takes the items that a child has completed before it died, and returns the error of
   /// the next one. Items that the child works on together are completed together.
+  /// A record whose `call` is its own number was written completely: the child writes the
+  /// records in order, each after the tensors of its item.
   result<void> take_complete(std::span<flow::exchange* const> items,
                              flow::processed_items& done, error lost) {
     if (!start_.stage.info.own_numbering) {
+      // The last item is never taken: if all were complete, the answer was lost, and the
+      // error must still belong to an item.
       while (done.processed + 1 < items.size() &&
              memory_.read<wire::made_record>(layout_.made, done.processed).call ==
                  done.processed) {
@@ -396,6 +424,8 @@ class process_stage final : public flow::batch_stage {
         ++done.processed;
       }
     }
+    // A stage in Python works on one item after another, so the next item is the guilty
+    // one. A stage in C++ may have had all of them in its tasks.
     if (!start_.stage.origin.home.command.empty() || done.processed + 1 == items.size()) {
       return lost;
     }
@@ -428,6 +458,8 @@ class process_stage final : public flow::batch_stage {
     return take_made(nth, made, flow::made_item(of_call, 0));
   }
   /// Takes the items of a stage whose items have numbers of their own.
+  /// Records stand in the order of calls. `calls` of them may have items, each any number
+  /// up to `gives`; the first record with another call ends the items of a call.
   result<void> take_several(std::span<flow::exchange* const> items, std::size_t calls) {
     const std::size_t gives = start_.stage.info.gives;
     std::size_t nth = 0;
@@ -454,6 +486,9 @@ class process_stage final : public flow::batch_stage {
     return {};
   }
 
+  /// Fills items of a source. Each filled item comes with the cursor behind it, which
+  /// becomes the position of the source. A request for an item with a mark has one item,
+  /// so that the state asked for afterwards is the state behind exactly this item.
   result<void> fill_some(std::span<flow::blank* const> items, flow::filled_items& done) {
     const bool marks = flow::wants_mark(*items.front());
     const auto count = static_cast<std::uint32_t>(
@@ -486,6 +521,7 @@ class process_stage final : public flow::batch_stage {
       }
       ++done.filled;
     }
+    // `nothing_yet` lets the run ask again later; `ended` brings the last cursor.
     done.nothing_yet = (head.flags & wire::nothing) != 0;
     if ((head.flags & wire::ended) != 0) {
       WEIR_TRY(position_, record_in(answer.payload));

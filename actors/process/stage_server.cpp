@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Answers the requests of a run, one after another, in a child process.
+///
+/// The run sends one request at a time and waits for its answer, so the child needs one
+/// thread for messages and no locks. Tensors and attributes of items stand in the shared
+/// memory at the places of `flow::shared_layout`; a message says how many there are.
 #include "process/stage_server.hpp"
 
 #include <poll.h>
@@ -28,6 +32,8 @@ namespace {
 /// Largest payload of a request. @units{bytes}
 constexpr std::uint64_t max_request = std::uint64_t{1} << 40;
 
+/// The child has no deadline: the run may be idle for days. If the run ends, its socket
+/// closes, and `poll` returns.
 result<bool> wait_for_ever(int fd, bool to_write) {
   pollfd one{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0};
   while (::poll(&one, 1, -1) < 0) {
@@ -39,23 +45,28 @@ result<bool> wait_for_ever(int fd, bool to_write) {
 }
 
 /// An answer that is being made.
+/// Its parts become `head.count`, `head.flags` and the payload of the answer.
 struct stage_answer {
   std::uint32_t count = 0;
   std::uint32_t flags = 0;
   byte_vector payload;
 };
 
+/// `count` items before the failed one are complete.
 stage_answer failed_reply(std::uint32_t count, const error& e) {
   stage_answer r{count, wire::failed, {}};
   append(r.payload, as_view(wire_text(e)));
   return r;
 }
 
+/// One stage, from the start message to the end of the process.
 class stage_server {
  public:
   stage_server(flow::catalog& known, const plugin_loader& load)
       : known_(known), load_(load) {}
 
+  /// Returns the exit status. A run that is gone is a normal end; a damaged request is
+  /// not.
   int run() {
     while (true) {
       auto request = receive_message(wire::socket_fd, max_request, wait_for_ever);
@@ -66,7 +77,9 @@ class stage_server {
       if (kind == wire::kind::end) {
         return 0;
       }
+      // What the stage cuts off its outputs during the request is collected for `report`.
       const cut_scope scope;
+      // An exception of the stage becomes an error, which the run gets as the answer.
       auto made = flow::guarded([&] { return serve(kind, *request); });
       cuts_.insert(cuts_.end(), scope.cuts().begin(), scope.cuts().end());
       const stage_answer r = made ? std::move(*made) : failed_reply(0, made.error());
@@ -84,6 +97,7 @@ class stage_server {
   }
 
  private:
+  /// Serves one request. `start` must be the first, because it makes the stage.
   result<stage_answer> serve(wire::kind kind, const wire_message& m) {
     if (kind == wire::kind::start) {
       WEIR_CHECK(start(m.payload));
@@ -121,10 +135,12 @@ class stage_server {
                      fmt::format("unknown request {}", static_cast<unsigned>(kind)));
     }
   }
+  /// Answers without a payload, if the call has succeeded.
   static result<stage_answer> none(result<void> done) {
     WEIR_CHECK(done);
     return stage_answer{};
   }
+  /// Answers with a cursor or an offset.
   static result<stage_answer> record(const flow::small_record& one) {
     stage_answer r;
     append(r.payload, one.view());
@@ -132,6 +148,8 @@ class stage_server {
   }
 
   /// Makes the stage by its name.
+  // A plug-in is loaded before the catalog is asked, because the stage may be in it.
+  // Files of Python are named in the list too, and have nothing for a stage of C++.
   result<void> start(bytes_view payload) {
     WEIR_TRY(start_, start_of(as_text(payload)));
     layout_ = start_.layout;
@@ -142,6 +160,8 @@ class stage_server {
         WEIR_CHECK(load_(known_, file));
       }
     }
+    // The stage is made from its settings as the run has made it. The comparison finds a
+    // child of another build, whose stage has other ports or another face.
     given_settings given;
     for (const auto& [key, value] : start_.stage.origin.settings) {
       given.emplace(key, given_value(value));
@@ -164,6 +184,8 @@ class stage_server {
                              start_.stage.name, start_.stage.origin.use))
           .hint("the run and weir-stage-host must be of one build");
     }
+    // From here on the facts of the stage that was made here count; types and windows are
+    // those of the plan.
     asked = std::move(made.info);
     WEIR_TRY(stage_, flow::nested_stage::create(
                          start_.stage, start_.planned, start_.budget, start_.seed,
@@ -179,6 +201,7 @@ class stage_server {
     append(r.payload, as_view(wire_text(loaded)));
     return r;
   }
+  /// The payload is the length of the offset (4 bytes), the offset and the sections.
   result<stage_answer> verify(bytes_view payload) {
     std::uint32_t bytes = 0;
     if (payload.size() < sizeof(bytes)) {
@@ -191,6 +214,7 @@ class stage_server {
     }
     WEIR_TRY(auto parts, sections_of(payload.subspan(bytes)));
     flow::image whole;
+    // The reader of a state expects the names of an image, with the stage in front.
     for (flow::image_section& one : parts) {
       one.name = "STATE/" + start_.stage.name + "/" + one.name;
       whole.sections.push_back(std::move(one));
@@ -218,7 +242,9 @@ class stage_server {
     calls_.resize(count);
     about_.resize(count);
     tensors_.clear();
+    // `calls_` points into `tensors_`, which must therefore not grow after this.
     tensors_.reserve(count * std::size_t{start_.stage.info.takes} * inlets_);
+    // One storage over all of the shared memory: every tensor is a view of it.
     if (whole_.size == 0) {
       whole_.base = memory_->at(0);
       whole_.size = static_cast<std::int64_t>(layout_.bytes);
@@ -236,12 +262,15 @@ class stage_server {
       to.about = &about_[i];
       to.inputs.clear();
       const std::size_t first = std::size_t{i} * start_.stage.info.takes * inlets_;
+      // Inputs of all items of the call follow each other, `inlets_` for each item.
       for (std::size_t t = 0; t < c.count * inlets_; ++t) {
         const auto one = memory_->read<wire::tensor_record>(layout_.inputs, first + t);
         if (one.type == 0) {
           to.inputs.push_back(nullptr);
           continue;
         }
+        // A tensor lies in a slot, or in the region that the run has filled for this
+        // message.
         const bool in_slot = one.offset >= layout_.slots;
         WEIR_TRY(const auto checked,
                  check_tensor(*memory_, one, in_slot ? layout_.slots : layout_.in,
@@ -260,6 +289,8 @@ class stage_server {
   /// else in the space for all made items. Returns nothing without space for it.
   std::optional<wire::tensor_record> place(std::size_t outlet, const runtime::tensor& t,
                                            region& space) {
+    // An offer has no type; the record of a made tensor overwrites it. The record is read
+    // before that, and an offer is used once.
     if (!start_.stage.info.own_numbering) {
       const auto offered = memory_->read<wire::tensor_record>(
           layout_.outputs, records_ * outlets_ + outlet);
@@ -274,6 +305,7 @@ class stage_server {
   }
   /// Stores a made item. Returns false without space for it.
   bool put_made(const flow::made_view& made, region& space) {
+    // With its own numbering, a stage may make more items than there are records.
     if (records_ == layout_.made_records) {
       return false;
     }
@@ -290,6 +322,7 @@ class stage_server {
       }
       memory_->write(layout_.outputs, records_ * outlets_ + o, t);
     }
+    // Without attributes, the number of bytes stays 0.
     if (made.skipped) {
       r.flags = wire::skipped;
     } else if (!made.about->empty()) {
@@ -297,6 +330,8 @@ class stage_server {
           memory_->at(layout_.made_attributes + records_ * wire::attribute_bytes),
           *made.about);
     }
+    // The record is written after the tensors and attributes: if the child dies now, the
+    // run takes every item that has a record.
     memory_->write(layout_.made, records_, r);
     ++records_;
     return true;
@@ -309,6 +344,8 @@ class stage_server {
       memory_->write(layout_.made, records_, r);
     }
   }
+  /// False ends the message: the item begins the next one. An item that has the whole
+  /// space for itself and does not fit would never fit.
   result<bool> put_or_refuse(const flow::made_view& made, region& space) {
     if (put_made(made, space)) {
       return true;
@@ -323,6 +360,7 @@ class stage_server {
     return false;
   }
 
+  /// Works on calls until all are complete, one fails, or the space for results is full.
   result<stage_answer> work(std::uint32_t count) {
     WEIR_CHECK(read_calls(count));
     records_ = 0;
@@ -336,6 +374,7 @@ class stage_server {
     }
     return stage_answer{processed, done.partial ? wire::partial : 0, {}};
   }
+  /// Lets a sink write items. It makes none, so no space is needed.
   result<stage_answer> write(std::uint32_t count) {
     WEIR_CHECK(read_calls(count));
     const flow::processed_items done = stage_->write(calls_);
@@ -343,6 +382,7 @@ class stage_server {
     return done.failed ? failed_reply(processed, *done.failed)
                        : stage_answer{processed, 0, {}};
   }
+  /// Fills items of a source. Their numbers follow the number in the first record.
   result<stage_answer> fill(std::uint32_t count) {
     if (count == 0 || count > wire::max_calls) {
       return error(errc::corrupt, "a request has an impossible number of items");
@@ -352,6 +392,8 @@ class stage_server {
     region space(layout_.out, layout_.out_bytes);
     flow::filled_items done;
     // The items of one message end where the space ends, which is known after an item.
+    // A source cannot take an item back after it has made it. Another item is therefore
+    // made only while as much space is left as the largest item so far has needed.
     while (done.filled < count && space.left() >= largest_) {
       const std::uint64_t before = space.left();
       const auto one =
@@ -360,6 +402,7 @@ class stage_server {
             numbered.call = done.filled;
             return put_or_refuse(numbered, space);
           });
+      // The source is at its end, has nothing at the moment, or has failed.
       if (one.filled == 0) {
         done.ended = one.ended;
         done.nothing_yet = one.nothing_yet;
@@ -369,6 +412,7 @@ class stage_server {
       }
       note_cursor(done.filled);
       ++done.filled;
+      // `left` has shrunk by the bytes of this item; items in offered slots take none.
       largest_ = std::max(largest_, before - space.left());
     }
     const auto filled = static_cast<std::uint32_t>(done.filled);
@@ -383,6 +427,7 @@ class stage_server {
     return r;
   }
   /// Stores the position behind an item.
+  /// The run can then continue behind any item of the message.
   void note_cursor(std::size_t nth) {
     auto r = memory_->read<wire::made_record>(layout_.made, nth);
     const flow::small_record at = stage_->object().position();
@@ -401,7 +446,8 @@ class stage_server {
   std::size_t outlets_ = 0;
   std::size_t records_ = 0;    ///< made items of this message
   std::uint64_t largest_ = 0;  ///< bytes of the largest item of a source so far
-  runtime::storage whole_;     ///< all of the shared memory
+  // Storage of all views of tensors; its base is where the child has mapped the memory.
+  runtime::storage whole_;  ///< all of the shared memory
   std::vector<flow::call_view> calls_;
   std::vector<attributes> about_;
   std::vector<runtime::tensor> tensors_;
@@ -411,6 +457,8 @@ class stage_server {
 }  // namespace
 
 int serve_stage(flow::catalog& known, const plugin_loader& load) {
+  // The kernel kills the child if the run dies without closing its socket, for example
+  // while the child computes for a long time.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return stage_server(known, load).run();
 }

@@ -3,6 +3,12 @@
 /// The messages between a run and the child process of a stage, as
 /// docs/formats/stage-wire.md describes them. All numbers are little-endian, as the
 /// machine has them.
+///
+/// A request and its answer (`head`, then a payload) travel on the socket. The records
+/// below stand in the shared memory, in arrays whose places `flow::shared_layout` gives.
+/// The run writes calls and inputs, sends the request, and then reads what the child has
+/// written; neither writes while the other one may read. All sizes are fixed by
+/// assertions, because a program in Python reads the same bytes.
 #pragma once
 
 #include <array>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A child process whose output is read to the end.
+///
+/// It is used for short commands of the interpreter, which print the description of a
+/// file. A command that prints too much, or does not end, is killed.
 #include "weir/actors/child_output.hpp"
 
 #include <fcntl.h>
@@ -23,6 +26,7 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 /// A pipe whose ends are closed when the object ends.
+/// Both are closed in a child that is started elsewhere in the meantime (O_CLOEXEC).
 class pipe_ends {
  public:
   pipe_ends() = default;
@@ -59,6 +63,8 @@ class running_child {
       static_cast<void>(reap(0));
     }
   }
+  /// `out` and `errors` become the standard output and error output of the child. @pre No
+  /// process was started before.
   result<void> start(const std::vector<std::string>& command, int out, int errors) {
     std::vector<char*> words;
     for (const std::string& word : command) {
@@ -85,6 +91,7 @@ class running_child {
     do {
       ended = ::waitpid(process_, &status_, options);
     } while (ended < 0 && errno == EINTR);
+    // A failed wait means that there is no such child any more.
     if (ended != 0) {
       process_ = -1;
     }
@@ -98,6 +105,7 @@ class running_child {
 };
 
 /// Appends what a pipe has. Returns false at its end.
+/// After `poll` has reported the pipe, the read does not block.
 bool drain_output(int descriptor, std::string& to) {
   std::array<char, 65536> piece;
   const ssize_t n = ::read(descriptor, piece.data(), piece.size());
@@ -107,6 +115,7 @@ bool drain_output(int descriptor, std::string& to) {
   return n > 0 || (n < 0 && errno == EINTR);
 }
 
+/// The caller returns it, and the destructor of the child kills the process.
 error too_late(const std::string& program, std::chrono::milliseconds limit) {
   return error(errc::timeout, fmt::format("cannot wait for \"{}\": expected its end "
                                           "within {} s, found it still running",
@@ -114,17 +123,21 @@ error too_late(const std::string& program, std::chrono::milliseconds limit) {
 }
 
 /// Reads both pipes until they are closed.
+/// The output must fit as a whole; of the error output only the end is kept, because the
+/// last lines of a traceback say what failed.
 result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& errors,
                       child_output& into, const child_limits& limits,
                       clock::time_point end) {
   while (out.end(0) >= 0 || errors.end(0) >= 0) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now());
+    // `poll` ignores an entry with the descriptor -1, which is a pipe that was closed.
     std::array<pollfd, 2> waiting{{{out.end(0), POLLIN, 0}, {errors.end(0), POLLIN, 0}}};
     if (left.count() <= 0 ||
         ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) == 0) {
       return too_late(program, limits.time);
     }
+    // POLLHUP is an event too; the read then returns 0 and the pipe is closed.
     if (waiting[0].revents != 0 && !drain_output(out.end(0), into.out)) {
       out.close_end(0);
     }
@@ -146,6 +159,7 @@ result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& err
 
 }  // namespace
 
+// The program of `command` must be a path, because posix_spawn does not search for it.
 result<child_output> run_child(const std::vector<std::string>& command,
                                const child_limits& limits) {
   const clock::time_point end = clock::now() + limits.time;
@@ -155,6 +169,7 @@ result<child_output> run_child(const std::vector<std::string>& command,
   WEIR_CHECK(errors.open());
   running_child child;
   WEIR_CHECK(child.start(command, out.end(1), errors.end(1)));
+  // The ends of the child must be closed here, or the pipes would never report their end.
   out.close_end(1);
   errors.close_end(1);
   child_output all;

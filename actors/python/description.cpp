@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages of a Python file as values, from JSON.
+///
+/// The package `weir.describe` prints one object: either `error`, or `stages` with a
+/// list. The key names here are those of python/weir/describe.py. The file was written by
+/// the user, but the JSON was written by that program, so missing keys are reported as a
+/// damaged description and not explained.
 #include "python/description.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +21,7 @@ namespace {
 
 using described_json = nlohmann::ordered_json;
 
+/// Returns a default or a choice. An integer stays an integer.
 setting_value described_value(const described_json& from) {
   if (from.is_boolean()) {
     return {from.get<bool>()};
@@ -37,6 +43,7 @@ setting_value described_value(const described_json& from) {
 }
 
 /// Returns the range of a number with the limits of the setting.
+/// A limit that is absent leaves the range open on that side.
 template <class Range, class Number>
 Range limited(const described_json& from, Number lowest) {
   Range range;
@@ -45,6 +52,8 @@ Range limited(const described_json& from, Number lowest) {
   return range;
 }
 
+/// Returns the values that a setting of a type accepts. The types are those of
+/// annotations in Python: bool, int, float, str and lists of the last three.
 setting_range range_of(const described_json& from, const std::string& type) {
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
   if (type == "bool") {
@@ -62,6 +71,7 @@ setting_range range_of(const described_json& from, const std::string& type) {
                      word_range{from["choices"].get<std::vector<std::string>>()})
                : setting_range(text_range{});
   }
+  // A list may be given as a single value, which is a list of one.
   list_range list;
   list.single = true;
   if (type == "list[int]") {
@@ -75,6 +85,7 @@ setting_range range_of(const described_json& from, const std::string& type) {
 }
 
 /// Adds the condition that a value is one of a few. Words have a range of their own.
+/// The text is shown when a value is refused.
 void add_choices(setting_info& setting, const described_json& from,
                  const std::string& type) {
   if (!from.contains("choices") || type == "str") {
@@ -87,6 +98,7 @@ void add_choices(setting_info& setting, const described_json& from,
     text += (text.empty() ? "one of " : ", ") + one.dump();
   }
   setting.rule_text = std::move(text);
+  // An integer is also compared as a real number: `2` is a choice if `2.0` is one.
   const auto is_choice = [choices = std::move(choices)](const setting_value& value) {
     const auto* whole = std::get_if<std::int64_t>(&value.data);
     const setting_value number{whole == nullptr ? 0.0 : static_cast<double>(*whole)};
@@ -99,6 +111,8 @@ void add_choices(setting_info& setting, const described_json& from,
   };
 }
 
+/// Adds a setting and its default. A required setting has no default; a value of a
+/// foreign type stands in its place, so that the lists have the same length.
 void add_setting(flow::stage_info& info, const described_json& from) {
   setting_info setting;
   setting.name = from.at("name").get<std::string>();
@@ -108,6 +122,7 @@ void add_setting(flow::stage_info& info, const described_json& from) {
   add_choices(setting, from, type);
   setting.required = from.at("required").get<bool>();
   setting.may_change = from.value("may_change", false);
+  // A setting can name a file, which the run then checks before it starts.
   const std::string path = from.value("path", "");
   setting.path = path == "input"    ? path_use::input
                  : path == "output" ? path_use::output
@@ -117,6 +132,8 @@ void add_setting(flow::stage_info& info, const described_json& from) {
   info.settings.push_back(std::move(setting));
 }
 
+/// Returns the facts of a stage. Stages in Python run on threads of their own, so a face
+/// that is neither source nor sink is a blocking stage.
 result<flow::stage_info> stage_of(const described_json& from) {
   flow::stage_info info;
   info.name = from.at("name").get<std::string>();
@@ -135,6 +152,7 @@ result<flow::stage_info> stage_of(const described_json& from) {
     port.inlet = one.at("inlet").get<bool>();
     info.ports.push_back(std::move(port));
   }
+  // `state` lists the members that a checkpoint holds, and whether each is an array.
   for (const described_json& one : from.at("settings")) {
     add_setting(info, one);
   }
@@ -156,6 +174,7 @@ errc code_of(const std::string& name) {
   return errc::invalid_argument;
 }
 
+/// Returns the mistake in a file of the user, at its line if that is known.
 error mistake_of(const described_json& from, const std::string& file) {
   const errc code = code_of(from.at("code").get<std::string>());
   error mistake(code, fmt::format("cannot load \"{}\": {}", file,
@@ -171,6 +190,8 @@ error mistake_of(const described_json& from, const std::string& file) {
   return mistake;
 }
 
+/// The description of one stage can still be refused here, for example because of a type
+/// of a port that does not exist.
 result<std::vector<flow::stage_info>> stages_of(const described_json& all,
                                                 const std::string& file) {
   if (all.contains("error")) {
@@ -190,6 +211,7 @@ result<std::vector<flow::stage_info>> stages_of(const described_json& all,
 
 }  // namespace
 
+// JSON exceptions are caught at one place: everything above may throw them.
 result<std::vector<flow::stage_info>> read_description(std::string_view text,
                                                        const std::string& file) {
   std::string problem;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Finds the interpreter and the package.
+///
+/// Interpreter: WEIR_PYTHON, or /usr/bin/python3. Package: WEIR_PYTHON_PATH, a folder
+/// above the program, or the folder of the installation. A wrong variable is an error and
+/// no reason to search on, because another version would be used unnoticed.
 #include "python/interpreter.hpp"
 
 #include <unistd.h>
@@ -20,11 +24,13 @@ namespace fs = std::filesystem;
 /// Folders above that of the program which may hold the package.
 constexpr int max_levels = 8;
 
+/// An unset variable and an empty one are the same here.
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
 }
 
+/// Whether the interpreter has NumPy is not asked here; the import fails in the child.
 result<std::string> find_interpreter() {
   const std::string chosen = environment("WEIR_PYTHON");
   const std::string path = chosen.empty() ? "/usr/bin/python3" : chosen;
@@ -57,6 +63,7 @@ result<std::string> find_package() {
                              "the folder WEIR_PYTHON_PATH, \"{}\", found none",
                              chosen));
   }
+  // In a build tree the program lies some folders below the sources.
   fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   for (int level = 0; level < max_levels && folder.has_relative_path(); ++level) {
     for (const char* below : {WEIR_PYTHON_FOLDER, "python"}) {
@@ -66,6 +73,7 @@ result<std::string> find_package() {
     }
     folder = folder.parent_path();
   }
+  // The folder of this installation, then the one of the Debian package.
   for (const char* place : {WEIR_PYTHON_INSTALLED, "/usr/lib/python3/dist-packages"}) {
     if (holds(place)) {
       return std::string(place);
@@ -95,6 +103,8 @@ void add_environment(std::vector<std::string>& command) {
 
 }  // namespace
 
+// `module` is "describe" or "host". Only the host runs stages, so only it gets the fixed
+// environment.
 result<std::vector<std::string>> python_command(const std::string& module) {
   WEIR_TRY(const std::string interpreter, find_interpreter());
   WEIR_TRY(const std::string package, find_package());

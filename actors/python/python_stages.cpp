@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages of Python files in a catalog.
+///
+/// A file is described once, by a child process, when it is loaded. A stage is later made
+/// from this description alone; its object here is empty, and the run starts a child
+/// process with the command of the stage.
 #include "weir/actors/python_stages.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +23,7 @@ namespace weir {
 namespace {
 
 /// Returns the last lines of a text that are not empty, at most `count`.
+/// Blank lines at the end do not count.
 std::string last_lines(std::string_view text, int count) {
   const auto end = text.find_last_not_of(" \n");
   if (end == std::string_view::npos) {
@@ -26,6 +31,7 @@ std::string last_lines(std::string_view text, int count) {
   }
   text = text.substr(0, end + 1);
   std::size_t begin = text.size();
+  // Each step moves `begin` to the line break before the line that begins there.
   while (count-- > 0 && begin != std::string_view::npos && begin > 0) {
     begin = text.rfind('\n', begin - 1);
   }
@@ -43,6 +49,8 @@ error no_description(const std::string& file, const actors::child_output& from) 
   return words.empty() ? e : std::move(e).because(error(errc::invalid_argument, words));
 }
 
+/// Runs `weir.describe` on the file. Output means that the program has reported either
+/// stages or a mistake, whatever its exit code is.
 result<std::vector<flow::stage_info>> described_stages(const std::string& file) {
   WEIR_TRY(std::vector<std::string> command, actors::python_command("describe"));
   command.push_back(file);
@@ -59,6 +67,8 @@ result<std::vector<flow::stage_info>> described_stages(const std::string& file) 
 }
 
 /// Makes a stage of a description. The child process of the stage does its work.
+/// Settings are checked as for stages of C++: unknown names, then values, then missing
+/// ones.
 result<void> make_python_stage(const flow::stage_info& about, flow::described_stage& made,
                                const given_settings& given) {
   made.info = about;
@@ -85,12 +95,14 @@ result<void> make_python_stage(const flow::stage_info& about, flow::described_st
     flow::add_value(made.info, one,
                     found == given.end() ? about.defaults[i] : found->second.value);
   }
+  // The object does nothing; see the top of the file.
   made.object = std::make_unique<flow::stage_object>();
   return {};
 }
 
 }  // namespace
 
+// The path of the file becomes absolute: the child may run in another folder later.
 result<void> add_python_stages(flow::catalog& to, const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) {

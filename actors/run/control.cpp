@@ -2,6 +2,10 @@
 /// @file
 /// Requests to end a run: a flag and an event descriptor, both of which a signal handler
 /// may use.
+///
+/// A run is asked to stop by setting the flag; the descriptor wakes a thread that waits
+/// in `poll`. Signals are the reason for this form: in a handler only lock-free atomics
+/// and a few system calls such as `write` are allowed.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -15,6 +19,7 @@
 
 namespace weir::actors {
 
+/// In memory of its own, so that the header does not need <atomic>.
 struct run_control::flags {
   std::atomic<bool> stop{false};
 };
@@ -22,6 +27,8 @@ struct run_control::flags {
 run_control::run_control()
     : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       flags_(std::make_unique<flags>()) {
+  // Without an event descriptor no run could be stopped, and the process is out of
+  // descriptors anyway.
   WEIR_EXPECT(descriptor_ >= 0);
 }
 
@@ -29,6 +36,7 @@ run_control::~run_control() {
   ::close(descriptor_);
 }
 
+// The handler of a signal must leave `errno` as it was.
 void run_control::wake() noexcept {
   const int saved = errno;
   const std::uint64_t one = 1;
@@ -38,6 +46,7 @@ void run_control::wake() noexcept {
   errno = saved;
 }
 
+// The flag is set before the descriptor is written: a woken thread finds it set.
 void run_control::request_stop() noexcept {
   flags_->stop.store(true, std::memory_order_seq_cst);
   wake();
@@ -50,12 +59,15 @@ bool run_control::stop_requested() const noexcept {
 namespace {
 
 static_assert(std::atomic<run_control*>::is_always_lock_free);
+/// The control that signals refer to, or null while no scope is alive.
 std::atomic<run_control*> active_control{nullptr};
 
 /// The first signal asks the run to end; the second one ends the process.
 extern "C" void weir_on_signal(int) {
   auto* control = active_control.load(std::memory_order_seq_cst);
   if (control == nullptr || control->stop_requested()) {
+    // The shell's code for SIGINT, 128 + 2. `_exit` runs no destructors, which a signal
+    // handler must not run.
     ::_exit(130);
   }
   control->request_stop();
@@ -72,6 +84,7 @@ extern "C" void weir_on_closed_terminal(int) {
 
 }  // namespace
 
+/// The treatment of each signal before the scope, which its destructor puts back.
 struct signal_scope::saved {
   struct sigaction interrupt {};
   struct sigaction terminate {};
@@ -81,10 +94,12 @@ struct signal_scope::saved {
 };
 
 signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved>()) {
+  // Two scopes at a time would each put back the handlers of the other one.
   run_control* expected = nullptr;
   WEIR_EXPECT(active_control.compare_exchange_strong(expected, &control));
   struct sigaction action {};
   action.sa_handler = weir_on_signal;
+  // System calls are repeated after the handler, so that a signal is no error of a read.
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &saved_->interrupt);
@@ -100,6 +115,7 @@ signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved
 }
 
 signal_scope::~signal_scope() {
+  // The old handlers are put back first; after that no signal can refer to the control.
   ::sigaction(SIGINT, &saved_->interrupt, nullptr);
   ::sigaction(SIGTERM, &saved_->terminate, nullptr);
   ::sigaction(SIGHUP, &saved_->hang_up, nullptr);

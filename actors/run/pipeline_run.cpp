@@ -2,6 +2,15 @@
 /// @file
 /// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
 /// its end.
+///
+/// A run consists of an engine host, one I/O host per source, sink and blocking stage, a
+/// conductor, an observer and, with a folder, a saver. The actors have threads of their
+/// own; the calling thread is none of them. It sleeps until an event arrives in its
+/// queue, calls the functions of the user (`progress`, `warning`), and stops all actors
+/// when the report or an error has come.
+///
+/// A run whose child process has died can be repeated from its newest checkpoint:
+/// `run_with_restarts` then makes all stages anew and calls `run_from` once more.
 #include "run/pipeline_run.hpp"
 
 #include <algorithm>
@@ -27,6 +36,7 @@
 namespace weir::actors {
 namespace {
 
+/// The function of the user may be empty.
 void warn(const run_options& options, const std::string& text) {
   if (options.warning) {
     options.warning(text);
@@ -74,6 +84,7 @@ std::uint32_t busy_threads(const flow::plan& p, std::uint32_t workers) {
 }
 
 /// The end of a run that failed.
+/// `cause` is what the caller gets.
 struct host_failure {
   error cause;
   /// Counters at the end; null if the stages could not be opened.
@@ -86,6 +97,7 @@ using pipeline_event =
     std::variant<pipeline_progress, host_warning, pipeline_report, host_failure, error>;
 
 /// Returns the counters of a run. Only the thread of the engine host may ask for them.
+/// `parts` may be gone, if the host ended before it could fail.
 std::shared_ptr<const flow::run_counters> counters_of(
     const std::weak_ptr<pipeline_parts>& parts) {
   const auto living = parts.lock();
@@ -95,6 +107,8 @@ std::shared_ptr<const flow::run_counters> counters_of(
 }
 
 /// One call of `run_from`.
+/// It belongs to the calling thread. The functions of the user are called on this thread
+/// only, so they need no locks.
 class pipeline_runner {
  public:
   pipeline_runner(pipeline& p, const run_options& options, run_origin origin)
@@ -103,9 +117,12 @@ class pipeline_runner {
     events_ = std::make_shared<event_queue<pipeline_event>>(*control_);
   }
 
+  /// Runs the pipeline and returns its report. Errors before `start` change nothing in
+  /// the folder; those after it go through `after_failure`.
   [[nodiscard]] result<pipeline_report> execute() {
     WEIR_TRY(planned_, pipeline_.check());
     WEIR_CHECK(flow::check_outputs(planned_.source, options_.files));
+    // A checkpoint of another pipeline is refused before any stage is made.
     if (origin_.from) {
       WEIR_CHECK(flow::same_pipeline(*origin_.from, flow::identity_of(planned_.source)));
       if (origin_.from->finished) {
@@ -114,6 +131,7 @@ class pipeline_runner {
         return end;
       }
     }
+    // The caller is told where the run goes on before the first event.
     if (origin_.from && options_.resumed) {
       options_.resumed({origin_.generation, origin_.from->next_item});
     }
@@ -121,12 +139,14 @@ class pipeline_runner {
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
     WEIR_CHECK(start());
+    // No handle of an actor may outlive the system.
     auto end = wait_for_end();
     host_ = nullptr;
     conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {
       warn(options_, "actor " + name + " did not end in time");
     }
+    // A run that will be repeated keeps its folders and says nothing of its counters.
     const bool goes_back = origin_.goes_back && origin_.died && origin_.died->load();
     if (!end && !goes_back) {
       after_failure();
@@ -135,6 +155,7 @@ class pipeline_runner {
   }
 
  private:
+  /// Stages can be taken once. A repeated run makes them again from their description.
   [[nodiscard]] auto take_stages() {
     return origin_.again ? pipeline_.remake_stages() : pipeline_.take_stages();
   }
@@ -178,6 +199,7 @@ class pipeline_runner {
 result<void> pipeline_runner::start_hosts(
     flow::plan& p, std::vector<std::unique_ptr<flow::stage_object>>& objects,
     bool sinks_alone) {
+  // These options are those that a child process cannot find out by itself.
   process_options options;
   options.seed = options_.seed;
   options.folder = options_.files;
@@ -189,6 +211,8 @@ result<void> pipeline_runner::start_hosts(
       p, objects, options_.seed,
       [&](const flow::plan& of_run,
           std::uint32_t stage) -> result<std::unique_ptr<flow::stage_object>> {
+        // A sink compares its output with its own files; stages in front of it are not
+        // called.
         if (sinks_alone && of_run.source.stages[stage].info.face != flow::face::sink) {
           return std::make_unique<flow::stage_object>();
         }
@@ -200,7 +224,9 @@ result<void> pipeline_runner::start_hosts(
 /// A run that has finished is not begun again if its sinks are complete.
 result<pipeline_report> pipeline_runner::finished_before() {
   pipeline_report r;
+  // The stages exist only for this comparison and end with this function.
   WEIR_TRY(auto objects, take_stages());
+  // Moving changes the plan, and `planned_` must stay as its author has written it.
   flow::plan moved = planned_;
   WEIR_CHECK(start_hosts(moved, objects, true));
   flow::execution_options options;
@@ -216,6 +242,7 @@ result<pipeline_report> pipeline_runner::finished_before() {
   r.resumed_item = origin_.from->next_item;
   r.memory_bound = planned_.memory_bound;
   r.planned = planned_;
+  // Nothing was processed, but the report has an entry for every stage and edge.
   r.counters.stages.resize(planned_.source.stages.size());
   r.counters.edges.resize(planned_.source.edges.size());
   return r;
@@ -235,6 +262,7 @@ void pipeline_runner::note_counters(std::shared_ptr<const flow::run_counters> no
   if (!opened_) {
     return;
   }
+  // Progress is counted in items of sources, as in the samples of the observer.
   last_.items = 0;
   for (std::size_t i = 0; i < now->stages.size(); ++i) {
     if (planned_.source.stages[i].info.face == flow::face::source) {
@@ -258,6 +286,7 @@ void pipeline_runner::after_failure() {
 // Folders that hold something are not removed.
 void pipeline_runner::remove_new_folders() {
   std::error_code ignored;
+  // The store holds the lock of the folder, which is removed below.
   origin_.store.reset();
   if (origin_.made_checkpoints) {
     std::filesystem::remove(join_path(checkpoint_folder(), "lock"), ignored);
@@ -268,6 +297,8 @@ void pipeline_runner::remove_new_folders() {
   }
 }
 
+/// Starts an I/O host for each stage of a kind. The hosts share the ownership of `parts`,
+/// because a source may still be in a call when everything else has ended.
 std::vector<hosted_stage> pipeline_runner::spawn_hosts(
     flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts) {
   std::vector<hosted_stage> hosts;
@@ -283,6 +314,8 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   return hosts;
 }
 
+/// Without a folder there is no saver: epochs still begin, so that sinks settle, and no
+/// image is written.
 epoch_conductor_actor pipeline_runner::start_conductor() {
   epoch_conductor_config config;
   config.rules.every_items = options_.every_items;
@@ -298,6 +331,8 @@ epoch_conductor_actor pipeline_runner::start_conductor() {
                         std::move(config));
 }
 
+/// All functions of the configuration only add an event to the queue, because they are
+/// called on a thread of the actor system.
 progress_observer_actor pipeline_runner::start_observer() {
   progress_observer_config config;
   config.stall_ns = options_.stall_s * 1'000'000'000;
@@ -318,9 +353,12 @@ progress_observer_actor pipeline_runner::start_observer() {
                         std::move(config));
 }
 
+/// Starts the actors. The engine host comes last, because its configuration names all
+/// others, and does nothing before the launch.
 result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
   WEIR_TRY(parts->objects, take_stages());
+  // The report shows the plan of the author, without the changes for child processes.
   checked_ = planned_;
   WEIR_CHECK(start_hosts(planned_, parts->objects, false));
   parts->busy_ns = std::vector<std::atomic<std::int64_t>>(parts->objects.size());
@@ -330,6 +368,8 @@ result<void> pipeline_runner::start() {
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
   config->blocking = spawn_hosts(flow::face::blocking, stop_group::sink, parts);
+  // The host owns the parts; the function that reports a failure must not keep them
+  // alive.
   const std::weak_ptr<pipeline_parts> weak = parts;
   config->parts = std::move(parts);
   config->planned = planned_;
@@ -358,11 +398,13 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
+      // The conductor answers with an order for a last epoch, after which the run ends.
       system_->send(conductor_, drain_atom_v);
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
         opened_ = true;  // it may have been, so that nothing is removed
+        // The error of a single actor says nothing about the state of the others.
         return std::move(*failed);
       }
       if (auto* failed = std::get_if<host_failure>(&e)) {
@@ -370,6 +412,7 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
         return std::move(failed->cause);
       }
       if (auto* end = std::get_if<pipeline_report>(&e)) {
+        // The generation of the store is 0 until this run has written a checkpoint.
         end->generation =
             origin_.store ? std::max(origin_.store->generation(), origin_.generation) : 0;
         end->planned = checked_;
@@ -390,6 +433,9 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
 
 }  // namespace
 
+/// Prepares the folder of a run: makes it, takes its lock, and reads the checkpoint from
+/// which a resumed run continues. A folder without checkpoints is not an error on
+/// resuming, because a run may be killed before its first one.
 result<run_checkpoints> open_checkpoints(const run_options& options, bool resuming) {
   run_checkpoints out;
   if (options.folder.empty()) {
@@ -401,6 +447,7 @@ result<run_checkpoints> open_checkpoints(const run_options& options, bool resumi
   WEIR_TRY(auto opened,
            epoch_store::open(posix_file_system(), folder, options.description));
   out.store = std::make_shared<epoch_store>(std::move(opened));
+  // Two generations at least, so that a damaged newest one has a predecessor.
   out.store->keep(std::max<std::uint32_t>(2, options.keep));
   WEIR_TRY(const bool empty, out.store->empty());
   if (empty) {
@@ -414,12 +461,14 @@ result<run_checkpoints> open_checkpoints(const run_options& options, bool resumi
         .hint("resume the run, or take another folder");
   }
   WEIR_TRY(out.at, out.store->read(options.generation));
+  // Newer checkpoints that are damaged were passed over; the user should know.
   for (const error& one : out.at->skipped()) {
     warn(options, "a checkpoint is not used: " + one.message());
   }
   return out;
 }
 
+// Used by the text model too, which brings checkpoints of its own.
 result<pipeline_report> run_from(pipeline& p, const run_options& options,
                                  run_origin origin) {
   return pipeline_runner(p, options, std::move(origin)).execute();
@@ -429,6 +478,7 @@ namespace {
 
 /// Reads the newest checkpoint, or none if there is none.
 result<void> go_back(run_origin& origin) {
+  // Without any checkpoint the run begins again at item 0.
   origin.from = nullptr;
   origin.generation = 0;
   if (!origin.store) {
@@ -466,6 +516,7 @@ result<pipeline_report> run_with_restarts(pipeline& p, const run_options& option
       end->restarts = restarts;
       return end;
     }
+    // Any other failure would come again, so it ends the run.
     if (!origin.died->load()) {
       return end;
     }
@@ -477,6 +528,7 @@ result<pipeline_report> run_with_restarts(pipeline& p, const run_options& option
          fmt::format("{}; the run goes back to item {} (restart {} of {})",
                      end.error().message(), origin.from ? origin.from->next_item : 0,
                      restarts + 1, options.restarts));
+    // The new attempt behaves as `resume` does, from the newest checkpoint.
     origin.again = origin.resuming = true;
     again.generation = 0;
     again.resumed = nullptr;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Starting and stopping of the actor system of one call, and its queue of events.
+///
+/// The destructor of CAF's actor system waits for all actors. An actor inside a read that
+/// never returns would therefore block the program for ever, which is why `stop` can give
+/// the system up.
 #include "run/supervised_system.hpp"
 
 #include <poll.h>
@@ -10,6 +14,8 @@
 
 namespace weir::actors {
 
+/// A signal may end the wait early; callers look at the state again anyway. Reading the
+/// descriptor takes the wake-up back, so that the next wait sleeps.
 void wait_for(const run_control& control) {
   pollfd waited{control.descriptor(), POLLIN, 0};
   ::poll(&waited, 1, -1);
@@ -17,6 +23,7 @@ void wait_for(const run_control& control) {
   [[maybe_unused]] const auto read = ::read(control.descriptor(), &count, sizeof count);
 }
 
+/// The supervisor is not adopted by itself: `stop` ends it last.
 result<std::unique_ptr<supervised_system>> supervised_system::open(
     std::chrono::seconds deadline, std::function<void(error)> failed) {
   std::unique_ptr<supervised_system> s(new supervised_system);
@@ -36,6 +43,7 @@ survivors supervised_system::stop() {
   if (std::exchange(stopped_, true)) {
     return {};
   }
+  // The supervisor answers when all groups have ended or have passed their deadlines.
   const auto left =
       ask<local<survivors>>(supervisor_, "stopping all actors", stop_atom_v);
   (*self_)->send_exit(supervisor_, caf::exit_reason::user_shutdown);

@@ -2,6 +2,9 @@
 /// @file
 /// Two operations that actors put into a queue: one reports that everything in front of
 /// it has ended, the other keeps memory alive until then.
+///
+/// Both are operations like launches and copies: a queue runs them in order, and a lane
+/// is the part of an operation on one device.
 #pragma once
 
 #include <atomic>
@@ -39,7 +42,9 @@ class synchronize_operation final : public tessera::joining_operation {
   }
 
  private:
+  /// Called after the result can be read.
   std::function<void()> call_;
+  /// Written before `done_` is set, read only afterwards.
   tessera::failure failures_;
   std::atomic<bool> done_{false};
 };
@@ -53,6 +58,7 @@ class keep_alive_operation final : public tessera::lane_operation {
       : lane_operation(tessera::operation_kind::other), holder_(std::move(holder)) {}
 
  protected:
+  /// Nothing to do: the place in the queue is the effect.
   result<void> run(unsigned) override { return {}; }
 
  private:

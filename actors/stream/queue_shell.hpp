@@ -43,7 +43,9 @@ struct queue_shell {
   /// every request.
   result<std::unique_ptr<State>> core =
       error(errc::not_initialized, "the queues of the actor are not open yet");
+  /// Replies that were promised and not given, by the ticket of their request.
   std::map<typename State::ticket, pending_reply<std::uint64_t>> replies;
+  /// Fires at the next deadline of the state.
   deadline_timer timer;
 };
 
@@ -75,6 +77,7 @@ void deliver_answers(Self self) {
     return;
   }
   for (auto& answer : (*s.core)->take_answers(clock_ns(self))) {
+    // A request may have been answered before, at its deadline.
     if (auto reply = s.replies.extract(answer.asked)) {
       reply.mapped().deliver(std::move(answer.outcome));
     }
@@ -86,6 +89,7 @@ void deliver_answers(Self self) {
 /// below.
 template <class Self>
 [[nodiscard]] auto on_ended(Self self, const char* where) {
+  // Several operations may have ended; the message carries no number.
   return reacts(self, where, [self](ended_atom) { deliver_answers(self); });
 }
 /// Returns the handler of `deadline_atom`.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Handlers of the stream actor's messages.
+///
+/// An actor has one queue. Launches, copies, events and waits are answered as soon as
+/// they are enqueued, only a synchronization waits for the device.
 #include "stream/stream.hpp"
 
 namespace weir::actors {
@@ -23,6 +26,7 @@ caf::result<std::uint64_t> synchronize(stream_pointer self) {
 
 stream_actor::behavior_type stream_queue(stream_pointer self, queue_spec spec) {
   install_defaults(self);
+  // An error is kept as the state and answers every request.
   self->state.core = stream_state::make(std::move(spec), notifier_of<stream_actor>(self));
   return {
       answers(

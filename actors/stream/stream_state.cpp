@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Enqueuing of operations, and the answers when they have ended.
+///
+/// The window bounds the operations in flight. Asking the queue about each of them would
+/// be costly, so a point follows after every quarter of the window (`marks_`); `ended_`
+/// is the count of the last point that was reached, and thus never too large.
 #include "stream/stream_state.hpp"
 
 #include <fmt/core.h>
@@ -13,6 +17,7 @@ namespace weir::actors {
 
 /// Opens the stream. With a handover, it begins where the stream before it, which has
 /// recorded that event, has ended.
+// `ended` is called by workers when a point or a synchronization is reached.
 result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
                                                          std::function<void()> ended) {
   if (spec.mesh == nullptr || spec.window == 0) {
@@ -49,6 +54,8 @@ stream_state::~stream_state() {
   }
 }
 
+/// Refuses an operation if the window is full. The count of ended operations may be old,
+/// so it is brought up to date first.
 result<void> stream_state::check_window(const char* operation) {
   update_ended();
   if (operations_ - ended_ >= spec_.window) {
@@ -63,6 +70,8 @@ result<void> stream_state::check_window(const char* operation) {
 
 /// Enqueues an operation, and behind it the operation that keeps its holder alive. After
 /// every quarter of the window a point follows, which reports how far the queue has come.
+/// Returns the number that the queue has given the operation. @pre `check_window` allows
+/// it.
 std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
                                     const std::shared_ptr<const void>& holder) {
   const auto enqueued = operation;
@@ -81,6 +90,7 @@ std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
   return enqueued->number;
 }
 
+/// The arguments are used by the operation itself, which copies them before this returns.
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
   WEIR_CHECK(check_window("launch"));
   tessera::launch_request request = order.request;
@@ -91,23 +101,27 @@ result<std::uint64_t> stream_state::launch(const launch_order& order) {
   return enqueue(std::move(operation), order.holder);
 }
 
+/// A copy that needs no operation, for example of nothing, has the number 0.
 result<std::uint64_t> stream_state::copy(const copy_order& order) {
   WEIR_CHECK(check_window("copy"));
   WEIR_TRY(auto operation, tessera::make_copy(*queue_, order.request));
   return operation ? enqueue(std::move(operation), order.holder) : 0;
 }
 
+/// An event can be waited for by other streams, also of other contexts of this process.
 event_ptr stream_state::record() {
   auto out = std::make_shared<tessera::event>();
   queue_->record(*out);
   return out;
 }
 
+/// Lets everything behind this call wait for the event.
 result<std::uint64_t> stream_state::wait(const tessera::event& point) {
   WEIR_CHECK(queue_->wait(point));
   return operations_;
 }
 
+/// Enqueues an end and returns the ticket under which its answer will come.
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
   auto end = tessera::make_ref<synchronize_operation>(ended_call_);
   pending_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
@@ -115,6 +129,7 @@ stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
   return tickets_;
 }
 
+/// Points are reached in order, so the loop ends at the first one that is not.
 void stream_state::update_ended() {
   while (!marks_.empty() && marks_.front().point->reached()) {
     ended_ = std::max(ended_, marks_.front().operations);
@@ -127,6 +142,7 @@ void stream_state::update_ended() {
 result<std::uint64_t> stream_state::outcome_of(const pending_synchronization& a) {
   const tessera::failure failed = std::exchange(unreported_, {});
   if (!failed) {
+    // Success: the number of operations in front of the synchronization.
     return a.operations;
   }
   return error(failed.error->code(),
@@ -146,6 +162,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
   while (!pending_.empty() && pending_.front().end->done()) {
     const pending_synchronization& a = pending_.front();
     ended_ = std::max(ended_, a.operations);
+    // Failures of late synchronizations are kept for the next answer.
     unreported_.merge(a.end->failures());
     if (!a.answered) {
       out.push_back({a.number, outcome_of(a)});
@@ -169,6 +186,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
   return out;
 }
 
+/// Synchronizations that were answered late have no deadline any more.
 std::int64_t stream_state::next_deadline() const noexcept {
   const auto first =
       std::find_if(pending_.begin(), pending_.end(),

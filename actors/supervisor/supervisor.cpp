@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The order of shutdown, and the handlers of the supervisor's messages.
+///
+/// The supervisor monitors its children and ends them in groups: sources first, then the
+/// engine, then sinks, and so on by `stop_group`. A group has a deadline. When it has
+/// ended or its deadline has passed, the next group is told to end, so a child that hangs
+/// delays the stop and cannot prevent it.
+///
+/// `supervisor_state` decides this without actors; the handlers below connect it to CAF.
+/// Children are numbered by the order of their adoption, and `handles` has the same
+/// order.
 #include "supervisor/supervisor.hpp"
 
 #include <fmt/core.h>
@@ -9,11 +18,14 @@
 
 namespace weir::actors {
 
+/// Returns the number of the child. Numbers are not used again.
 supervisor_state::child supervisor_state::adopt(std::string name, stop_group group) {
   children_.push_back({std::move(name), group});
   return children_.size() - 1;
 }
 
+/// Notes the end of a child. Returns whether it was a surprise: nobody had asked the
+/// child, and no stop is under way.
 bool supervisor_state::down(child c) {
   entry& e = children_[c];
   const bool surprise = e.alive && !e.asked && !stopping_;
@@ -21,12 +33,14 @@ bool supervisor_state::down(child c) {
   return surprise;
 }
 
+/// Notes that a child was asked to end. Returns whether it lives.
 bool supervisor_state::end(child c) {
   entry& e = children_[c];
   e.asked = true;
   return e.alive;
 }
 
+/// Begins the stop and returns the children of the first group.
 std::vector<supervisor_state::child> supervisor_state::stop() {
   stopping_ = true;
   group_.reset();
@@ -43,6 +57,7 @@ bool supervisor_state::group_ended() const {
 /// living actors. Marks them as asked to end, and returns them. Returns nothing when
 /// there is no such group.
 std::vector<supervisor_state::child> supervisor_state::next() {
+  // Timers of earlier groups carry an older number; see the handler of the deadline.
   ++round_;
   std::optional<stop_group> next_group;
   for (const entry& e : children_) {
@@ -52,6 +67,7 @@ std::vector<supervisor_state::child> supervisor_state::next() {
     }
   }
   std::vector<child> out;
+  // Without another group, `group_` stands at the last one, so that nothing is later.
   group_ = next_group ? next_group : std::optional(stop_group::last);
   for (child c = 0; next_group && c < children_.size(); ++c) {
     if (children_[c].alive && children_[c].group == *next_group) {
@@ -72,6 +88,7 @@ survivors supervisor_state::alive() const {
   return names;
 }
 
+/// One line per child, for people.
 std::string supervisor_state::describe() const {
   std::string text;
   for (const entry& e : children_) {
@@ -92,6 +109,7 @@ using supervisor_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
 void stop_children(supervisor_pointer self, const supervisor_config& config,
                    std::vector<supervisor_state::child> children) {
   auto& s = self->state;
+  // All groups have ended or have passed their deadlines.
   if (children.empty()) {
     s.stopped.deliver(by_reference(s.core.alive()));
     s.handles.clear();
@@ -104,6 +122,7 @@ void stop_children(supervisor_pointer self, const supervisor_config& config,
 }
 
 /// Returns the number of the child with an address, if it lives.
+/// A linear search: a system has few children, and they end rarely.
 std::optional<supervisor_state::child> child_at(const supervisor_shell& s,
                                                 const caf::actor_addr& address) {
   const auto found =
@@ -119,6 +138,7 @@ caf::typed_response_promise<bool> close_child(supervisor_pointer self,
                                               const caf::actor& child) {
   auto& s = self->state;
   const auto promise = self->make_response_promise<bool>();
+  // The promise is answered when the child is down, or at once if it does not live.
   pending_reply<bool> ended(promise, "the end of a child");
   const auto c = child_at(s, child.address());
   if (!c || !s.core.end(*c)) {
@@ -132,6 +152,7 @@ caf::typed_response_promise<bool> close_child(supervisor_pointer self,
 
 /// Handles the end of a child: reports a failure, and goes on with the next group if this
 /// child was the last of its group.
+/// CAF sends this message once for each monitored actor, whatever the reason of its end.
 void on_down(supervisor_pointer self, const supervisor_config& config,
              const caf::down_msg& down) {
   auto& s = self->state;
@@ -141,11 +162,13 @@ void on_down(supervisor_pointer self, const supervisor_config& config,
   }
   const supervisor_state::child c = *found;
   s.handles[c] = nullptr;  // its memory is not needed any more
+  // Several requests may wait for the end of the same child.
   for (auto [one, last] = s.closing.equal_range(c); one != last;) {
     one->second.deliver(true);
     one = s.closing.erase(one);
   }
   if (s.core.down(c) && config.failed) {
+    // The error names the actor, because its own text often does not.
     const std::string& name = s.core.name_of(c);
     const error cause = from_caf(down.reason, name);
     config.failed(
@@ -164,6 +187,8 @@ supervisor_actor::behavior_type supervisor(supervisor_pointer self,
   self->set_down_handler(
       [self, config](const caf::down_msg& d) { on_down(self, config, d); });
   return {
+      // The child is monitored from here on; one that has ended already is reported down
+      // at once.
       reacts(self, "supervisor, adopt",
              [self](adopt_atom, const local<child_spec>& child) {
                self->state.core.adopt(child->name, child->group);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Starting a system and spawning its actors.
+///
+/// Every spawned actor gets a number and an entry in the core. A handle of a program
+/// holds the number alone, so that a handle that is too old leads to an error and not to
+/// an actor that is gone.
 #include "weir/actors/system.hpp"
 
 #include "collective/collective.hpp"
@@ -16,6 +20,8 @@ namespace {
 
 /// Spawns actors by `make`, which gets the supervised system and returns their entry.
 /// Returns their number.
+/// Fails if the system is being stopped. The lock is held while actors start, so that
+/// `stop` sees either all of an entry or nothing of it.
 template <class Make>
 result<std::uint64_t> add_entry(system_core& core, Make make) {
   const std::lock_guard lock(core.mutex);
@@ -26,12 +32,15 @@ result<std::uint64_t> add_entry(system_core& core, Make make) {
   return core.last_number;
 }
 
+/// Handles of different types are kept in one map.
 template <class Actor>
 caf::actor untyped(const Actor& actor) {
   return caf::actor_cast<caf::actor>(actor);
 }
 
 /// Hands a new actor out, or ends it again if it could not be opened.
+/// Spawning succeeds before the actor has opened its file or queue, so the outcome comes
+/// from a first request.
 template <class Handle, class T>
 result<Handle> opened(Handle spawned, const result<T>& outcome) {
   if (!outcome) {
@@ -46,6 +55,7 @@ result<Handle> opened(Handle spawned, const result<T>& outcome) {
 result<actor_system> actor_system::start(actor_system_options options) {
   auto core = std::make_shared<system_core>();
   core->options = std::move(options);
+  // The actors may report a failure while the last handle goes away.
   const std::weak_ptr<system_core> weak = core;
   WEIR_TRY(core->system,
            supervised_system::open(core->options.deadline, [weak](const error& e) {
@@ -53,10 +63,12 @@ result<actor_system> actor_system::start(actor_system_options options) {
                alive->note_failure(e);
              }
            }));
+  // The relay ends last, because stopping other actors needs its requests.
   core->requester = core->system->spawn("relay", stop_group::last, relay, relay_config());
   return actor_system(std::move(core));
 }
 
+// The system that this object had before is stopped first, as by its destructor.
 actor_system& actor_system::operator=(actor_system&& other) noexcept {
   if (this != &other) {
     if (core_) {
@@ -67,6 +79,7 @@ actor_system& actor_system::operator=(actor_system&& other) noexcept {
   return *this;
 }
 
+// Errors of the stop are lost here; programs that need them call `stop`.
 actor_system::~actor_system() {
   if (core_) {
     static_cast<void>(core_->stop());
@@ -85,7 +98,9 @@ result<volume_reader_handle> actor_system::spawn_volume_reader(
   }
   WEIR_TRY(
       const std::uint64_t number, add_entry(*core_, [&](supervised_system& s) {
+        // A reader has workers that block on the device; the reader itself never blocks.
         system_entry entry;
+        // Workers end after the reader, which may have requests under way at them.
         volume_reader_config config;
         for (unsigned i = 0; i < options.workers; ++i) {
           config.workers.push_back(s.spawn_io("volume_worker_io", stop_group::last,
@@ -103,6 +118,7 @@ result<volume_reader_handle> actor_system::spawn_volume_reader(
   return volume_reader_handle(core_, number);
 }
 
+// Opening happens in the actor, because the first read of a pipe may block.
 result<message_reader_handle> actor_system::spawn_message_reader(
     const message_source& source) {
   WEIR_TRY(const std::uint64_t number, add_entry(*core_, [](supervised_system& s) {
@@ -123,6 +139,8 @@ result<message_reader_handle> actor_system::spawn_message_reader(
   return opened(std::move(out), info);
 }
 
+// An appender gets last work only after it has a file: `stop` then makes its messages
+// durable.
 result<message_appender_handle> actor_system::spawn_message_appender(
     const message_target& target) {
   WEIR_TRY(const std::uint64_t number, add_entry(*core_, [](supervised_system& s) {
@@ -147,6 +165,7 @@ result<message_appender_handle> actor_system::spawn_message_appender(
   return opened(std::move(out), info);
 }
 
+// Waiting for the operations is the last work of a stream.
 result<stream_handle> actor_system::spawn_stream(const queue_spec& spec) {
   WEIR_TRY(const std::uint64_t number, add_entry(*core_, [&](supervised_system& s) {
              return system_entry{
@@ -159,6 +178,7 @@ result<stream_handle> actor_system::spawn_stream(const queue_spec& spec) {
   return opened(out, out.status().get());
 }
 
+// A group has no last work: a collective that was not joined by all ranks never ends.
 result<collective_handle> actor_system::spawn_collective(const collective_spec& spec) {
   WEIR_TRY(const std::uint64_t number, add_entry(*core_, [&](supervised_system& s) {
              return system_entry{last_work::nothing,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The requests of handles, and typed handles for programs that use CAF.
+///
+/// Requests travel through the relay, which is an actor: the thread of a program only
+/// sends a job to it and waits on a future. The answer is a value (`as_value`) or shares
+/// ownership with the actor's message (`as_shared`).
 #include "weir/actors/handles.hpp"
 
 #include <algorithm>
@@ -10,6 +14,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns the handle of CAF for an actor that still lives.
 template <class Actor, class Handle>
 result<Actor> typed(const Handle& handle) {
   system_core& core = *handle_access::core(handle);
@@ -21,6 +26,7 @@ result<Actor> typed(const Handle& handle) {
   return caf::actor_cast<Actor>(found->second.main);
 }
 
+/// Error of programs that use CAF's system after its end.
 error system_ended() {
   return error(errc::stopping, "using the actor system failed: it has ended");
 }
@@ -31,6 +37,7 @@ result<void> actor_handle::close() const {
   return core_->close(number_);
 }
 
+// A stream of the answer is named by its number in all later calls.
 reply<opened_streams> volume_reader_handle::open(volume_spec spec) const {
   return request_of<volume_reader_actor, local<opened_streams>>(
       *core_, number_, "opening a volume", as_value(), open_atom_v,
@@ -51,6 +58,7 @@ reply<std::uint64_t> volume_reader_handle::fill(fill_order order) const {
       *core_, number_, "filling memory from a volume", as_value(), fill_atom_v,
       by_reference(std::move(order)));
 }
+// It has no answer. A reader that has ended has no streams, so nothing is done then.
 void volume_reader_handle::close_stream(std::uint64_t stream) const {
   const std::lock_guard lock(core_->mutex);
   const auto found = core_->entries.find(number_);
@@ -63,6 +71,8 @@ void volume_reader_handle::close_stream(std::uint64_t stream) const {
     caf::anon_send(core_->requester, work_atom_v, by_reference(std::move(job)));
   }
 }
+// Reads through this function wait for the reader, so actors of its system must not call
+// it.
 stream_source volume_reader_handle::source_of(std::uint64_t stream) const {
   return [reader = *this, stream](std::uint64_t offset,
                                   mutable_bytes memory) -> result<std::size_t> {
@@ -137,6 +147,7 @@ reply<std::string> collective_handle::status() const {
                                                    as_value(), status_atom_v);
 }
 
+// The pointer is valid as long as the caller keeps `system`.
 result<caf::actor_system*> caf_system_of(const actor_system& system) {
   system_core& core = *handle_access::core(system);
   const std::lock_guard lock(core.mutex);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The handler of the relay.
+///
+/// A job is a function that the relay calls on itself; see `request` in system_core.hpp.
 #include "system/relay.hpp"
 
 namespace weir::actors {

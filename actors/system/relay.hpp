@@ -30,6 +30,8 @@ struct relay_job {
 /// A promise that is kept in any case: if it is destroyed without an answer, as happens
 /// to the handlers of an actor that ends, the answer is `stopping`.
 /// @threads{thread-compatible}
+/// A future whose promise is destroyed would throw in the waiting thread; this class
+/// gives it an error instead.
 template <class T>
 class kept_promise {
  public:

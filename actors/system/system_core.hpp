@@ -21,8 +21,11 @@ enum class last_work : std::uint8_t { nothing, flush, synchronize };
 
 /// An actor of the system, and the actors that work for it alone.
 struct system_entry {
+  /// See `last_work`; set after the actor has opened its file or queue.
   last_work before_end = last_work::nothing;
+  /// The actor to which requests go.
   caf::actor main;
+  /// Workers that only the main actor uses; they end with it.
   std::vector<caf::actor> helpers;
 };
 
@@ -34,6 +37,7 @@ struct system_core {
   bool stopping = false;                      ///< new requests are refused
   std::unique_ptr<supervised_system> system;  ///< null once it was stopped
   relay_actor requester;                      ///< null once the system was stopped
+  /// By number. A number is never used twice.
   std::map<std::uint64_t, system_entry> entries;
   std::uint64_t last_number = 0;
   std::optional<error> failure;  ///< of the first actor that ended early
@@ -52,6 +56,7 @@ struct system_core {
 
 /// Sends a message to an actor, and returns its answer, which `convert` makes from the
 /// payload. `Actor` is the type of the actor and `Answer` that of the payload.
+/// @pre The mutex of `core` is held, or `core` is being stopped.
 template <class Actor, class Answer, class Convert, class... As>
 [[nodiscard]] auto request(system_core& core, const Actor& receiver, std::string action,
                            Convert convert, As... as)
@@ -59,6 +64,7 @@ template <class Actor, class Answer, class Convert, class... As>
   using out = std::decay_t<std::invoke_result_t<Convert, const Answer&>>;
   const auto promise = std::make_shared<kept_promise<out>>(std::move(action));
   auto answer = promise->answer();
+  // All values are copied into the job, because the calling thread goes on at once.
   relay_job job{[=, deadline = core.options.deadline](relay_actor::pointer self) {
     self->request(receiver, deadline, as...)
         .then(
@@ -87,6 +93,7 @@ template <class Actor, class Answer, class Convert, class... As>
 }
 
 /// Conversions of payloads to answers.
+/// Copies the payload.
 struct as_value {
   template <class T>
   T operator()(const T& value) const {
@@ -97,6 +104,7 @@ struct as_value {
     return *value;
   }
 };
+/// Shares the ownership of a payload that is large or must keep its address.
 struct as_shared {
   template <class T>
   std::shared_ptr<const T> operator()(const local<T>& value) const {

@@ -3,6 +3,9 @@
 /// Pipes that wait by poll(2). Only descriptors that are opened here are non-blocking:
 /// standard input and output may be shared with other processes, for which that flag
 /// would count too.
+///
+/// Deadlines are necessary on both sides: an actor that blocks for ever in a pipe could
+/// not be stopped.
 #include "tensogram/byte_pipe.hpp"
 
 #include <fcntl.h>
@@ -41,6 +44,7 @@ class descriptor {
   /// Waits for an event of poll(2). Returns the events that have occurred, or 0 if the
   /// time has passed.
   /// @error{io}
+  /// A signal counts as no event, so that the caller can look whether it should stop.
   [[nodiscard]] result<int> wait(short event, milliseconds timeout,
                                  const std::string& path) const {
     pollfd waited{number_, event, 0};
@@ -69,6 +73,8 @@ class posix_pipe final : public byte_pipe {
     if (events == 0) {
       return std::optional<std::size_t>();
     }
+    // A hang-up without data is the end of the stream. With POLLIN, the rest is read
+    // first.
     if ((events & POLLIN) == 0 && (events & POLLHUP) != 0) {
       return std::optional<std::size_t>(0);
     }
@@ -91,6 +97,8 @@ class posix_pipe final : public byte_pipe {
 /// Blocks SIGPIPE in this thread as long as it lives. Writing to a pipe without a reader
 /// then returns an error, and does not end the process. A signal that is pending at the
 /// end is removed, unless the thread had blocked SIGPIPE before.
+/// Blocking in the thread is used because changing the handler would affect the whole
+/// process.
 class sigpipe_block {
  public:
   sigpipe_block() {
@@ -102,6 +110,7 @@ class sigpipe_block {
   sigpipe_block& operator=(const sigpipe_block&) = delete;
   ~sigpipe_block() {
     const timespec at_once{};
+    // With SIGPIPE blocked before, a pending signal is none of ours.
     if (::sigismember(&before_, SIGPIPE) == 0) {
       while (::sigtimedwait(&broken_, nullptr, &at_once) > 0) {
       }
@@ -115,6 +124,7 @@ class sigpipe_block {
 };
 
 /// The writing end of a pipe, as a file that only grows.
+/// `written_` is its size; a write at any other offset is an error of the caller.
 class pipe_file final : public file {
  public:
   pipe_file(int number, bool own, std::string path, milliseconds timeout)
@@ -149,6 +159,7 @@ class pipe_file final : public file {
                                  timeout_.count()))
             .located(fmt::format("{}:{}", path_, written_));
       }
+      // A partial write is normal; callers write the rest with another call.
       const ::ssize_t done =
           ::write(descriptor_.number(), from.data(), std::min(max_bytes, from.size()));
       if (done >= 0) {
@@ -166,6 +177,7 @@ class pipe_file final : public file {
                  "cannot change the size of a pipe: expected a file, found a pipe")
         .located(path_);
   }
+  // A pipe has nothing to make durable.
   result<void> sync() override { return {}; }
   [[nodiscard]] const std::string& path() const noexcept override { return path_; }
 
@@ -179,6 +191,7 @@ class pipe_file final : public file {
 
 }  // namespace
 
+/// Opens a pipe, or the standard input for "-". Opening does not wait for a writer.
 result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
                                                      milliseconds timeout) {
   const bool own = path != "-";
@@ -216,6 +229,8 @@ result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
       std::make_unique<pipe_file>(number, own, own ? path : "stdout", timeout));
 }
 
+/// Sockets and character devices, such as terminals, are treated as pipes too: neither
+/// has a size.
 bool is_pipe(const std::string& path) {
   struct stat facts {};
   return path == "-" ||

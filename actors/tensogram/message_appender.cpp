@@ -2,6 +2,9 @@
 /// @file
 /// The handlers of the message appender. Appends share a sync: the actor sends itself a
 /// message behind the appends that are in its mailbox, and syncs when that one arrives.
+///
+/// An append is answered only when it is durable. Syncing every message alone would cost
+/// a disk operation each, so the answers wait in `waiting` for the next sync.
 #include "tensogram/message_appender.hpp"
 
 #include <fmt/core.h>
@@ -13,6 +16,7 @@ namespace {
 using appender_pointer = message_appender_actor::stateful_pointer<message_appender_shell>;
 using append_promise = caf::typed_response_promise<local<appended_message>>;
 
+/// Error of requests before `open`.
 error nothing_open() {
   return error(errc::stopping,
                "appending a message failed: expected an open file, found none");
@@ -34,6 +38,7 @@ result<std::uint64_t> flush(message_appender_shell& s) {
   return durable;
 }
 
+/// Opens the file once. An actor serves one file for its whole life.
 result<local<message_target_info>> open_target(message_appender_shell& s,
                                                const message_appender_config& config,
                                                const message_target& target) {
@@ -58,6 +63,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
   if (!s.core) {
     return to_caf(nothing_open());
   }
+  // The window bounds the memory of replies and the work that a failure can lose.
   if (s.waiting.size() >= s.core->info().window) {
     return to_caf(error(errc::out_of_range,
                         fmt::format("cannot append message: expected at most {} appends "
@@ -70,6 +76,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
   }
   append_promise promise = self->make_response_promise<local<appended_message>>();
   s.waiting.push_back({{promise, "an append of the message appender"}, *span});
+  // Bytes that are written but not durable.
   if (s.core->end() - s.core->durable() >= s.sync_bytes) {
     // Its result was delivered to all appends that wait, this one included.
     static_cast<void>(flush(s));
@@ -82,6 +89,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
 
 }  // namespace
 
+/// Every handler runs on the thread of this actor, so the file needs no lock.
 message_appender_actor::behavior_type message_appender_io(
     appender_pointer self, message_appender_config config) {
   install_defaults(self);

@@ -13,6 +13,7 @@
 namespace weir::actors {
 
 /// Configuration of a message appender.
+/// Where files are opened; tests replace it.
 struct message_appender_config {
   target_environment environment;
 };

@@ -12,7 +12,9 @@ namespace weir::actors {
 
 namespace {
 
+/// Bytes that are read from a pipe at a time. @units{bytes}
 constexpr std::size_t pipe_piece = std::size_t{256} << 10;
+/// Ending of the files that a folder is searched for.
 constexpr std::string_view suffix = ".tgm";
 
 /// Returns the error for bytes that belong to no message, or to one that is cut short.
@@ -27,6 +29,8 @@ error garbage(const std::string& name, std::uint64_t offset, std::uint64_t bytes
 }
 
 /// The part that all feeds share: opening a message whose bytes are known.
+/// A delivery holds a reader of the message. The bytes behind the reader are in memory
+/// or, for large messages, still in the file.
 class feed_base : public message_feed {
  public:
   explicit feed_base(const message_source& source) : source_(source) {}
@@ -41,6 +45,7 @@ class feed_base : public message_feed {
   result<std::optional<message_delivery>> deliver(
       message_delivery delivery, std::shared_ptr<const formats::byte_source> bytes,
       formats::message_span span, const std::string& name) const {
+    // The position in the error is that of the message in its file, not that in `bytes`.
     const auto failed = [&](error cause) {
       return error(cause.code(), "cannot read message")
           .located(fmt::format("{}:{}", name, delivery.place.offset))
@@ -58,11 +63,13 @@ class feed_base : public message_feed {
       delivery.elements = std::move(*elements);
     }
     delivery.length = span.length;
+    // The reader is shared, because every client of the delivery may keep it.
     delivery.message =
         std::make_shared<const formats::message_reader>(std::move(*reader));
     return std::optional(std::move(delivery));
   }
   /// Returns the delivery that stands for the end: it has no message.
+  /// `skipped` counts garbage behind the last message.
   std::optional<message_delivery> end(message_position place, std::uint64_t skipped) {
     ended_ = true;
     message_delivery out;
@@ -72,8 +79,11 @@ class feed_base : public message_feed {
     return out;
   }
 
+  /// Options of the reader; its path is used for errors.
   message_source source_;
+  /// Filled in while the feed is opened.
   message_source_info info_;
+  /// Set with the last delivery or with an error after which nothing can follow.
   bool ended_ = false;
 };
 
@@ -110,8 +120,11 @@ class file_feed final : public feed_base {
           return std::move(entered).error();
         }
       }
+      // Without a further message, everything up to the end of the file is a gap.
       const std::uint64_t begin =
           span_index_ < spans_.size() ? spans_[span_index_].offset : file_->size();
+      // `position_` moves behind the gap even if it is reported, so that the next call
+      // continues there.
       if (const std::uint64_t gap = begin - std::exchange(position_, begin); gap > 0) {
         skipped_ += gap;
         if (!source_.skip_garbage) {
@@ -127,6 +140,8 @@ class file_feed final : public feed_base {
 
  private:
   /// Finds out whether the path is a file or a folder, and lists the folder.
+  /// A path can be a folder only if it cannot be read as a file. For a folder, files in
+  /// front of the start position are left out; the file of the position must exist.
   result<void> resolve_path() {
     const bool automatic = source_.origin == message_origin::automatic;
     info_.origin = message_origin::file;
@@ -142,6 +157,7 @@ class file_feed final : public feed_base {
     }
     paths_.clear();
     info_.origin = message_origin::folder;
+    // `list` returns the names in order.
     for (const std::string& name : *names) {
       if (name.ends_with(suffix) && name >= source_.start.file) {
         info_.files.push_back(name);
@@ -158,6 +174,7 @@ class file_feed final : public feed_base {
     return {};
   }
   /// Returns whether a path can be read as a file. Folders can be opened but not read.
+  /// One byte is read, because opening a folder succeeds.
   [[nodiscard]] bool can_read(const std::string& path) {
     const auto f = fs_.open(path, open_mode::read);
     std::byte one{};
@@ -168,6 +185,7 @@ class file_feed final : public feed_base {
   result<void> open_file() {
     WEIR_TRY(auto f, fs_.open(paths_[path_index_], open_mode::read));
     WEIR_TRY(auto opened, formats::file_source::open(std::move(f)));
+    // Files behind the first one begin at 0.
     const std::uint64_t start = std::exchange(start_, 0);
     if (start > opened->size()) {
       return error(errc::out_of_range,
@@ -176,6 +194,7 @@ class file_feed final : public feed_base {
                                paths_[path_index_], start, opened->size()));
     }
     WEIR_TRY(spans_, formats::scan(*opened));
+    // Messages in front of the start were delivered by an earlier reader.
     const auto before = [&](const formats::message_span& s) { return s.offset < start; };
     spans_.erase(spans_.begin(), std::find_if_not(spans_.begin(), spans_.end(), before));
     span_index_ = 0;
@@ -183,6 +202,7 @@ class file_feed final : public feed_base {
     file_ = std::move(opened);
     return {};
   }
+  // The end of this file is the position of the end if no other file follows.
   void close_file() {
     last_ = position(file_->size());
     file_.reset();
@@ -195,6 +215,7 @@ class file_feed final : public feed_base {
   /// are the last of their file are a message that is cut short.
   [[nodiscard]] error gap_error(std::uint64_t offset, std::uint64_t bytes) {
     skipped_ = 0;
+    // A magic number at the end of a file is a message whose rest is missing.
     byte_vector start(std::min<std::uint64_t>(bytes, 8));
     const bool read = file_->read(offset, start).has_value();
     const bool begins = read && as_text(start) == "TENSOGRM";
@@ -210,6 +231,8 @@ class file_feed final : public feed_base {
     out.place = position(span.offset);
     out.next = position(position_);
     out.skipped = std::exchange(skipped_, 0);
+    // Larger messages are not copied; `deliver` decodes from the file if that was asked
+    // for.
     if (span.length > source_.prefetch_bytes) {
       return deliver(std::move(out), file_, span, paths_[path_index_]);
     }
@@ -242,6 +265,8 @@ class pipe_feed final : public feed_base {
 
   /// Returns the next message of the pipe, or no value if no bytes have come in time.
   /// Garbage is reported before the message behind it, which is kept for the next call.
+  /// A message and the garbage before it come from the splitter together. They are two
+  /// deliveries here, so the message waits in `pending_piece_`.
   result<std::optional<message_delivery>> next() override {
     for (;;) {
       if (pending_piece_) {
@@ -268,6 +293,7 @@ class pipe_feed final : public feed_base {
 
  private:
   /// Reads from the pipe. Returns false if it has no bytes now.
+  // After an error of the pipe its place in the stream is lost, so the feed ends.
   result<bool> fill() {
     byte_vector piece(pipe_piece);
     auto got = pipe_->read_some(piece);
@@ -280,6 +306,7 @@ class pipe_feed final : public feed_base {
     if (!*got) {
       return false;
     }
+    // No bytes mean that all writers have closed the pipe.
     if (**got == 0) {
       closed_ = true;
       splitter_.end();
@@ -297,6 +324,7 @@ class pipe_feed final : public feed_base {
     }
     return end({"", received_}, garbage_reported_ ? 0 : bytes);
   }
+  /// The bytes belong to this message alone; the splitter has given them away.
   result<std::optional<message_delivery>> message(
       formats::message_splitter::piece piece) const {
     message_delivery out;
@@ -322,6 +350,7 @@ class pipe_feed final : public feed_base {
 
 /// Opens the feed that fits the source. A pipe cannot be positioned, so a start position
 /// is refused there.
+/// `environment.pipe` is a pipe of a test.
 result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environment,
                                                 const message_source& source) {
   const bool pipe = source.origin == message_origin::pipe || environment.pipe ||

@@ -13,10 +13,12 @@ namespace {
 
 /// Returns the bytes of the message of an order. Bytes that are encoded already are
 /// verified.
+/// Objects are encoded here, on the thread of the appender, so that clients do not wait.
 result<byte_vector> bytes_of(const message_order& order) {
   if (order.encoded) {
     WEIR_TRY(const auto reader, formats::message_reader::open(*order.encoded));
     WEIR_CHECK(reader.verify());
+    // Bytes behind the message would become garbage of the file.
     if (reader.span().length != order.encoded->size()) {
       return error(errc::corrupt,
                    fmt::format("cannot append message: expected {} bytes, found {}",
@@ -26,6 +28,7 @@ result<byte_vector> bytes_of(const message_order& order) {
   }
   std::vector<formats::object_to_write> objects;
   for (const object_to_append& o : order.objects) {
+    // Objects without elements have no data.
     const bytes_view data = o.data ? bytes_view(*o.data) : bytes_view();
     objects.push_back({o.descriptor, o.metadata, data, o.stored});
   }
@@ -33,6 +36,7 @@ result<byte_vector> bytes_of(const message_order& order) {
 }
 
 /// Reads a file that somebody else owns.
+/// The scan needs a source of known size; the file is the one that is being appended to.
 class borrowed_file final : public formats::byte_source {
  public:
   borrowed_file(file& f, std::uint64_t size) : file_(f), size_(size) {}
@@ -48,6 +52,8 @@ class borrowed_file final : public formats::byte_source {
 };
 
 /// Returns whether a message can be opened and all its hashes are right.
+/// Damage inside a message that was answered would be found here, too; such a message is
+/// cut off only with `repair`.
 bool is_sound(const std::shared_ptr<const formats::byte_source>& source,
               const formats::message_span& span) {
   const auto reader = formats::message_reader::open(source, span);
@@ -62,6 +68,7 @@ result<std::unique_ptr<message_file>> message_file::open(
     const target_environment& environment, const message_target& target) {
   file_system& fs = *environment.fs;
   std::unique_ptr<message_file> out(new message_file(fs, target.path));
+  // A window of 0 would refuse every append.
   out->info_.window = std::max<std::size_t>(target.window, 1);
   out->pipe_ = is_pipe(target.path);
   if (out->pipe_) {
@@ -83,12 +90,15 @@ result<void> message_file::recover(const message_target& target) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   const auto source = std::make_shared<const borrowed_file>(*file_, size);
   WEIR_TRY(auto spans, formats::scan(*source));
+  // Only the last messages can be unsound after a crash, so the search goes backwards and
+  // ends at the first sound one.
   while (!spans.empty() && !is_sound(source, spans.back())) {
     spans.pop_back();
   }
   end_ = spans.empty() ? 0 : spans.back().offset + spans.back().length;
   info_.end = end_;
   info_.messages = spans.size();
+  // Includes bytes behind the last message that never were one.
   info_.cut_bytes = size - end_;
   if (info_.cut_bytes > 0) {
     if (!target.repair) {
@@ -109,6 +119,7 @@ result<void> message_file::recover(const message_target& target) {
 
 /// Removes the bytes that a failed write has left. If that is impossible, nothing can be
 /// appended any more. Returns the cause of the failure.
+/// A pipe cannot take bytes back.
 result<void> message_file::remove_partial_write(error cause) {
   const auto cut = pipe_ ? result<void>(cause) : file_->resize(end_);
   if (!cut) {
@@ -117,11 +128,13 @@ result<void> message_file::remove_partial_write(error cause) {
   return cause;
 }
 
+/// Appends a message behind the last one and returns its place. It is not durable yet.
 result<formats::message_span> message_file::append(const message_order& order) {
   if (broken_) {
     return *broken_;
   }
   WEIR_TRY(const byte_vector bytes, bytes_of(order));
+  // `end_` moves only after the whole message was written.
   if (auto written = write_all(*file_, end_, bytes); !written) {
     WEIR_CHECK(remove_partial_write(std::move(written).error()));
   }

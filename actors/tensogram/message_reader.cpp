@@ -39,6 +39,7 @@ void serve(reader_pointer self, bool waiting) {
   }
 }
 
+/// Opens a source once and begins to read ahead at once.
 result<local<message_source_info>> open_source(reader_pointer self,
                                                const message_reader_config& config,
                                                const message_source& source) {
@@ -55,12 +56,14 @@ result<local<message_source_info>> open_source(reader_pointer self,
   return by_reference(message_source_info(s.core->info()));
 }
 
+/// Promises the next delivery. Answers come in the order of the pulls.
 caf::result<local<message_delivery>> pull(reader_pointer self) {
   message_reader_shell& s = self->state;
   if (!s.core) {
     return to_caf(error(errc::stopping,
                         "pulling a message failed: expected an open source, found none"));
   }
+  // A client that never waits must not fill the memory with promises.
   if (s.pulls.size() == max_pulls) {
     return to_caf(error(errc::out_of_range,
                         fmt::format("cannot pull a message: expected at most {} pulls "
@@ -73,6 +76,7 @@ caf::result<local<message_delivery>> pull(reader_pointer self) {
   return promise;
 }
 
+/// One line for people.
 std::string status(const message_reader_shell& s) {
   if (!s.core) {
     return "message reader: nothing is open";
@@ -84,6 +88,7 @@ std::string status(const message_reader_shell& s) {
 
 }  // namespace
 
+/// The reader has a thread of its own, so that opening and reading may block.
 message_reader_actor::behavior_type message_reader_io(reader_pointer self,
                                                       message_reader_config config) {
   install_defaults(self);
@@ -97,6 +102,7 @@ message_reader_actor::behavior_type message_reader_io(reader_pointer self,
              [self](work_atom) {
                message_reader_shell& s = self->state;
                s.working = false;
+               // A pull may have been answered since this message was sent.
                const bool read = s.core && s.core->wants(s.pulls.size());
                if (read) {
                  serve(self, s.core->read() == reader_state::step::waiting);

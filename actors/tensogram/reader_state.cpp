@@ -8,6 +8,7 @@ namespace weir::actors {
 namespace {
 
 /// Returns the bytes of memory that a delivery holds.
+/// `limit` is the number of bytes from which messages stay in their files.
 std::uint64_t bytes_of_delivery(const message_delivery& delivery, std::uint64_t limit) {
   // A message that is larger than the limit stays in its file.
   std::uint64_t bytes = delivery.length <= limit ? delivery.length : 0;
@@ -19,6 +20,8 @@ std::uint64_t bytes_of_delivery(const message_delivery& delivery, std::uint64_t 
 
 }  // namespace
 
+/// Says whether another message should be read. Pulls that wait always have a message
+/// read, whatever the limits say; reading ahead of them needs free places and free bytes.
 bool reader_state::wants(std::size_t pulls) const noexcept {
   if (last_) {
     return false;
@@ -34,6 +37,7 @@ bool reader_state::wants(std::size_t pulls) const noexcept {
 /// pull from then on.
 reader_state::step reader_state::read() {
   auto next = feed_->next();
+  // A pipe has nothing at the moment; nothing is buffered.
   if (next && !*next) {
     return step::waiting;
   }
@@ -50,6 +54,8 @@ reader_state::step reader_state::read() {
   return step::buffered;
 }
 
+/// Returns the next delivery for a pull, or nothing if none was read. After the end,
+/// every call returns the end.
 std::optional<result<message_delivery>> reader_state::take() {
   if (buffered_.empty()) {
     return last_;

@@ -2,6 +2,14 @@
 /// @file
 /// The second part of `read_plan`: the jobs that workers get, and what their results mean
 /// for the requests.
+///
+/// A job is a piece of work for one worker: opening a volume, reading for a request, or
+/// reading ahead. A worker has one job at a time. Results arrive in any order and may
+/// come after the request has been answered (its deadline has passed) or its stream was
+/// closed; such results free the worker and are dropped.
+///
+/// Memory that a job writes to is kept alive by `job::holder`, because a late worker may
+/// still write after the request is gone.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,6 +22,7 @@ namespace {
 
 /// Calls `take` for each entry of a map, beginning behind the key `last`, until it
 /// returns true. Returns whether it has.
+/// The order of keys with a remembered key gives each stream its turn.
 template <class Map, class F>
 bool round_robin(Map& map, typename Map::key_type last, F take) {
   auto entry = map.upper_bound(last);
@@ -29,8 +38,10 @@ bool round_robin(Map& map, typename Map::key_type last, F take) {
 }  // namespace
 
 /// Registers a job of an idle worker.
+/// @pre The worker is idle.
 read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes memory,
                                 std::shared_ptr<const void> holder) {
+  // Numbers of jobs are never used twice, so an old result cannot meet a new job.
   job j;
   j.id = ++last_job_;
   j.worker = r.worker = worker;
@@ -47,6 +58,7 @@ read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes mem
 
 /// Chooses the next job for an idle worker. Openings come first, then requests that
 /// somebody waits for, and reading ahead only if a worker would otherwise be idle.
+// @param now  Time of the actor's clock. @units{nanoseconds}
 std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   const auto idle = std::find_if(workers_.begin(), workers_.end(),
                                  [](const worker_state& r) { return !r.lost && !r.job; });
@@ -69,6 +81,7 @@ std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
   while (!openings_.empty()) {
     const ticket_id id = openings_.front();
     openings_.pop_front();
+    // Its deadline may have passed while it waited.
     if (tickets_.count(id) != 0) {
       running r;
       r.ticket = id;
@@ -81,6 +94,7 @@ std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
 
 /// Removes requests that were answered or have failed from the front of the line: nothing
 /// more is read for them.
+/// Requests that were answered late are only removed here, not where they end.
 void read_plan::drop_ended(stream& s) const {
   while (!s.waiting.empty()) {
     const auto found = tickets_.find(s.waiting.front());
@@ -97,11 +111,13 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
                                                       std::int64_t now) {
   std::optional<job> out;
   round_robin(streams_, turn_, [&](stream_id id, stream& s) {
+    // Requests that are gone must not take a turn.
     drop_ended(s);
     if (s.waiting.empty()) {
       return false;
     }
     turn_ = id;
+    // The next part of the request that no worker has.
     running r;
     r.ticket = s.waiting.front();
     r.stream = id;
@@ -109,6 +125,8 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
     ticket& t = tickets_.at(r.ticket);
     r.offset = t.offset + t.begun;
     const std::uint64_t size = std::min(s.piece, t.size - t.begun);
+    // A request without memory of the caller gets a buffer of its own. It is at most a
+    // piece, so it is one job.
     if (t.target.memory.empty()) {
       t.bytes = std::make_shared<byte_vector>(static_cast<std::size_t>(size));
       out = begin(worker, r, *t.bytes, t.bytes);
@@ -118,6 +136,7 @@ std::optional<read_plan::job> read_plan::next_request(std::size_t worker,
                                           static_cast<std::size_t>(size)),
                   t.target.holder);
     }
+    // With the last part handed out, the request leaves the line but not the table.
     t.begun += size;
     ++t.running;
     if (t.begun == t.size) {
@@ -136,6 +155,8 @@ std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
   if (credits_ == 0) {
     return out;
   }
+  // Slots exist from here on until the piece is pulled, so `window` bounds them per
+  // stream and `credits_` over all streams.
   round_robin(streams_, turn_, [&](stream_id id, stream& s) {
     const std::uint64_t offset = s.next_ahead * s.piece;
     if (s.failure || s.next_ahead >= s.next_pull + settings_.window ||
@@ -159,6 +180,8 @@ std::optional<read_plan::job> read_plan::next_ahead(std::size_t worker,
 }
 
 /// Keeps a piece that was read ahead, or answers the pull that waits for it.
+/// @pre The slot of the piece exists: only `close` removes slots that are being read, and
+/// then the job is ignored.
 void read_plan::finish_ahead(const running& r, result<std::uint64_t> outcome) {
   stream& s = streams_.at(r.stream);
   const auto found = s.slots.find(*r.ahead);
@@ -184,6 +207,7 @@ void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) 
   }
   ticket& t = found->second;
   --t.running;
+  // Progress is reported per job, on the thread of the reader.
   if (outcome) {
     t.done += r.size;
     if (t.target.progress) {
@@ -193,6 +217,7 @@ void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) 
     t.failed_at = r.offset;
     t.failure = std::move(outcome).error();
   }
+  // The failure waits until no worker writes to the memory any more.
   if (t.running == 0 && t.failure) {
     answer_ticket(r.ticket, std::move(*t.failure));
   } else if (t.done == t.size) {
@@ -217,6 +242,7 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
                                             "at {}, found {}",
                                             r.size, r.offset, *outcome));
   }
+  // Stream 0 stands for an opening.
   if (r.stream == 0) {
     if (!outcome) {
       answer_ticket(r.ticket, std::move(outcome).error());
@@ -243,6 +269,8 @@ bool read_plan::opened(std::uint64_t id) {
   return in_time;
 }
 
+/// Gives up a worker that has ended or hangs. Its job fails as if the worker had answered
+/// with the reason.
 void read_plan::lose_worker(std::size_t worker, const error& reason) {
   workers_[worker].lost = true;
   if (workers_[worker].job) {

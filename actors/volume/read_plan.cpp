@@ -2,6 +2,14 @@
 /// @file
 /// The first part of `read_plan`: requests, credits, deadlines and answers. The jobs of
 /// the workers are in `read_jobs.cpp`.
+///
+/// The plan is the reader without actors: it gets requests, results and the time, and
+/// returns jobs and answers. A stream has two ways of reading. Pulls deliver it piece by
+/// piece, in order, and pieces are read ahead into slots. `read` and `fill` take any
+/// range and do not touch the sequence.
+///
+/// Every request is a ticket with a deadline. A request leaves the table when it is
+/// answered, whatever its jobs still do.
 #include "volume/read_plan.hpp"
 
 #include <fmt/core.h>
@@ -12,15 +20,18 @@ namespace weir::actors {
 
 namespace {
 
+/// For texts.
 double seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
 }  // namespace
 
+/// All workers are idle at first.
 read_plan::read_plan(settings s, std::size_t workers)
     : settings_(s), credits_(s.credits), workers_(workers) {}
 
+/// Pieces are whole payloads of blocks, so that no block is read and verified twice.
 read_plan::stream_id read_plan::add_stream(std::string name, std::uint64_t bytes,
                                            std::uint32_t payload,
                                            std::int64_t deadline_ns) {
@@ -54,15 +65,20 @@ void read_plan::close(stream_id id) {
                                                        "was closed",
                                                        found->second.name)));
   }
+  // Slots of pieces that are being read count as well; their memory stays alive with the
+  // job.
   credits_ += found->second.slots.size();
   streams_.erase(found);
 }
 
 /// Returns whether a worker has had its job for longer than the deadline of requests.
+/// Such a worker may still answer; it counts as absent only as long as it does not.
 bool read_plan::is_stuck(const worker_state& r, std::int64_t now) const {
   return r.job && now - jobs_.at(*r.job).since > settings_.deadline_ns;
 }
 
+/// A request that no worker could take would only run into its deadline, so it is refused
+/// at once, with the state of all workers as a hint.
 result<void> read_plan::check_workers(std::int64_t now) const {
   const bool any =
       std::any_of(workers_.begin(), workers_.end(),
@@ -97,6 +113,7 @@ result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
   return &found->second;
 }
 
+/// The deadline counts from the request, not from the first job.
 read_plan::ticket_id read_plan::add_ticket(stream& s, ticket t, std::int64_t now) {
   t.deadline = now + s.deadline_ns;
   ++s.requests;
@@ -120,6 +137,7 @@ result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
   const bool ended = t.size == 0;
   const std::uint64_t offset = t.offset;
   const ticket_id number = add_ticket(*s, std::move(t), now);
+  // The end needs no worker.
   if (ended) {
     answer_ticket(number, volume_piece{std::min(offset, s->bytes), nullptr, 0});
     return number;
@@ -129,9 +147,12 @@ result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
 
 /// Lets a pull take piece `index`. If the piece was read, the pull is answered. If it is
 /// being read, it will be answered then. Otherwise it waits in line for a worker.
+/// Called for a pull when it is made, and by `finish_ahead` when its piece has come.
 read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_t index) {
+  // What is pulled now need not be read ahead.
   s.next_ahead = std::max(s.next_ahead, s.next_pull);
   const auto found = s.slots.find(index);
+  // Reading ahead has not come so far; a worker reads the piece for this pull.
   if (found == s.slots.end()) {
     s.waiting.push_back(id);
     return id;
@@ -140,6 +161,7 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
     found->second.wanted_by = id;
     return id;
   }
+  // The slot is free again, and the answer takes its buffer along.
   const slot ready = std::move(found->second);
   s.slots.erase(found);
   ++credits_;
@@ -151,6 +173,8 @@ read_plan::ticket_id read_plan::take_ready(stream& s, ticket_id id, std::uint64_
   return id;
 }
 
+/// Adds a request of `read` or `fill` to the line of its stream. Nothing to read is
+/// answered at once.
 read_plan::ticket_id read_plan::queue(stream& s, ticket t, std::int64_t now) {
   const bool nothing = t.size == 0;
   const std::uint64_t offset = t.offset;
@@ -198,6 +222,8 @@ result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
   return queue(*s, std::move(t), now);
 }
 
+/// Requests the opening of a volume, which any worker can do. There is no stream yet, so
+/// the limit of requests does not apply.
 result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {
   WEIR_CHECK(check_workers(now));
   ticket t;
@@ -209,6 +235,7 @@ result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t dead
 
 /// Ends the sequence of pulls of a stream: later pulls get the same error, and pieces
 /// that were read ahead are dropped.
+/// Slots that are still being read stay until their jobs end; see `finish_ahead`.
 void read_plan::end_sequence(stream& s, const error& reason) {
   if (s.failure) {
     return;
@@ -238,6 +265,7 @@ void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
 
 /// Describes a request that was not answered in time. The hint says what each worker is
 /// doing.
+// The ticket of an opening has no stream.
 error read_plan::overdue(const ticket& t, std::int64_t now) const {
   const auto owner = streams_.find(t.stream);
   if (owner == streams_.end()) {
@@ -255,6 +283,8 @@ error read_plan::overdue(const ticket& t, std::int64_t now) const {
       .hint(describe(now));
 }
 
+/// Answers all requests whose deadline has passed with a timeout. Their numbers are
+/// collected first, because an answer changes the table.
 void read_plan::expire(std::int64_t now) {
   std::vector<ticket_id> late;
   for (const auto& [id, t] : tickets_) {
@@ -267,6 +297,7 @@ void read_plan::expire(std::int64_t now) {
   }
 }
 
+/// The actor sets its timer to this time; nothing if no request is open.
 std::optional<std::int64_t> read_plan::next_deadline() const {
   const auto first = std::min_element(
       tickets_.begin(), tickets_.end(),
@@ -283,6 +314,7 @@ std::size_t read_plan::ahead(stream_id id) const {
   return found == streams_.end() ? 0 : found->second.slots.size();
 }
 
+/// Describes the plan in one line: counts, and what each busy or lost worker is doing.
 std::string read_plan::describe(std::int64_t now) const {
   std::string text =
       fmt::format("{} streams, {} requests unanswered, {} of {} credits free",

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Loading of tensors by tasks: each reads a part of a tensor from a stream.
+///
+/// A tensor is cut into pieces, and each piece is a task that writes its own bytes of the
+/// storage. The task engine therefore lets a consumer of some rows begin when their
+/// pieces are there. The tasks use `shared`, whose owner is the loader; its destructor
+/// waits for them.
 #include "weir/actors/tensor_loader.hpp"
 
 #include <fmt/format.h>
@@ -12,13 +17,18 @@
 namespace weir::actors {
 
 /// The part of a loader that its tasks use.
+// @threads{`fill`: workers of the engine; the rest any thread}
 struct tensor_loader::shared {
+  /// Where the bytes come from if `source` is empty.
   storage::hn4_stream stream;
+  /// Reads through a volume reader, for example, instead of from the stream.
   stream_source source;
+  /// Tasks that have not begun fail from then on.
   std::atomic<bool> cancelled{false};
   std::atomic<std::uint64_t> done{0};  ///< bytes that were read
 
   /// Reads bytes of the stream; fails if there are fewer.
+  /// A cancelled load is an error of each task, so consumers of the tensor fail too.
   result<void> fill(std::uint64_t offset, mutable_bytes to) {
     if (cancelled.load(std::memory_order_relaxed)) {
       return error(errc::interrupted,
@@ -42,6 +52,7 @@ namespace {
 /// Returns the end of the part that begins at `begin`. It is a boundary of blocks, about
 /// a piece behind `begin`, in the same shard: a part that ended inside a block would have
 /// the block read and verified twice.
+// @pre `begin` lies inside a shard of the stream.
 std::uint64_t piece_end(const storage::hn4_stream& stream, std::uint64_t begin,
                         std::uint64_t piece, std::uint64_t end) {
   const auto shards = stream.shards();
@@ -51,6 +62,7 @@ std::uint64_t piece_end(const storage::hn4_stream& stream, std::uint64_t begin,
   const storage::hn4_shard& shard = *(after - 1);
   const std::uint64_t payload = stream.payload();
   const std::uint64_t local = begin - shard.offset;
+  // A piece is one block at least.
   const std::uint64_t whole = std::max(piece, payload);
   const std::uint64_t cut = (local + whole) / payload * payload;
   return std::min({end, shard.offset + std::min(cut, shard.bytes)});
@@ -58,6 +70,7 @@ std::uint64_t piece_end(const storage::hn4_stream& stream, std::uint64_t begin,
 
 }  // namespace
 
+/// `engine` must outlive the loader.
 tensor_loader::tensor_loader(runtime::engine& engine, storage::hn4_stream stream,
                              loader_options options)
     : engine_(engine),
@@ -71,6 +84,7 @@ tensor_loader::~tensor_loader() {
   }
 }
 
+/// Tasks that are reading go on to their end.
 void tensor_loader::cancel() noexcept {
   shared_->cancelled.store(true);
 }
@@ -101,6 +115,7 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
                              stream.tag(), size, offset, stream.size()));
   }
   std::vector<runtime::task_id> ids;
+  // Each round submits a task for the bytes up to `end`.
   for (std::uint64_t begin = offset; begin < offset + size;) {
     const std::uint64_t end = piece_end(stream, begin, options_.piece, offset + size);
     const std::int64_t shape[] = {static_cast<std::int64_t>(end - begin)};
@@ -109,6 +124,7 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
                  tensor.store(), dtype::uint8, shape,
                  tensor.offset() + static_cast<std::int64_t>(begin - offset)));
     const runtime::access filled[] = {runtime::writes(part)};
+    // The kernel has a plain pointer: `shared_` lives until the destructor has waited.
     const auto kernel = [source = shared_.get(), begin, memory = part.data(),
                          count = end - begin](const runtime::task_context&) {
       return source->fill(begin, {memory, static_cast<std::size_t>(count)});
@@ -157,6 +173,7 @@ result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
                     "found {} bytes at {}",
                     stored.name, shared_->stream.size(), stored.bytes, stored.offset));
   }
+  // The size was checked against the stream, so it cannot be made up.
   WEIR_TRY(const auto memory,
            engine_.allocate(static_cast<std::int64_t>(stored.bytes), owner));
   loaded_tensor out;

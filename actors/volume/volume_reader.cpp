@@ -2,6 +2,10 @@
 /// @file
 /// The handlers of the volume reader's messages. Each changes the plan and then calls
 /// `advance_reader`, which gives jobs to workers and answers to clients.
+///
+/// The reader itself never blocks: workers open and read, and their answers are messages.
+/// What the plan knows by number has its counterpart here: replies of clients, the
+/// specifications of openings and the streams.
 #include "volume/volume_reader.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +21,7 @@ using volume_reader_pointer = volume_reader_actor::stateful_pointer<volume_reade
 void advance_reader(volume_reader_pointer self);
 
 /// Delivers an answer of the plan to the client of the request.
+/// An opening is answered here only if it has failed or is too late.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
   const auto opening = s.openings.find(a.ticket);
   if (opening != s.openings.end()) {
@@ -24,6 +29,7 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
     s.openings.erase(opening);
     return;
   }
+  // The client has gone, and its reply with it.
   const auto found = s.replies.find(a.ticket);
   if (found == s.replies.end()) {
     return;
@@ -41,6 +47,7 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
 }
 
 /// Closes all streams of a client.
+/// Called when the client has ended, so that its reading ahead gives the credits back.
 void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
   const auto found = s.clients.find(client);
   if (found == s.clients.end()) {
@@ -55,6 +62,7 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
 
 /// Handles the end of an actor: of a client, whose streams are closed, or of a worker,
 /// which will not answer its job.
+// The plan has failed the jobs of the worker; other workers take the rest.
 void on_client_down(volume_reader_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
@@ -73,6 +81,7 @@ void on_client_down(volume_reader_pointer self, const caf::down_msg& down) {
 void finish_opening(volume_reader_pointer self, const read_plan::job& j,
                     const tag_streams& streams) {
   auto& s = self->state;
+  // The request was answered with a timeout; the volume is closed again with the streams.
   if (!s.plan->opened(j.id)) {
     return;
   }
@@ -80,6 +89,7 @@ void finish_opening(volume_reader_pointer self, const read_plan::job& j,
   s.openings.erase(j.ticket);
   opened_streams out;
   const auto client = caf::actor_cast<caf::actor_addr>(opening.client);
+  // A client is monitored once, for all of its streams.
   if (s.clients.count(client) == 0) {
     self->monitor(client);
   }
@@ -112,6 +122,7 @@ void fail(volume_reader_pointer self, const read_plan::job& j, const caf::error&
 void start(volume_reader_pointer self, const read_plan::job& j) {
   auto& s = self->state;
   const auto& worker = s.config.workers[j.worker];
+  // The job of stream 0 is an opening.
   if (j.stream == 0) {
     self->request(worker, s.config.worker_deadline, open_atom_v,
                   s.openings.at(j.ticket).spec)
@@ -123,6 +134,7 @@ void start(volume_reader_pointer self, const read_plan::job& j) {
             [self, j](const caf::error& e) { fail(self, j, e); });
     return;
   }
+  // The order holds the stream and the holder of its memory, so a late worker stays safe.
   self->request(
           worker, s.config.worker_deadline, read_atom_v,
           by_reference(read_order{s.streams.at(j.stream), j.offset, j.memory, j.holder}))
@@ -137,12 +149,14 @@ void start(volume_reader_pointer self, const read_plan::job& j) {
 /// Gives jobs to idle workers, answers to clients, and schedules the timer.
 void advance_reader(volume_reader_pointer self) {
   auto& s = self->state;
+  // Jobs first: an answer may free a client to send more, which comes as a new message.
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
   }
   for (auto& a : s.plan->take_answers()) {
     deliver(s, std::move(a));
   }
+  // The timer keeps the earliest time only; see `deadline_timer`.
   if (const auto deadline = s.plan->next_deadline()) {
     s.timer.schedule(self, *deadline);
   }
@@ -164,6 +178,8 @@ caf::typed_response_promise<T> ask_plan(volume_reader_pointer self, const char* 
   return promise;
 }
 
+/// The answer comes when a worker has opened the volume. The client owns the streams, and
+/// they are closed when it ends.
 caf::typed_response_promise<local<opened_streams>> open_volume(
     volume_reader_pointer self, const local<volume_spec>& spec) {
   // Making a promise clears the sender of the message, so it is read before.
@@ -181,6 +197,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
   return promise;
 }
 
+/// The client remains known, because it may have other streams.
 void close_stream(volume_reader_pointer self, read_plan::stream_id id) {
   auto& s = self->state;
   s.plan->close(id);
@@ -198,6 +215,7 @@ volume_reader_actor::behavior_type volume_reader(volume_reader_pointer self,
   install_defaults(self);
   self->state.plan = std::make_unique<read_plan>(config.plan, config.workers.size());
   self->state.config = std::move(config);
+  // The end of a worker is a message too, so its job cannot be forgotten.
   for (const auto& worker : self->state.config.workers) {
     self->monitor(worker);
   }

@@ -19,6 +19,7 @@ namespace weir::actors {
 
 /// Configuration of a volume reader.
 struct volume_reader_config {
+  /// Limits of reading ahead, and deadlines.
   read_plan::settings plan;
   std::vector<volume_worker_actor> workers;  ///< at least one
   /// A worker that has not answered for this time gets no more jobs.
@@ -31,17 +32,23 @@ struct volume_reader_shell {
   static constexpr const char* name = "weir.volume_reader";
   /// A request to open a volume.
   struct opening {
+    /// Path and tags; the worker gets the same object.
     local<volume_spec> spec;
+    /// Owner of the streams that the answer names.
     caf::strong_actor_ptr client;
     pending_reply<local<opened_streams>> reply;
   };
+  /// `pull` and `read` answer with a piece, `fill` with the number of bytes.
   using reply =
       std::variant<pending_reply<local<volume_piece>>, pending_reply<std::uint64_t>>;
 
   std::unique_ptr<read_plan> plan;
   volume_reader_config config;
+  /// Requests to open that are not answered, by ticket.
   std::map<read_plan::ticket_id, opening> openings;
+  /// Other requests that are not answered, by ticket.
   std::map<read_plan::ticket_id, reply> replies;
+  /// Open streams, from which workers get copies.
   std::map<read_plan::stream_id, storage::hn4_stream> streams;
   std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;  ///< and streams
   deadline_timer timer;

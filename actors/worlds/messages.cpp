@@ -2,6 +2,11 @@
 /// @file
 /// Tasks that read and write Tensogram files for worlds. Ranks share a reader for all of
 /// their own tiles.
+///
+/// Reading: the ranks of one process share the file and, if necessary, its decoded
+/// elements; each tile is a task of its owner. Writing: rank 0 encodes the whole tensor,
+/// after the world has brought all tiles to it, because the task declares that it reads
+/// the whole.
 #include "weir/worlds/messages.hpp"
 
 #include <fmt/format.h>
@@ -22,12 +27,16 @@ namespace {
 using runtime::task_context;
 
 /// An object of a file, for the tasks of one rank.
+/// The first task of this process opens the file under the lock; the outcome, also a
+/// failure, is kept, so that the other tasks do not try again.
 class object_source final : public tile_source {
  public:
   object_source(std::string path, std::string object, const runtime::tensor& whole)
       : path_(std::move(path)), object_(std::move(object)), whole_(whole) {}
 
   /// Copies a tile of the object to its place.
+  /// Blocks are contiguous bytes of the tile, and lie at the same distances in the object
+  /// as in the whole tensor.
   result<void> fill(const runtime::tensor& tile) override {
     WEIR_TRY(const bytes_view elements, open());
     for (const byte_block& block : blocks_of(tile)) {
@@ -47,6 +56,8 @@ class object_source final : public tile_source {
     }
     return *outcome_;
   }
+  /// Searches all messages of the file for the object. The reader of the message stays
+  /// open, because a view of its elements points into the file.
   result<bytes_view> read() {
     WEIR_TRY(file_, formats::mapped_source::open(path_));
     WEIR_TRY(const auto spans, formats::scan(*file_));
@@ -62,6 +73,8 @@ class object_source final : public tile_source {
                              object_, spans.size()))
         .located(path_);
   }
+  /// Returns the elements as they lie in the file, or a decoded copy for objects that are
+  /// compressed or have another order of bytes.
   result<bytes_view> elements_of(std::size_t index) {
     const formats::object_descriptor& d = reader_->descriptor(index);
     const auto shape = whole_.shape();
@@ -76,6 +89,7 @@ class object_source final : public tile_source {
           .located(path_);
     }
     auto in_place = reader_->view(index);
+    // Only `unsupported` means that decoding may help; other errors are damage.
     if (in_place || in_place.error().code() != errc::unsupported) {
       return in_place;
     }
@@ -94,11 +108,13 @@ class object_source final : public tile_source {
 };
 
 /// What rank 0 writes.
+/// The job is shared with the world, which may run the task later than the call.
 struct message_job {
   std::string path;
   std::string object;
   runtime::tensor whole;
 
+  /// Runs on rank 0, when all tiles of `whole` have arrived there.
   [[nodiscard]] result<void> write() const {
     formats::object_to_write one;
     one.descriptor.type = whole.type();
@@ -113,6 +129,7 @@ struct message_job {
 
 }  // namespace
 
+/// @pre `whole` is row-major, so that places in the file follow from offsets.
 result<void> fill_tiles(runtime::world& ranks, const std::string& path,
                         const std::string& object, const runtime::tensor& whole,
                         std::span<const owned_tile> tiles) {
@@ -120,6 +137,9 @@ result<void> fill_tiles(runtime::world& ranks, const std::string& path,
   return fill_from(ranks, std::make_shared<object_source>(path, object, whole), tiles);
 }
 
+/// Returns after the file was written, on all ranks. The mark is one byte that only this
+/// task writes: a task of a world needs an output, by which the ranks know that it has
+/// ended.
 result<void> write_whole(runtime::world& ranks, const std::string& path,
                          const std::string& object, const runtime::tensor& whole) {
   WEIR_EXPECT(whole.row_major());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tasks that fill tiles from a source, and the blocks of a tile.
+///
+/// Tasks of one rank read their tiles by `tile_source::fill`, which a file and a volume
+/// implement in different ways.
 #include "tile_source.hpp"
 
 #include <array>
@@ -9,6 +12,9 @@
 namespace weir::worlds {
 namespace {
 
+/// Adds the contiguous blocks of the dimensions from `dimension` on. Rows that follow
+/// each other without a gap are joined, so a tile that is a whole tensor has one block.
+/// @param first  Offset of the first element in the storage. @units{bytes}
 void add_rows(const runtime::tensor& tile, std::int64_t first, std::size_t dimension,
               std::vector<byte_block>& out) {
   const auto shape = tile.shape();
@@ -35,6 +41,8 @@ std::vector<byte_block> blocks_of(const runtime::tensor& tile) {
   return out;
 }
 
+/// Submits a task for each tile to its owner and waits for all of them. The job keeps
+/// source and tiles alive until the last task has ended.
 result<void> fill_from(runtime::world& ranks, const std::shared_ptr<tile_source>& source,
                        std::span<const owned_tile> tiles) {
   using job = std::pair<std::shared_ptr<tile_source>, std::vector<owned_tile>>;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tasks that read tiles from a stream of an HN4 volume.
+///
+/// The tensor is not decoded or copied as a whole: each block of a tile is read from the
+/// stream to its place.
 #include "weir/worlds/volumes.hpp"
 
 #include <algorithm>
@@ -21,6 +24,8 @@ class volume_source final : public tile_source {
   volume_source(std::string path, std::string name, const runtime::tensor& whole)
       : path_(std::move(path)), name_(std::move(name)), whole_(whole) {}
 
+  /// The first task opens the volume; its outcome counts for all. After that the stream
+  /// is read without the lock, because reading does not change it.
   result<void> fill(const runtime::tensor& tile) override {
     {
       const std::lock_guard lock(mutex_);
@@ -33,6 +38,7 @@ class volume_source final : public tile_source {
       const auto offset = tensor_->info.offset +
                           static_cast<std::uint64_t>(block.first - whole_.offset());
       WEIR_TRY(const std::size_t count, tensor_->stream.read(offset, to));
+      // The stream ends inside the tensor.
       if (count != to.size()) {
         return error(errc::torn, fmt::format("cannot read the tensor \"{}\": expected {} "
                                              "bytes at {}, found {}",
@@ -44,6 +50,8 @@ class volume_source final : public tile_source {
   }
 
  private:
+  /// Finds the tensor by its name and compares type, shape and size with those of the
+  /// whole.
   result<void> open() {
     WEIR_TRY(volume_, storage::hn4_volume::open(path_));
     WEIR_TRY(tensor_, storage::locate_tensor(*volume_, name_));
