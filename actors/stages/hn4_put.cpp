@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `hn4.put`: each item becomes a tag of an HN4 volume.
+///
+/// A tag is durable when `put` returns, because HN4 writes it at once. There is therefore
+/// nothing to cut after a crash: tags of items behind the checkpoint are left in place,
+/// and a resumed run stores the same bytes under the same names. `again_` is true as long
+/// as the run may meet such tags; equal ones are not written a second time.
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -16,8 +21,10 @@ constexpr std::string_view hn4_put_name = "hn4.put";
 /// The part of the state that holds the name of the last tag.
 constexpr const char* tag_part = "TAG";
 
+/// How a tag holds an item.
 enum class tag_format : std::uint8_t { safetensors, raw };
 
+/// See the table for the meaning of each.
 struct put_settings {
   std::string path;
   std::string tag = "{item:8}";
@@ -28,6 +35,7 @@ struct put_settings {
   std::uint64_t capacity = storage::hn4_format_options().capacity;
 };
 
+/// Rule of settings with names in braces.
 bool is_pattern(const std::string& text) {
   return name_pattern::parse(text).has_value();
 }
@@ -66,11 +74,13 @@ settings_table<put_settings> put_table() {
   return table;
 }
 
+/// Position of the sink; the name of the last tag belongs to it.
 struct put_offset {
   std::uint64_t items = 0;   ///< items of the run so far
   std::uint64_t digest = 0;  ///< XXH3-64 of the bytes of the last tag
 };
 
+/// Owns the volume from the opening on. No other stage of the pipeline may write to it.
 class hn4_put final : public flow::stage_object {
  public:
   hn4_put(put_settings settings, name_pattern tag, name_pattern tensor,
@@ -80,11 +90,13 @@ class hn4_put final : public flow::stage_object {
         tensor_(std::move(tensor)),
         open_device_(std::move(open_device)) {}
 
+  /// A resumed run opens the volume in `rewind`, which knows whether it must exist.
   result<void> open(opening& run) override {
     path_ = run.path(settings_.path);
     seed_ = run.seed();
     return run.resuming() ? result<void>() : open_or_make();
   }
+  /// The name of the tag may be a new one even if the item fails, for the message.
   result<void> put(taken& t) override {
     auto stored = store(t);
     if (!stored) {
@@ -104,10 +116,12 @@ class hn4_put final : public flow::stage_object {
   /// again.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(offset_, record_of<put_offset>(stored, hn4_put_name, "offset"));
+    // Before the first item, the volume may still be missing.
     if (offset_.items == 0) {
       return open_or_make();
     }
     auto opened = open_volume();
+    // A volume that is missing now has lost the tags of the checkpoint.
     if (!opened && opened.error().root().code() == errc::not_found) {
       return lost(std::move(opened.error()));
     }
@@ -115,6 +129,7 @@ class hn4_put final : public flow::stage_object {
     return check_last();
   }
 
+  /// The volume is opened for reading only, so a finished run changes nothing.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& state) override {
     WEIR_CHECK(restore_state(state));
@@ -132,6 +147,7 @@ class hn4_put final : public flow::stage_object {
     return true;
   }
 
+  /// The name is of any length, hence a part of the state and not of the offset.
   result<void> copy_state(flow::state_writer& to) override {
     const bytes_view name = as_view(last_tag_);
     std::copy(name.begin(), name.end(), to.add(tag_part, name.size()).begin());
@@ -144,6 +160,7 @@ class hn4_put final : public flow::stage_object {
   }
 
  private:
+  /// Tests open devices of their own.
   result<void> open_volume(storage::device_mode mode = storage::device_mode::writable) {
     WEIR_TRY(auto device,
              open_device_ ? open_device_(path_) : storage::open_file_device(path_, mode));
@@ -153,6 +170,8 @@ class hn4_put final : public flow::stage_object {
   }
   /// Opens the volume. One that is missing is made; its bytes depend on the settings and
   /// the seed of the run alone.
+  /// The identity of the volume comes from the seed, and its time is 0, so that two runs
+  /// make equal volumes.
   result<void> open_or_make() {
     auto opened = open_volume();
     if (opened || opened.error().root().code() != errc::not_found) {
@@ -160,16 +179,19 @@ class hn4_put final : public flow::stage_object {
     }
     storage::hn4_format_options options;
     options.capacity = settings_.capacity;
+    // Two stages with volumes of their own get different identities.
     options.uuid_seed = seed_ ^ xxh3_64(as_view(settings_.path + '\n' + settings_.tag));
     options.time_ns = 0;
     WEIR_CHECK(storage::hn4_format(path_, options));
     return open_volume();
   }
 
+  /// Stores an item under its tag. From the first difference on, tags are always written.
   result<void> store(const taken& t) {
     WEIR_TRY(last_tag_, tag_.name_of(t.seq(), t.about()));
     WEIR_TRY(const byte_vector content, encode(t));
     offset_.digest = xxh3_64(content);
+    // A tag of a run before that is equal needs no second copy.
     if (again_ && holds(content)) {
       return {};
     }
@@ -179,6 +201,7 @@ class hn4_put final : public flow::stage_object {
     options.time_ns = 0;
     return volume_->put(last_tag_, content, options);
   }
+  /// Returns the bytes of a tag: a safetensors file of one tensor, or the elements.
   [[nodiscard]] result<byte_vector> encode(const taken& t) const {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
@@ -191,6 +214,7 @@ class hn4_put final : public flow::stage_object {
   }
   /// Returns whether the tag is there with exactly these bytes, as a run before has left
   /// it. It is then not stored again, which would need space for a second copy.
+  /// Reading is cheaper than writing, and verifies the blocks as well.
   [[nodiscard]] bool holds(bytes_view content) const {
     const auto stream = volume_->stream(last_tag_);
     if (!stream || stream->size() != content.size()) {
@@ -201,6 +225,7 @@ class hn4_put final : public flow::stage_object {
   }
   /// The last tag before the checkpoint must be there. Its bytes can be compared unless a
   /// later item may have the same name.
+  /// A name without the number of the item can be used by several items.
   [[nodiscard]] result<void> check_last() const {
     const auto stream = volume_->stream(last_tag_);
     if (!stream) {
@@ -220,6 +245,7 @@ class hn4_put final : public flow::stage_object {
     return {};
   }
 
+  /// Error of a tag that the checkpoint counts on.
   [[nodiscard]] error lost(error cause) const {
     return error(
                errc::torn,
@@ -232,10 +258,13 @@ class hn4_put final : public flow::stage_object {
 
   put_settings settings_;
   name_pattern tag_;
+  /// Pattern of the name of the tensor in a safetensors file.
   name_pattern tensor_;
   device_opener open_device_;
   std::string path_;
+  /// Seed of the run.
   std::uint64_t seed_ = 1;
+  /// Empty until the volume is open.
   std::optional<storage::hn4_volume> volume_;
   put_offset offset_;
   std::string last_tag_;  ///< of the last item; empty before the first
@@ -281,6 +310,7 @@ tensor = "temperature"
 
 }  // namespace
 
+/// Makes the sink. Both patterns are read again here, after the rules have accepted them.
 result<void> make_hn4_put(flow::described_stage& made, const given_settings& given,
                           device_opener open_device) {
   made.info.name = hn4_put_name;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `hn4.read`: the stream of a tag as blocks of bytes.
+///
+/// The stream of a tag is cut into blocks of equal size; each block is an item. The
+/// position is the end of the last block with its digest.
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -17,6 +20,7 @@ constexpr std::uint64_t whole_tag = 0;
 /// Largest tag that becomes one item. @units{bytes}
 constexpr std::uint64_t max_whole = std::uint64_t{1} << 40;
 
+/// See the table for the meaning of each.
 struct hn4_settings {
   std::string path;
   std::string tag;
@@ -38,10 +42,12 @@ settings_table<hn4_settings> hn4_table() {
   return table;
 }
 
+/// Owns the stream, which keeps the volume open.
 class hn4_read final : public flow::stage_object {
  public:
   explicit hn4_read(hn4_settings settings) : settings_(std::move(settings)) {}
 
+  /// A tag that becomes one item must fit into memory, so its size has a limit.
   result<void> open(opening& run) override {
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path_of(run, settings_.path)));
     WEIR_TRY(stream_, volume.stream(settings_.tag));
@@ -54,6 +60,7 @@ class hn4_read final : public flow::stage_object {
     }
     return {};
   }
+  /// Reads the next block straight into the memory of the item.
   result<bool> next(pull& p) override {
     const std::uint64_t left = stream_->size() - last_.end;
     if (left == 0) {
@@ -63,6 +70,7 @@ class hn4_read final : public flow::stage_object {
     const std::uint64_t count =
         settings_.block == whole_tag ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
+    // HN4 verifies the sums of the blocks that it reads.
     WEIR_CHECK(read(offset, to));
     attribute_collector about(p.emitted());
     about.add("offset", offset);
@@ -73,6 +81,7 @@ class hn4_read final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(last_);
   }
+  /// Continues behind the block of the cursor, which is read again and compared.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor, record_of<read_block>(stored, hn4_read_name, "cursor"));
     WEIR_CHECK(verify_block(
@@ -83,6 +92,7 @@ class hn4_read final : public flow::stage_object {
   }
 
  private:
+  /// Reads exactly as many bytes as `to` has.
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const {
     WEIR_TRY(const std::size_t count, stream_->read(offset, to));
     if (count != to.size()) {
@@ -122,6 +132,7 @@ use = "null"
 
 }  // namespace
 
+/// Makes the source. Edges can plan their memory with the size of a block; 0 is unknown.
 result<void> make_hn4_read(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_read_name),
                           "reads the bytes of a tag of an HN4 volume in blocks");

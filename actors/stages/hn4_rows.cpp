@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `hn4.rows`: rows of one tensor that a volume stores.
+///
+/// Rows are elements of the slowest dimension of one tensor, whose place in the stream
+/// follows from the directory of its file. `rows` of them make an item.
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -14,6 +17,7 @@ namespace {
 
 constexpr std::string_view hn4_rows_name = "hn4.rows";
 
+/// See the table for the meaning of each.
 struct rows_settings {
   std::string path;
   std::string tag;
@@ -42,16 +46,19 @@ settings_table<rows_settings> rows_table() {
   return table;
 }
 
+/// Position of the source.
 struct rows_cursor {
   std::uint64_t rows = 0;  ///< rows so far
   std::uint64_t form = 0;  ///< digest of the description of the tensor
   read_block last;         ///< the last item, as bytes of the tensor
 };
 
+/// Reads one tensor forward.
 class hn4_rows final : public flow::stage_object {
  public:
   explicit hn4_rows(rows_settings settings) : settings_(std::move(settings)) {}
 
+  /// Finds the tensor: in the tag of the setting, or in exactly one of all tags.
   result<void> open(opening& run) override {
     const std::string path = path_of(run, settings_.path);
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
@@ -63,9 +70,11 @@ class hn4_rows final : public flow::stage_object {
         tags.push_back(one.name);
       }
     }
+    // All tags are looked at, so that a name in two tags is an error and no choice.
     for (const std::string& tag : tags) {
       WEIR_CHECK(look_in(volume, tag, path));
     }
+    // The message has the most similar name.
     if (!stream_) {
       return error(errc::not_found,
                    fmt::format("cannot read rows of \"{}\": expected the tensor \"{}\" "
@@ -79,17 +88,20 @@ class hn4_rows final : public flow::stage_object {
                                "dimensions, found {}",
                                settings_.name, runtime::max_dims, tensor_.shape.size()));
     }
+    // A tensor has whole rows, so the division leaves no rest.
     row_bytes_ = tensor_.shape[0] == 0 ? 0
                                        : static_cast<std::uint64_t>(tensor_.bytes) /
                                              static_cast<std::uint64_t>(tensor_.shape[0]);
     return {};
   }
+  /// Reads the next rows into an item; the last item may have fewer.
   result<bool> next(pull& p) override {
     const std::uint64_t left = static_cast<std::uint64_t>(tensor_.shape[0]) - at_.rows;
     if (left == 0) {
       return false;
     }
     const std::uint64_t count = std::min(left, settings_.rows);
+    // The item has the shape of the tensor, but for the slowest dimension.
     std::vector<std::int64_t> shape(tensor_.shape.begin(), tensor_.shape.end());
     shape[0] = static_cast<std::int64_t>(count);
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, tensor_.type, shape));
@@ -98,6 +110,7 @@ class hn4_rows final : public flow::stage_object {
     attribute_collector about(p.emitted());
     about.add("row", at_.rows);
     at_.rows += count;
+    // The cursor describes the tensor as well as the last item.
     at_.form = form();
     at_.last = {at_.rows * row_bytes_, to.size(), xxh3_64(to)};
     return true;
@@ -105,6 +118,7 @@ class hn4_rows final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }
+  /// Continues behind the rows of the cursor, if the tensor is the same.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<rows_cursor>(stored, hn4_rows_name, "cursor"));
     if (where.rows == 0) {
@@ -118,6 +132,7 @@ class hn4_rows final : public flow::stage_object {
       return other_data(hn4_rows_name, settings_.name,
                         "the type and the shape that the run has read before", "others");
     }
+    // The last item is compared, at its place inside the tensor.
     WEIR_CHECK(verify_block(
         where.last, static_cast<std::uint64_t>(tensor_.bytes), hn4_rows_name,
         settings_.name,
@@ -133,6 +148,7 @@ class hn4_rows final : public flow::stage_object {
     WEIR_TRY(auto stream, volume.stream(tag));
     const auto directory = storage::tensor_directory::from_stream(stream);
     if (!directory) {
+      // Without a name, tags that hold other things are no error.
       return settings_.tag.empty() ? result<void>() : result<void>(directory.error());
     }
     for (const storage::stored_tensor& one : directory->tensors()) {
@@ -140,6 +156,7 @@ class hn4_rows final : public flow::stage_object {
       if (one.name != settings_.name) {
         continue;
       }
+      // The name was found in an earlier tag, or twice in this one.
       if (stream_) {
         return error(errc::invalid_argument,
                      fmt::format("cannot read rows of \"{}\": expected the tensor \"{}\" "
@@ -152,6 +169,7 @@ class hn4_rows final : public flow::stage_object {
     }
     return {};
   }
+  /// Reads bytes of the tensor; `offset` counts from its first byte.
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const {
     WEIR_TRY(const std::size_t count, stream_->read(tensor_.offset + offset, to));
     if (count != to.size()) {
@@ -162,6 +180,7 @@ class hn4_rows final : public flow::stage_object {
     }
     return {};
   }
+  /// Digest of type, shape and size, for the cursor.
   [[nodiscard]] std::uint64_t form() const {
     return xxh3_64(as_view(fmt::format("{} [{}] {}", tensor_.type_name,
                                        fmt::join(tensor_.shape, ","), tensor_.bytes)));
@@ -200,6 +219,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Makes the source from its settings.
 result<void> make_hn4_rows(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_rows_name),
                           "reads rows of one tensor in an HN4 volume");

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `hn4.tensors`: tensors of the files that a volume stores.
+///
+/// The tensors are collected when the source is opened: all those of the chosen tags,
+/// then by name or by pattern. The position is a number in this list, with a digest over
+/// the descriptions of all tensors before it.
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -13,6 +17,7 @@
 namespace weir::actors {
 namespace {
 
+/// See the table for the meaning of each.
 constexpr std::string_view hn4_tensors_name = "hn4.tensors";
 
 struct tensors_settings {
@@ -51,16 +56,19 @@ struct entry {
   storage::stored_tensor tensor;
 };
 
+/// Position of the source.
 struct tensors_cursor {
   std::uint64_t next = 0;      ///< tensors so far
   std::uint64_t identity = 0;  ///< digest of the descriptions of these tensors
   std::uint64_t digest = 0;    ///< digest of the bytes of the last one
 };
 
+/// Owns the streams of all tags that it reads from.
 class hn4_tensors final : public flow::stage_object {
  public:
   explicit hn4_tensors(tensors_settings settings) : settings_(std::move(settings)) {}
 
+  /// Collects the tensors. Nothing of their elements is read yet.
   result<void> open(opening& run) override {
     const std::string path = path_of(run, settings_.path);
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
@@ -73,6 +81,7 @@ class hn4_tensors final : public flow::stage_object {
         WEIR_CHECK(add_tag(volume, tag.name, all));
       }
     }
+    // Names give the order; a pattern keeps that of the volume.
     if (!settings_.names.empty()) {
       return choose_by_name(all, path);
     }
@@ -87,6 +96,7 @@ class hn4_tensors final : public flow::stage_object {
     }
     return {};
   }
+  /// Reads the next tensor into an item of its type and shape.
   result<bool> next(pull& p) override {
     if (next_ == entries_.size()) {
       return false;
@@ -111,6 +121,8 @@ class hn4_tensors final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(tensors_cursor{next_, identity(next_), digest_});
   }
+  /// Continues behind the tensors that the cursor counts, if their descriptions are the
+  /// same and the last one has the same bytes.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor,
              record_of<tensors_cursor>(stored, hn4_tensors_name, "cursor"));
@@ -124,6 +136,7 @@ class hn4_tensors final : public flow::stage_object {
     }
     if (cursor.next != 0) {
       const entry& last = entries_[cursor.next - 1];
+      // The last tensor is one block as far as the comparison is concerned.
       WEIR_CHECK(verify_block({last.tensor.bytes, last.tensor.bytes, cursor.digest},
                               last.tensor.bytes, hn4_tensors_name, last.tensor.name,
                               [&](std::uint64_t offset, mutable_bytes to) {
@@ -136,6 +149,7 @@ class hn4_tensors final : public flow::stage_object {
   }
 
  private:
+  /// Adds the tensors of a tag. A tag without a directory of tensors is an error here.
   result<void> add_tag(const storage::hn4_volume& volume, const std::string& tag,
                        std::vector<entry>& all) {
     WEIR_TRY(auto stream, volume.stream(tag));
@@ -162,6 +176,7 @@ class hn4_tensors final : public flow::stage_object {
                                  "among {} tensors, found none of that name{}",
                                  name, path, all.size(), did_you_mean(name, known)));
       }
+      // The name occurs a second time, in another tag or in the same one.
       if (std::any_of(found + 1, all.end(), has_name)) {
         return error(
                    errc::invalid_argument,
@@ -174,6 +189,7 @@ class hn4_tensors final : public flow::stage_object {
     }
     return {};
   }
+  /// Reads bytes of a tensor; `offset` counts from its first byte.
   [[nodiscard]] result<void> read(const entry& e, std::uint64_t offset,
                                   mutable_bytes to) const {
     WEIR_TRY(const std::size_t count,
@@ -186,6 +202,8 @@ class hn4_tensors final : public flow::stage_object {
     }
     return {};
   }
+  /// Digest of the descriptions of the first `count` tensors. Names, types, shapes and
+  /// sizes count; elements do not.
   [[nodiscard]] std::uint64_t identity(std::uint64_t count) const {
     xxh3_stream digest;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -226,6 +244,7 @@ use = "null"
 
 }  // namespace
 
+/// Makes the source. Names and a pattern exclude each other.
 result<void> make_hn4_tensors(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_tensors_name),
                           "reads tensors of safetensors and GGUF files in an HN4 volume");

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading of patterns, and the names that they give.
+///
+/// A pattern is a list of parts: text, the number of the item, or an attribute. Example:
+/// `a/{item:3}-{kind}` gives `a/007-x` for item 7 with the attribute kind = x.
 #include "stages/name_pattern.hpp"
 
 #include <fmt/format.h>
@@ -13,9 +16,11 @@
 namespace weir::actors {
 namespace {
 
+/// Name of the number of the item.
 constexpr std::string_view item_name = "item";
 constexpr std::size_t max_digits = 20;  // of a number of 64 bits
 
+/// @param expected  Continues "expected ".
 error bad_pattern(std::string_view text, std::string_view expected) {
   return error(errc::invalid_argument,
                fmt::format("cannot use the pattern \"{}\": expected {}", text, expected));
@@ -23,15 +28,18 @@ error bad_pattern(std::string_view text, std::string_view expected) {
 
 }  // namespace
 
+/// Reads a pattern. Braces cannot be nested and cannot stand for themselves.
 result<name_pattern> name_pattern::parse(std::string_view text) {
   name_pattern out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());
+    // Text up to the next brace.
     if (brace != at) {
       out.parts_.push_back({std::string(text.substr(at, brace - at))});
       at = brace;
       continue;
     }
+    // A name ends at the next brace, which must close it.
     const std::size_t end = text.find_first_of("{}", at + 1);
     if (text[at] == '}' || end == std::string_view::npos || text[end] == '{' ||
         end == at + 1) {
@@ -40,6 +48,7 @@ result<name_pattern> name_pattern::parse(std::string_view text) {
     const std::string_view name = text.substr(at + 1, end - at - 1);
     at = end + 1;
     part one{std::string(name), true};
+    // The number of the item has at least one digit; other names have 0 digits.
     if (name == item_name) {
       one.digits = 1;
     } else if (name.starts_with("item:")) {
@@ -56,6 +65,8 @@ result<name_pattern> name_pattern::parse(std::string_view text) {
   return out;
 }
 
+/// Returns the name of an item. An attribute that the item lacks is an error with the
+/// most similar name. Values are not checked: they may hold any text.
 result<std::string> name_pattern::name_of(std::uint64_t item,
                                           const attributes& about) const {
   std::string out;
@@ -82,16 +93,19 @@ result<std::string> name_pattern::name_of(std::uint64_t item,
   return out;
 }
 
+/// Names with the number differ from item to item, unless attributes make them equal.
 bool name_pattern::has_number() const noexcept {
   return std::any_of(parts_.begin(), parts_.end(),
                      [](const part& one) { return one.digits != 0; });
 }
 
+/// A constant pattern gives every item the same name.
 bool name_pattern::is_constant() const noexcept {
   return std::none_of(parts_.begin(), parts_.end(),
                       [](const part& one) { return one.in_braces; });
 }
 
+/// Only the number, without attributes, makes sure that no two items have one name.
 bool name_pattern::is_unique() const noexcept {
   return has_number() && std::none_of(parts_.begin(), parts_.end(), [](const part& one) {
            return one.in_braces && one.digits == 0;

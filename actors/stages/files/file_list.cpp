@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Listing and ordering of files.
+///
+/// Sources of files read the files of a folder in one order on every machine: by name,
+/// where `natural` compares numbers inside names by their value. Each prefix of the list
+/// has a digest, so that a resumed run can tell that the files that it has read are still
+/// the first ones, even if more were added behind them.
 #include "stages/files/file_list.hpp"
 
 #include <algorithm>
@@ -18,6 +23,8 @@ bool is_digit(char c) {
 }
 
 /// Takes the digits at the beginning of a text away, without leading zeros.
+/// Comparing the digits as text is enough after that: the longer number is the larger
+/// one.
 std::string_view take_number(std::string_view& text) {
   std::size_t length = 0;
   while (length < text.size() && is_digit(text[length])) {
@@ -30,6 +37,7 @@ std::string_view take_number(std::string_view& text) {
 }
 
 /// Returns whether a path can be listed as a folder.
+/// Opening a folder for reading succeeds on Linux, and reading from it fails.
 bool is_folder(file_system& fs, const std::string& path) {
   const auto f = fs.open(path, open_mode::read);
   std::byte one{};
@@ -38,11 +46,14 @@ bool is_folder(file_system& fs, const std::string& path) {
 
 }  // namespace
 
+/// Compares names so that a2 stands before a10. Names that differ only in leading zeros
+/// are ordered by their bytes, so the order is a total one.
 bool natural_less(std::string_view a, std::string_view b) {
   const std::string_view whole_a = a;
   const std::string_view whole_b = b;
   while (!a.empty() && !b.empty()) {
     if (is_digit(a.front()) && is_digit(b.front())) {
+      // Two runs of digits stand at the same place: their values are compared.
       const std::string_view x = take_number(a);
       const std::string_view y = take_number(b);
       if (x.size() != y.size() || x != y) {
@@ -57,9 +68,12 @@ bool natural_less(std::string_view a, std::string_view b) {
     a.remove_prefix(1);
     b.remove_prefix(1);
   }
+  // One name is the beginning of the other one, or both are equal but for zeros.
   return a.empty() == b.empty() ? whole_a < whole_b : a.empty();
 }
 
+/// A path that is a file gives a list of this file, whatever the pattern says. An empty
+/// list is no error here; the report of the run says so.
 result<file_list> file_list::find(file_system& fs, const std::string& path,
                                   std::string_view pattern, name_order order) {
   file_list out;
@@ -79,6 +93,7 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
     out.names_ = {path.substr(path.rfind('/') + 1)};
     out.paths_ = {path};
   }
+  // Digest i covers the names 0 to i-1, by including the digest before it.
   std::uint64_t identity = 0;
   for (const std::string& name : out.names_) {
     identity = xxh3_64(as_view(fmt::format("{}\n{}", identity, name)));
@@ -87,6 +102,7 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
   return out;
 }
 
+/// Adds the problem that a folder has no matching files.
 void file_list::report(figures& to) const {
   if (names_.empty() && !searched_.empty()) {
     to.problem(

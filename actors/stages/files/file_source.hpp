@@ -13,10 +13,14 @@
 namespace weir::actors {
 
 /// Settings that all sources of files have.
+/// Sources add settings of their own by inheriting.
 struct file_source_settings {
+  /// A file or a folder.
   std::string path;
+  /// With * and ?; files whose names do not match are left out.
   std::string pattern;
   name_order order = name_order::natural;
+  /// Type of the items in the form of a port type.
   std::string type;
   std::uint64_t max_bytes = std::uint64_t{256} << 20;
 };
@@ -82,6 +86,7 @@ class file_source : public flow::stage_object {
     std::uint64_t digest = 0;    ///< XXH3-64 of the last file
   };
 
+  /// Name of the stage, for messages; a constant of the subclass.
   std::string_view name_;
   file_source_settings files_settings_;
   file_system& fs_;

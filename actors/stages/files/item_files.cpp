@@ -12,20 +12,26 @@ namespace weir::actors {
 namespace {
 
 /// Files that are made durable together at the latest.
+/// Durability costs an operation of the disk per file, hence not after each one.
 constexpr std::size_t max_written = 256;
 
 }  // namespace
 
+/// The path of the setting is a pattern, so the folder of the pipeline's file is found
+/// with a name that stands for it.
 result<void> item_files::open(opening& run) {
   prefix_ = run.path("x");  // an absolute path, or one beside the pipeline's file
   prefix_.pop_back();
   return {};
 }
 
+/// An absolute pattern needs no folder.
 std::string item_files::path_of_name(const std::string& name) const {
   return name.starts_with('/') ? name : prefix_ + name;
 }
 
+/// Writes the file of an item. The offset describes it, so that a resumed run can check
+/// it.
 result<void> item_files::put(taken& t) {
   WEIR_TRY(const std::string name, pattern_.name_of(t.seq(), t.about()));
   WEIR_TRY(const byte_vector content, encode(t));
@@ -37,6 +43,8 @@ result<void> item_files::put(taken& t) {
   return written_.size() < max_written ? result<void>() : sync_written();
 }
 
+/// Makes the folder if necessary. It is not looked for again as long as items go to the
+/// same folder.
 result<void> item_files::write(const std::string& path, bytes_view content) {
   const std::string folder = folder_of(path);
   if (folder != known_folder_) {
@@ -45,9 +53,11 @@ result<void> item_files::write(const std::string& path, bytes_view content) {
     }
     known_folder_ = folder;
   }
+  // A reader of the folder never sees a file that is written in part.
   const std::string temporary = path + ".tmp";
   const auto fill = [&]() -> result<void> {
     WEIR_TRY(const auto f, fs_.open(temporary, open_mode::create_or_open));
+    // A temporary file of a run that was killed may exist.
     WEIR_CHECK(f->resize(0));
     return write_all(*f, 0, content);
   };
@@ -64,6 +74,8 @@ result<void> item_files::write(const std::string& path, bytes_view content) {
   return {};
 }
 
+/// Makes all files durable that were written since the last time, and then the entries of
+/// their folders, which a rename has changed.
 result<void> item_files::sync_written() {
   std::set<std::string> folders;
   for (const std::string& path : written_) {
@@ -78,16 +90,19 @@ result<void> item_files::sync_written() {
   return {};
 }
 
+/// A checkpoint may count on the files before it.
 result<flow::small_record> item_files::settle() {
   WEIR_CHECK(sync_written());
   return flow::small_record::holding(at_);
 }
 
+/// Files behind the offset stay; they will be written again with the same bytes.
 result<void> item_files::rewind(bytes_view stored) {
   WEIR_TRY(at_, record_of<offset>(stored, name_, "offset"));
   return check_last();
 }
 
+/// Opens nothing for writing: the last file is compared and nothing else.
 result<bool> item_files::verify(opening& run, bytes_view stored,
                                 const flow::state_reader& state) {
   WEIR_CHECK(open(run));
@@ -97,6 +112,7 @@ result<bool> item_files::verify(opening& run, bytes_view stored,
 }
 
 /// The last file before the checkpoint must be there, and have its bytes.
+/// The other files are not read again, because that could take as long as the run itself.
 result<void> item_files::check_last() const {
   if (at_.items == 0) {
     return {};
@@ -119,6 +135,7 @@ result<void> item_files::check_last() const {
   return {};
 }
 
+/// The offset has a fixed size, and a name has not, so the name is a part of the state.
 result<void> item_files::copy_state(flow::state_writer& to) {
   const bytes_view name = as_view(last_);
   std::copy(name.begin(), name.end(), to.add(last_file_part, name.size()).begin());

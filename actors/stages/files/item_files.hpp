@@ -56,6 +56,7 @@ class item_files : public flow::stage_object {
   [[nodiscard]] virtual result<byte_vector> encode(const taken& t) = 0;
 
  private:
+  /// Position of the sink; `last_` belongs to it and is a part of the state.
   struct offset {
     std::uint64_t items = 0;   ///< items of the run so far
     std::uint64_t size = 0;    ///< of the last file
@@ -67,6 +68,7 @@ class item_files : public flow::stage_object {
   [[nodiscard]] result<void> check_last() const;
 
   std::string_view name_;
+  /// The path as the user has written it.
   std::string setting_;
   name_pattern pattern_;
   file_system& fs_;

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading and writing of tensors as lines of JSON.
+///
+/// A line is read by the SAX parser, so that a large array does not become a tree of
+/// values first. Numbers go straight into the bytes of the tensor; the handler keeps the
+/// number of elements on each level of arrays and compares the arrays of one level with
+/// each other.
+///
+/// Example: `{"t": 3, "x": [[1, 2], [3, 4]]}` with the field `x` gives the attribute t =
+/// 3 and elements 1 2 3 4 of shape [2, 2].
 #include "stages/files/json_line.hpp"
 
 #include <cmath>
@@ -19,6 +27,7 @@ namespace {
 
 /// Calls a function with a value of the C++ type of the elements. Returns false if the
 /// elements are no numbers.
+/// The switch is the list of types that JSON stages accept.
 template <class Function>
 bool with_number(dtype type, Function&& use) {
   switch (type) {
@@ -36,6 +45,7 @@ bool with_number(dtype type, Function&& use) {
   }
 }
 
+/// Errors name neither line nor file; the stage adds them.
 error bad_line(std::string_view expected, std::string_view found) {
   return error(
       errc::corrupt,
@@ -43,11 +53,14 @@ error bad_line(std::string_view expected, std::string_view found) {
 }
 
 /// Takes the events of the parser. A function that returns false stops it.
+/// The state is the place in the line: `skipped_` counts open brackets that do not
+/// matter, `depth_` those of the tensor. Values outside of the field become attributes.
 class line_handler {
  public:
   line_handler(const flow::port_type& type, std::string_view field)
       : type_(*type.element), field_(field) {}
 
+  /// JSON has no NaN, so `null` stands for it.
   bool null() {
     if (!wanted()) {
       return true;
@@ -64,6 +77,7 @@ class line_handler {
   bool number_unsigned(std::uint64_t value) {
     return wanted() ? add(value) : note(value);
   }
+  // Integers that do not fit into 64 bits arrive here as well.
   bool number_float(double value, const std::string& /*text*/) {
     return wanted() ? add(value) : note(value);
   }
@@ -73,6 +87,8 @@ class line_handler {
   bool binary(nlohmann::json::binary_t& /*value*/) {
     return fail("a line of text", "binary data");
   }
+  /// One object may stand around the numbers. Any other object is skipped with its
+  /// content.
   bool start_object(std::size_t /*size*/) {
     if (wanted()) {
       return depth_ == 0 ? open_object() : fail("numbers", "an object");
@@ -80,6 +96,7 @@ class line_handler {
     ++skipped_;
     return true;
   }
+  /// Only names of the outermost object count.
   bool key(std::string& name) {
     if (skipped_ == 0) {
       key_ = name;
@@ -90,10 +107,12 @@ class line_handler {
     }
     return true;
   }
+  // Nothing to do for the outermost object, whose brackets are not counted.
   bool end_object() {
     skipped_ -= skipped_ == 0 ? 0 : 1;
     return true;
   }
+  /// Opens one more dimension. An array on a level that had numbers before is an error.
   bool start_array(std::size_t /*size*/) {
     if (!wanted()) {
       ++skipped_;
@@ -103,9 +122,11 @@ class line_handler {
     if (depth_ == runtime::max_dims) {
       return fail(fmt::format("at most {} dimensions", runtime::max_dims), "more");
     }
+    // This array is an element of the array around it.
     if (depth_ != 0) {
       ++counts_[depth_ - 1];
     }
+    // The first array of its depth: the tensor has at least this many dimensions.
     if (depth_ == counts_.size()) {
       if (leaf_depth_ && depth_ >= *leaf_depth_) {
         return fail("numbers", "an array");
@@ -116,6 +137,7 @@ class line_handler {
     counts_[depth_++] = 0;
     return true;
   }
+  /// All arrays of one depth must have the same number of elements.
   bool end_array() {
     if (skipped_ != 0) {
       --skipped_;
@@ -130,6 +152,7 @@ class line_handler {
     known = counts_[depth_];
     return true;
   }
+  /// `position` counts bytes from the beginning of the line.
   bool parse_error(std::size_t position, const std::string& last,
                    const nlohmann::detail::exception& /*cause*/) {
     return fail("JSON", fmt::format("\"{}\" at byte {} of the line", last.substr(0, 40),
@@ -137,6 +160,7 @@ class line_handler {
   }
 
   /// Returns what was read, for a type.
+  /// The handler cannot be used afterwards.
   result<json_item> take(const flow::port_type& type) {
     if (failure_) {
       return std::move(*failure_);
@@ -147,6 +171,7 @@ class line_handler {
                                "found an object without it",
                                field_));
     }
+    // A dimension without any array, behind an empty one, has the extent 0.
     json_item out;
     for (const auto& one : extents_) {
       out.shape.push_back(one.value_or(0));
@@ -162,6 +187,7 @@ class line_handler {
   [[nodiscard]] bool wanted() const {
     return skipped_ == 0 && (!in_object_ || in_field_);
   }
+  /// Enters the object around the numbers.
   bool open_object() {
     if (in_object_) {
       return fail("numbers", "an object");
@@ -169,10 +195,12 @@ class line_handler {
     in_object_ = true;
     return true;
   }
+  /// Keeps the error, and stops the parser by its result.
   bool fail(std::string_view expected, std::string_view found) {
     failure_ = bad_line(expected, found);
     return false;
   }
+  /// Adds an attribute, unless the value lies deeper in the line.
   template <class T>
   bool note(const T& value) {
     if (skipped_ == 0) {
@@ -180,6 +208,7 @@ class line_handler {
     }
     return true;
   }
+  /// Adds a number to the tensor. All numbers must have the same depth.
   template <class From>
   bool add(From value) {
     if (!leaf_depth_) {
@@ -193,10 +222,13 @@ class line_handler {
       ++counts_[depth_ - 1];
     }
     bool fits = false;
+    // The type was checked when the stage was made, so one of the cases applies.
     with_number(type_, [&](auto zero) { fits = put<decltype(zero)>(value); });
     return fits || fail(fmt::format("numbers of the type {}", flow::port_text(type_)),
                         fmt::format("{}", value));
   }
+  /// Converts a number to the element type; false if it does not fit. A fraction never
+  /// becomes an integer, and a finite number never becomes infinite.
   template <class To, class From>
   bool put(From value) {
     To element{};
@@ -218,6 +250,7 @@ class line_handler {
     return true;
   }
   /// Numbers of one flat array fill a type of several fixed extents.
+  /// @pre The extents are fixed, or the number of dimensions fits.
   static result<void> fit(const flow::port_type& type, std::vector<std::int64_t>& shape) {
     if (shape.size() == type.shape.size()) {
       return {};
@@ -237,20 +270,28 @@ class line_handler {
 
   dtype type_;
   std::string_view field_;
+  /// Name of the last member of the outermost object.
   std::string key_;
+  /// The line has an object around its numbers.
   bool in_object_ = false;
+  /// The last name was the field.
   bool in_field_ = false;
+  /// Numbers or an array of the field have come.
   bool found_ = false;
   std::size_t skipped_ = 0;  ///< open arrays and objects that are not looked at
   std::size_t depth_ = 0;    ///< open arrays of the tensor
   std::optional<std::size_t> leaf_depth_;  ///< number of arrays around each number
   std::vector<std::int64_t> counts_;       ///< elements of the open arrays so far
+  /// Elements of an array on each level; empty as long as no array of it has ended.
   std::vector<std::optional<std::int64_t>> extents_;
+  /// Row-major elements of the tensor.
   byte_vector elements_;
   attributes about_;
+  /// The first error, after which nothing is read.
   std::optional<error> failure_;
 };
 
+/// Shortest digits that give the same number again when they are read.
 template <class T>
 result<void> append_element(std::string& to, T value, const json_form& form) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -275,6 +316,8 @@ result<void> append_element(std::string& to, T value, const json_form& form) {
 }
 
 /// Appends elements with the brackets of their dimensions.
+/// The number of brackets that close behind element i is the number of dimensions that i
+/// + 1 completes.
 template <class T>
 result<void> append_elements(std::string& to, const runtime::tensor& x,
                              const json_form& form) {
@@ -304,6 +347,7 @@ result<void> append_elements(std::string& to, const runtime::tensor& x,
   return {};
 }
 
+/// Ends with a comma, because the numbers always follow. Infinite numbers become null.
 void append_attribute(std::string& to, const std::string& name, const attribute& value) {
   to += json_quote(name) + ":";
   if (const auto* text = std::get_if<std::string>(&value)) {
@@ -318,10 +362,12 @@ void append_attribute(std::string& to, const std::string& name, const attribute&
 
 }  // namespace
 
+/// Used by the rule of the setting `type`.
 bool is_json_number(dtype type) noexcept {
   return with_number(type, [](auto /*zero*/) {});
 }
 
+/// @param field  Name of the numbers; the caller keeps it until the result is there.
 result<json_item> parse_json_line(std::string_view line, const flow::port_type& type,
                                   std::string_view field) {
   line_handler handler(type, field);
@@ -329,6 +375,7 @@ result<json_item> parse_json_line(std::string_view line, const flow::port_type& 
   return handler.take(type);
 }
 
+/// Appends a line with its end. An attribute with the name of the field is left out.
 result<void> append_json_line(std::string& to, const runtime::tensor& x,
                               const attributes& about, const json_form& form) {
   if (!form.field.empty()) {

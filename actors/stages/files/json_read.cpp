@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `json.read`: lines of JSON as items.
+///
+/// Bytes are collected in a buffer until it has a whole line. The limit `longest` applies
+/// before the end of the line has come, so a file without line ends cannot fill the
+/// memory. Blank lines make no item. The position is that behind the last line that made
+/// an item.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -16,10 +21,12 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view json_read_name = "json.read";
+/// Bytes that are read at a time. @units{bytes}
 constexpr std::size_t read_piece = std::size_t{64} << 10;
 /// Time for which a pull waits for bytes of a pipe.
 constexpr std::chrono::milliseconds line_wait{50};
 
+/// See the table for the meaning of each.
 struct json_read_settings {
   std::string path;
   std::string type;
@@ -54,17 +61,20 @@ settings_table<json_read_settings> json_read_table() {
   return table;
 }
 
+/// Position of the source.
 struct line_cursor {
   std::uint64_t items = 0;
   std::uint64_t lines = 0;  ///< lines so far, with blank ones
   read_block last;          ///< the last line
 };
 
+/// Owns the file or the pipe, and is used by one I/O host.
 class json_read final : public flow::stage_object {
  public:
   json_read(json_read_settings settings, flow::port_type type, file_system& fs)
       : settings_(std::move(settings)), type_(std::move(type)), fs_(fs) {}
 
+  /// A pipe is opened without waiting for its writer.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
     if (is_pipe(path_)) {
@@ -74,12 +84,15 @@ class json_read final : public flow::stage_object {
     WEIR_TRY(file_, fs_.open(path_, open_mode::read));
     return {};
   }
+  /// Makes an item of the next line that is not blank.
   result<bool> next(pull& p) override {
     for (;;) {
       const std::optional<std::size_t> end = line_length();
+      // Either a whole line, or the part of it that has come so far.
       if (end.value_or(rest().size()) > settings_.longest) {
         return at_line(too_long());
       }
+      // No end of a line yet: more bytes, or nothing for the moment.
       if (!end) {
         WEIR_TRY(const bool came, fill());
         if (!came) {
@@ -88,6 +101,7 @@ class json_read final : public flow::stage_object {
         }
         continue;
       }
+      // The end of the data, with nothing behind the last line.
       if (*end == 0) {
         return false;
       }
@@ -100,6 +114,7 @@ class json_read final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }
+  /// Continues behind the last line of the cursor, which must be the same as before.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<line_cursor>(stored, json_read_name, "cursor"));
     if (where.items == 0) {
@@ -112,6 +127,7 @@ class json_read final : public flow::stage_object {
                                where.lines, path_))
           .hint("write what arrives to a file first");
     }
+    // The bytes of the last line are compared by their digest.
     WEIR_TRY(const std::uint64_t size, file_->size());
     WEIR_CHECK(verify_block(where.last, size, json_read_name, path_,
                             [&](std::uint64_t offset, mutable_bytes to) {
@@ -129,15 +145,18 @@ class json_read final : public flow::stage_object {
   }
   /// Returns the number of bytes of the next line with its end: 0 at the end of the data,
   /// and nothing if more must be read first.
+  // Bytes that were searched before need not be searched again.
   std::optional<std::size_t> line_length() {
     const std::size_t found = rest().find('\n', searched_);
     if (found != std::string_view::npos) {
       return found + 1;
     }
     searched_ = rest().size();
+    // A last line without an end counts as one.
     return ended_ ? std::optional(searched_) : std::nullopt;
   }
   /// Reads on. Returns false if a pipe has no bytes now.
+  // The buffer loses the lines that were used first.
   result<bool> fill() {
     buffer_.erase(0, std::exchange(begin_, 0));
     const std::size_t before = buffer_.size();
@@ -151,11 +170,13 @@ class json_read final : public flow::stage_object {
     } else {
       got = std::move(count.error());
     }
+    // On failure too, the buffer has only bytes that were read.
     buffer_.resize(before + (got ? got->value_or(0) : 0));
     WEIR_CHECK(got);
     if (!*got) {
       return false;
     }
+    // A read of 0 bytes is the end of a file, and of a pipe whose writers have gone.
     ended_ = **got == 0;
     received_ += **got;
     return true;
@@ -173,6 +194,7 @@ class json_read final : public flow::stage_object {
       if (!x) {
         return at_line(x.error());
       }
+      // The type of the outlet has the last word about the shape, in `fill_bytes`.
       std::copy(item->elements.begin(), item->elements.end(), x->data());
       if (settings_.attributes) {
         attribute_collector about(p.emitted());
@@ -182,6 +204,7 @@ class json_read final : public flow::stage_object {
       }
       made = true;
     }
+    // The state changes only after everything has succeeded.
     offset_ += end;
     ++at_.lines;
     if (made) {
@@ -192,6 +215,7 @@ class json_read final : public flow::stage_object {
     searched_ = 0;
     return made;
   }
+  /// Error of a line that is longer than the limit.
   [[nodiscard]] error too_long() const {
     return error(errc::out_of_range,
                  fmt::format("cannot read a line of JSON: expected at most {} bytes, "
@@ -199,6 +223,7 @@ class json_read final : public flow::stage_object {
                              settings_.longest))
         .hint("set longest to a larger number");
   }
+  /// Adds the number of the line and its place in the file.
   [[nodiscard]] error at_line(error cause) const {
     const errc code = cause.code();
     return error(code, fmt::format("cannot read line {}", at_.lines + 1))
@@ -248,6 +273,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Makes the stage: reads the settings, and describes its outlet and its promise.
 result<void> make_json_read(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info = source_info(std::string(json_read_name),

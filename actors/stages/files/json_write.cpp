@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `json.write`: items as lines of JSON.
+///
+/// The lines of all items follow each other in one file, which grows. The offset holds
+/// the last line with its digest, so a resumed run can cut the file exactly behind the
+/// items of its checkpoint. The last line is the one before the cut; what is behind it is
+/// written again.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,7 +24,9 @@ constexpr std::string_view json_write_name = "json.write";
 /// Time for which a write waits for the reader of a pipe.
 constexpr std::chrono::seconds reader_wait{30};
 
+/// What a line holds.
 enum class line_form : std::uint8_t { object, array, lines };
+/// What becomes of NaN and infinities.
 enum class non_finite : std::uint8_t { refuse, null };
 
 struct json_write_settings {
@@ -52,9 +59,11 @@ settings_table<json_write_settings> json_write_table() {
 }
 
 /// First bytes of the lines that this stage writes.
+/// A file that begins otherwise belongs to somebody else and is not emptied.
 constexpr std::array<std::string_view, 14> line_begins{
     "{", "[", "-", "null", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
+/// Position of the sink.
 struct json_offset {
   std::uint64_t lines = 0;
   read_block last;  ///< the last line; `end` is the end of the file
@@ -65,6 +74,7 @@ class json_write final : public flow::stage_object {
   json_write(json_write_settings settings, file_system& fs)
       : settings_(std::move(settings)), fs_(fs) {}
 
+  /// Begins with an empty file. A resumed run leaves the file as it is until `rewind`.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
     pipe_ = is_pipe(path_);
@@ -79,10 +89,12 @@ class json_write final : public flow::stage_object {
     WEIR_CHECK(check_ours(*file_, path_, "lines of JSON with numbers", line_begins));
     return file_->resize(0);
   }
+  /// Appends an item. It may have several lines if another stage has made them.
   result<void> put(taken& t) override {
     std::string line;
     if (settings_.form == line_form::lines) {
       WEIR_CHECK(copy_lines(t[any_in{0}], line));
+      // An item without lines leaves no trace, and the offset stays.
       if (line.empty()) {
         return {};
       }
@@ -98,9 +110,11 @@ class json_write final : public flow::stage_object {
     at_.last = {at_.last.end + line.size(), line.size(), xxh3_64(as_view(line))};
     return {};
   }
+  /// A pipe has nothing that could be made durable.
   result<flow::small_record> settle() override {
     if (!pipe_) {
       WEIR_CHECK(file_->sync());
+      // The entry in the folder is made durable once.
       if (!entry_durable_) {
         WEIR_CHECK(fs_.sync_folder(folder_of(path_)));
         entry_durable_ = true;
@@ -108,6 +122,7 @@ class json_write final : public flow::stage_object {
     }
     return flow::small_record::holding(at_);
   }
+  /// Cuts the file behind the last durable line, after it was compared.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
     if (pipe_) {
@@ -117,6 +132,7 @@ class json_write final : public flow::stage_object {
     written_ = at_.last.end;
     return cut_output(*file_, at_.last.end);
   }
+  /// A pipe keeps nothing that could be compared.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
     WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
@@ -124,6 +140,7 @@ class json_write final : public flow::stage_object {
     if (is_pipe(path_)) {
       return false;
     }
+    // Without lines there need not be a file.
     if (!fs_.exists(path_)) {
       return at_.last.end == 0
                  ? result<bool>(true)
@@ -147,6 +164,7 @@ class json_write final : public flow::stage_object {
     to.assign(x.as<char>(), count);
     return {};
   }
+  /// Compares the last line with the digest of the offset.
   result<void> check(file& f) const {
     return check_appended(f, path_, at_.last, json_write_name, "line");
   }
@@ -158,6 +176,7 @@ class json_write final : public flow::stage_object {
   std::unique_ptr<file> file_;
   std::uint64_t written_ = 0;  ///< bytes that this process has written, or the file has
   json_offset at_;
+  /// See `settle`.
   bool entry_durable_ = false;
 };
 
@@ -190,6 +209,7 @@ path = "out.jsonl"
 
 }  // namespace
 
+/// Makes the stage from its settings.
 result<void> make_json_write(flow::described_stage& made, const given_settings& given,
                              file_system& fs) {
   made.info.name = json_write_name;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `npy.read`: arrays of NumPy, whole or row by row.
+///
+/// Files are read one after another, and the header of a file is read when the source
+/// reaches it. With `rows`, an item is one element of the first axis. Elements are read
+/// from the file straight into the memory of the item. The position names the file of the
+/// last item and not the next one, because the next file may not exist yet.
 #include "stages/files/factories.hpp"
 #include "stages/files/file_source.hpp"
 #include "weir/base/hash.hpp"
@@ -11,8 +16,10 @@ namespace {
 
 constexpr std::string_view npy_read_name = "npy.read";
 
+/// What an item is.
 enum class items_of : std::uint8_t { file, rows };
 
+/// The defaults of files of NumPy.
 struct npy_read_settings : file_source_settings {
   npy_read_settings() {
     pattern = "*.npy";
@@ -34,6 +41,7 @@ settings_table<npy_read_settings> npy_read_table() {
   return table;
 }
 
+/// Position of the source: behind the last item.
 struct npy_cursor {
   std::uint64_t file = 0;      ///< index of the file of the last item
   std::uint64_t rows = 0;      ///< items of that file so far
@@ -42,6 +50,7 @@ struct npy_cursor {
   read_block last;             ///< the bytes of the last item
 };
 
+/// Keeps one file open, of which `row_` is the next item.
 class npy_read final : public flow::stage_object {
  public:
   npy_read(npy_read_settings settings, file_system& fs)
@@ -52,6 +61,7 @@ class npy_read final : public flow::stage_object {
                                      settings_.order));
     return {};
   }
+  /// Makes the next item; files without rows are passed over.
   result<bool> next(pull& p) override {
     for (; next_file_ < files_.size(); leave()) {
       if (auto entered = enter(); !entered) {
@@ -73,6 +83,7 @@ class npy_read final : public flow::stage_object {
   }
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<npy_cursor>(stored, npy_read_name, "cursor"));
+    // No item was read before this cursor.
     if (where.identity == 0) {
       return {};
     }
@@ -84,6 +95,7 @@ class npy_read final : public flow::stage_object {
       return other_data(npy_read_name, settings_.path,
                         "files of the names that the run has read before", "others");
     }
+    // The file of the last item is opened, even if all of its rows were read.
     next_file_ = where.file;
     const std::string& path = files_.path(next_file_);
     if (auto entered = enter(); !entered) {
@@ -92,6 +104,8 @@ class npy_read final : public flow::stage_object {
     if (rows_ < where.rows) {
       return too_short(npy_read_name, path, where.rows, rows_, "rows");
     }
+    // A file that was replaced by one of another form is found before its bytes are
+    // compared.
     if (form() != where.form) {
       return other_data(npy_read_name, path, "items of the type and the shape as before",
                         "others");
@@ -107,6 +121,7 @@ class npy_read final : public flow::stage_object {
 
  private:
   /// Opens the next file unless it is open.
+  /// | @pre There is a next file.
   result<void> enter() {
     if (file_) {
       return {};
@@ -116,6 +131,7 @@ class npy_read final : public flow::stage_object {
     WEIR_TRY(header_, storage::read_npy_header(*f, size));
     rows_ = 1;
     shape_ = header_.shape;
+    // The first axis counts the items and is no part of their shape.
     if (settings_.items == items_of::rows) {
       if (header_.shape.empty()) {
         return error(errc::invalid_argument,
@@ -125,6 +141,7 @@ class npy_read final : public flow::stage_object {
       rows_ = static_cast<std::uint64_t>(header_.shape[0]);
       shape_.erase(shape_.begin());
     }
+    // Without rows there is nothing to read.
     row_bytes_ = rows_ == 0 ? 0 : header_.bytes / rows_;
     if (row_bytes_ > settings_.max_bytes) {
       return too_large(fmt::format("an item of shape [{}]", fmt::join(shape_, ",")),
@@ -134,10 +151,12 @@ class npy_read final : public flow::stage_object {
     row_ = 0;
     return {};
   }
+  /// Goes on to the file behind the open one.
   void leave() {
     file_.reset();
     ++next_file_;
   }
+  /// Reads the next row into an item and moves the position behind it.
   result<void> take(pull& p) {
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, header_.type, shape_));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(row_bytes_));
@@ -156,6 +175,7 @@ class npy_read final : public flow::stage_object {
            {offset + row_bytes_, row_bytes_, xxh3_64(to)}};
     return {};
   }
+  /// Digest of type and shape of an item, for the cursor.
   [[nodiscard]] std::uint64_t form() const {
     return xxh3_64(as_view(
         fmt::format("{} [{}]", info_of(header_.type).tensogram, fmt::join(shape_, ","))));
@@ -164,6 +184,7 @@ class npy_read final : public flow::stage_object {
   npy_read_settings settings_;
   file_system& fs_;
   file_list files_;
+  /// Index of the file that is open or comes next.
   std::size_t next_file_ = 0;
   std::unique_ptr<file> file_;       ///< null if no file is open
   storage::npy_header header_;       ///< of the open file
@@ -202,6 +223,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Makes the stage from its settings.
 result<void> make_npy_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
   made.info = source_info(std::string(npy_read_name),

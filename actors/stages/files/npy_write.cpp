@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `npy.write`: an array for each item, or one array that grows.
+///
+/// A path with `{item}` makes a file per item. Another path makes one array whose first
+/// axis counts the items: its header has space for the largest number of rows, so that it
+/// can be written again in place. Between two checkpoints the file has more bytes than
+/// its header says; readers of NumPy ignore them.
 #include "stages/files/factories.hpp"
 #include "stages/files/item_files.hpp"
 #include "weir/base/hash.hpp"
@@ -32,6 +37,7 @@ settings_table<npy_write_settings> npy_write_table() {
   return table;
 }
 
+/// @error{out_of_range; the bytes of the tensor cannot be counted}
 result<bytes_view> elements_of(const runtime::tensor& x) {
   WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
   return bytes_view(x.data(), static_cast<std::size_t>(bytes));
@@ -44,6 +50,7 @@ class npy_files final : public item_files {
       : item_files(npy_write_name, settings.path, std::move(pattern), fs) {}
 
  private:
+  /// Header and elements of one array. The header is as short as possible.
   result<byte_vector> encode(const taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(byte_vector out, storage::make_npy_header(x.type(), x.shape(), false));
@@ -53,6 +60,7 @@ class npy_files final : public item_files {
   }
 };
 
+/// Position of the sink.
 struct npy_offset {
   std::uint64_t rows = 0;  ///< items so far
   std::uint64_t form = 0;  ///< digest of the header without the number of items
@@ -60,11 +68,13 @@ struct npy_offset {
 };
 
 /// One file whose first axis counts the items.
+/// | Type and shape of the rows are those of the first item.
 class npy_rows final : public flow::stage_object {
  public:
   npy_rows(npy_write_settings settings, file_system& fs)
       : settings_(std::move(settings)), fs_(fs) {}
 
+  /// Begins with an empty file; a resumed run leaves it to `rewind`.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
     WEIR_TRY(file_, fs_.open(path_, open_mode::create_or_open));
@@ -74,8 +84,11 @@ class npy_rows final : public flow::stage_object {
     WEIR_CHECK(check_ours(*file_, path_, "an array of NumPy", {&storage::npy_magic, 1}));
     return file_->resize(0);
   }
+  /// Appends the elements of an item. The header keeps the old number of rows until
+  /// `settle`.
   result<void> put(taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
+    // The first item decides about type and shape, and its header is written.
     if (at_.rows == 0) {
       type_ = x.type();
       shape_.assign(1, 0);
@@ -99,6 +112,8 @@ class npy_rows final : public flow::stage_object {
     ++at_.rows;
     return {};
   }
+  /// Writes the number of rows into the header, and makes the file durable. A file
+  /// without rows stays empty.
   result<flow::small_record> settle() override {
     if (at_.rows != 0) {
       WEIR_CHECK(write_header());
@@ -110,6 +125,7 @@ class npy_rows final : public flow::stage_object {
     }
     return flow::small_record::holding(at_);
   }
+  /// Cuts the file behind the durable items, and corrects the header.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
     WEIR_CHECK(check(*file_));
@@ -129,17 +145,20 @@ class npy_rows final : public flow::stage_object {
   }
 
  private:
+  /// @pre At least one item was written.
   result<void> write_header() {
     shape_[0] = static_cast<std::int64_t>(at_.rows);
     WEIR_TRY(const byte_vector header, storage::make_npy_header(type_, shape_, true));
     return write_all(*file_, 0, header);
   }
   /// Compares the file with the offset, and takes type and shape of it.
+  /// | Used to continue, and to verify a finished run.
   result<void> check(file& f) {
     WEIR_TRY(const std::uint64_t size, f.size());
     if (size < at_.last.end) {
       return shorter(size);
     }
+    // Nothing of the file counts before the first item.
     if (at_.rows == 0) {
       return {};
     }
@@ -149,23 +168,27 @@ class npy_rows final : public flow::stage_object {
     if (shape_.empty()) {
       return another();
     }
+    // The number of rows is no part of the form.
     shape_[0] = 0;
     WEIR_TRY(const byte_vector form, storage::make_npy_header(type_, shape_, true));
     if (xxh3_64(form) != at_.form) {
       return another();
     }
+    // The last item must have the bytes of the checkpoint.
     auto same = verify_block(at_.last, size, npy_write_name, path_,
                              [&](std::uint64_t offset, mutable_bytes to) {
                                return read_exactly(f, offset, to);
                              });
     return same ? std::move(same) : another().because(std::move(same.error()));
   }
+  /// The file belongs to another run.
   [[nodiscard]] error another() const {
     return error(errc::hash_mismatch,
                  fmt::format("cannot append to the array \"{}\": expected the items that "
                              "the checkpoint knows before {} bytes, found others",
                              path_, at_.last.end));
   }
+  /// Bytes that were durable are missing.
   [[nodiscard]] error shorter(std::uint64_t size) const {
     return error(errc::torn,
                  fmt::format("cannot append to the array \"{}\": expected at least the "
@@ -211,6 +234,7 @@ path = "out.npy"
 
 }  // namespace
 
+/// The setting `path` decides which of the two sinks is made.
 result<void> make_npy_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info.name = npy_write_name;

@@ -2,6 +2,10 @@
 /// @file
 /// PNG images by libpng. libpng reports an error by a jump to `setjmp`, so functions that
 /// call `setjmp` have no object with a destructor.
+///
+/// Decoding has two steps, so that memory is taken only for an image whose form was
+/// accepted: `read_form` reads everything before the samples, `read_samples` decodes into
+/// memory of the caller. Both stop at damage: every checksum is verified.
 #include "stages/files/png_codec.hpp"
 
 #include <csetjmp>
@@ -16,6 +20,7 @@
 namespace weir::actors {
 
 /// The objects of libpng, and the text of its error.
+// | It is allocated, because the jumps must not leave an object half changed.
 struct png_decoder::state {
   bytes_view file;
   std::size_t at = 0;      ///< bytes read so far
@@ -30,18 +35,24 @@ namespace {
 using state = png_decoder::state;
 
 /// Chunks that no sample depends on. They are skipped, so that they need no memory.
+/// | Each name has four letters and a null byte, as libpng wants them.
 constexpr png_byte skipped_chunks[] =
     "iCCP\0tEXt\0zTXt\0iTXt\0sPLT\0eXIf\0hIST\0tIME\0pCAL\0sCAL\0pHYs\0cHRM\0gAMA\0sRGB";
 constexpr int skipped_count = static_cast<int>(sizeof skipped_chunks / 5);
+/// Largest chunk that libpng may keep in memory. @units{bytes}
 constexpr std::size_t max_chunk = std::size_t{1} << 20;
 
+/// Called by libpng in place of an end of the process. The text is kept, and control
+/// returns to the last setjmp.
 void keep_message(png_structp png, png_const_charp text) {
   auto* s = static_cast<state*>(png_get_error_ptr(png));
   std::strncpy(s->message, text, sizeof s->message - 1);
   png_longjmp(png, 1);
 }
+/// Warnings concern chunks that no sample depends on.
 void ignore_warning(png_structp /*png*/, png_const_charp /*text*/) {}
 
+/// Gives libpng the next bytes of the file.
 void take_bytes(png_structp png, png_bytep to, std::size_t count) {
   auto* s = static_cast<state*>(png_get_io_ptr(png));
   if (count > s->file.size() - s->at) {
@@ -53,6 +64,7 @@ void take_bytes(png_structp png, png_bytep to, std::size_t count) {
 }
 
 /// Reads everything before the samples. Returns false after an error.
+/// | Checks and limits are set before the first byte is read.
 bool read_head(state& s) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
     return false;
@@ -60,29 +72,35 @@ bool read_head(state& s) {
   constexpr png_uint_32 any_size = 0x7fffffff;
   png_set_read_fn(s.png, &s, take_bytes);
   png_set_crc_action(s.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+  // The size of the image is limited by the caller, in bytes.
   png_set_user_limits(s.png, any_size, any_size);
   png_set_chunk_malloc_max(s.png, max_chunk);
   png_set_keep_unknown_chunks(s.png, PNG_HANDLE_CHUNK_NEVER, skipped_chunks,
                               skipped_count);
   png_read_info(s.png, s.info);
+  // Palettes, few bits and transparent colours become plain samples.
   png_set_expand(s.png);
   if (png_get_bit_depth(s.png, s.info) == 16) {
+    // PNG has the larger byte first.
     png_set_swap(s.png);
   }
   return true;
 }
 
 /// Begins to decode: from here on libpng holds memory for rows.
+/// | It is a step of its own, because the form was only accepted after `read_head`.
 bool begin_rows(state& s) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
     return false;
   }
+  // The passes of an interlaced image are combined in place.
   png_set_interlace_handling(s.png);
   png_read_update_info(s.png, s.info);
   return true;
 }
 
 /// Reads the samples of all passes in place, and the rest of the file.
+/// | `row` is the distance of two rows in bytes.
 bool read_rows(state& s, std::byte* to, std::size_t row, std::uint32_t height,
                int passes) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
@@ -93,12 +111,14 @@ bool read_rows(state& s, std::byte* to, std::size_t row, std::uint32_t height,
       png_read_row(s.png, reinterpret_cast<png_bytep>(to + y * row), nullptr);  // NOLINT
     }
   }
+  // The chunks behind the samples are verified, too.
   png_read_end(s.png, nullptr);
   return true;
 }
 
 /// Returns the form that the samples will have when palettes and transparent colours are
 /// expanded.
+// Transparent colours become an alpha channel.
 png_form form_of(const state& s) {
   png_form form;
   form.width = png_get_image_width(s.png, s.info);
@@ -120,11 +140,13 @@ png_decoder::png_decoder(bytes_view file) : state_(new state) {
   state_->info = state_->png == nullptr ? nullptr : png_create_info_struct(state_->png);
 }
 
+// libpng accepts null pointers here.
 png_decoder::~png_decoder() {
   png_destroy_read_struct(&state_->png, &state_->info, nullptr);
   delete state_;
 }
 
+/// Describes why libpng has stopped: the file ended, or it is damaged.
 error png_decoder::failure() const {
   if (state_->torn) {
     return error(errc::torn,
@@ -138,6 +160,7 @@ error png_decoder::failure() const {
                            state_->message, state_->at, state_->file.size()));
 }
 
+/// Reads everything before the samples and returns the form of the image.
 result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
   if (state_->info == nullptr) {
     return error(errc::out_of_memory, "cannot decode a PNG: libpng cannot begin");
@@ -145,6 +168,7 @@ result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
   constexpr std::size_t signature = 8;
   const auto* head =
       reinterpret_cast<png_const_bytep>(state_->file.data());  // NOLINT: bytes
+  // An empty file and a file of a few bytes are cut short.
   if (state_->file.size() < signature) {
     state_->torn = true;
     return failure();
@@ -160,6 +184,7 @@ result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
   const png_form form = form_of(*state_);
   // The product cannot overflow: each extent has 31 bits.
   const std::uint64_t pixels = std::uint64_t{form.width} * form.height;
+  // A form of few bytes per pixel cannot hide a huge number of pixels.
   if (pixels > max_bytes || form.bytes() > max_bytes) {
     return too_large(fmt::format("a PNG of {} x {} pixels with {} channels", form.width,
                                  form.height, form.channels),
@@ -168,12 +193,14 @@ result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
   return form;
 }
 
+/// @pre `read_form` has succeeded, and `to` has the bytes of the form.
 result<void> png_decoder::read_samples(mutable_bytes to) {
   const png_form form = form_of(*state_);
   if (!begin_rows(*state_)) {
     return failure();
   }
   const std::size_t row = png_get_rowbytes(state_->png, state_->info);
+  // libpng's own count is compared, because it writes that many bytes.
   if (row * form.height != form.bytes() || to.size() != form.bytes()) {
     return error(errc::internal,
                  fmt::format("cannot decode a PNG: expected rows of {} bytes in all, "
@@ -196,17 +223,20 @@ struct writing {
   png_infop info = nullptr;
 };
 
+/// As `keep_message`.
 void keep_writing_message(png_structp png, png_const_charp text) {
   auto* w = static_cast<writing*>(png_get_error_ptr(png));
   std::strncpy(w->message, text, sizeof w->message - 1);
   png_longjmp(png, 1);
 }
+/// Appends what libpng has encoded.
 void give_bytes(png_structp png, png_bytep data, std::size_t size) {
   append(static_cast<writing*>(png_get_io_ptr(png))->out,
          std::as_bytes(std::span(data, size)));
 }
 void flush_nowhere(png_structp /*png*/) {}
 
+/// @pre 1 to 4 channels.
 int colour_type(std::uint32_t channels) {
   switch (channels) {
     case 1: return PNG_COLOR_TYPE_GRAY;
@@ -216,6 +246,7 @@ int colour_type(std::uint32_t channels) {
   }
 }
 
+/// Writes the whole image. Returns false after an error of libpng.
 bool write_image(writing& w, const png_form& form, bytes_view samples, int level) {
   if (setjmp(png_jmpbuf(w.png)) != 0) {
     return false;
@@ -227,6 +258,7 @@ bool write_image(writing& w, const png_form& form, bytes_view samples, int level
                colour_type(form.channels), PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(w.png, w.info);
+  // As in `read_head`.
   if (form.wide) {
     png_set_swap(w.png);
   }
@@ -241,6 +273,8 @@ bool write_image(writing& w, const png_form& form, bytes_view samples, int level
 
 }  // namespace
 
+/// Encodes an image without interlacing. The same samples give the same bytes only with
+/// the same versions of libpng and zlib.
 result<byte_vector> encode_png(const png_form& form, bytes_view samples, int level) {
   constexpr std::uint32_t max_extent = 0x7fffffff;
   if (form.height == 0 || form.width == 0 || form.channels == 0 || form.channels > 4 ||

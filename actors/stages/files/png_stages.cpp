@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `png.read` and the sink `png.write`.
+///
+/// Both stages are thin: `file_source` and `item_files` do the work with files, and
+/// `png_codec` that with images.
 #include "stages/files/factories.hpp"
 #include "stages/files/file_source.hpp"
 #include "stages/files/item_files.hpp"
@@ -20,6 +23,7 @@ bool is_image_type(const std::string& text) {
          (*type->element == dtype::uint8 || *type->element == dtype::uint16);
 }
 
+/// The defaults of images: any size and any number of channels, 8 bits.
 struct png_read_settings : file_source_settings {
   png_read_settings() {
     pattern = "*.png";
@@ -43,10 +47,13 @@ class png_read final : public file_source {
       : file_source(png_read_name, std::move(settings), fs) {}
 
  private:
+  /// The whole file is read first, because its digest is part of the position.
   result<std::uint64_t> load(pull& p, file& f, std::uint64_t size) override {
     byte_vector content(static_cast<std::size_t>(size));
     WEIR_CHECK(read_exactly(f, 0, content));
     WEIR_CHECK(decode_png(
+        // Called with the form before any sample is decoded; the type of the outlet may
+        // refuse it.
         content, max_bytes(), [&](const png_form& form) -> result<mutable_bytes> {
           const std::int64_t shape[] = {form.height, form.width, form.channels};
           WEIR_TRY(const runtime::tensor x,
@@ -81,6 +88,7 @@ class png_write final : public item_files {
         level_(settings.level) {}
 
  private:
+  /// The inlet has three extents, so the shape has three numbers.
   result<byte_vector> encode(const taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
     const auto shape = x.shape();
@@ -160,6 +168,7 @@ path = "made/{item:4}.png"
 
 }  // namespace
 
+/// Makes the source from its settings.
 result<void> make_png_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
   made.info =
@@ -174,6 +183,7 @@ result<void> make_png_read(flow::described_stage& made, const given_settings& gi
   return {};
 }
 
+/// Makes the sink from its settings.
 result<void> make_png_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info.name = png_write_name;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `raw.read` and the sink `raw.write`: files of elements without a header.
+///
+/// A raw file has no header, so the type of the setting must give everything but the
+/// size. Both stages only say how an item is read or encoded; `file_source` and
+/// `item_files` do the rest.
 #include "stages/files/factories.hpp"
 #include "stages/files/file_source.hpp"
 #include "stages/files/item_files.hpp"
@@ -14,6 +18,7 @@ constexpr std::string_view raw_write_name = "raw.write";
 
 /// Returns a type whose extents are numbers, except that the slowest one may be open: the
 /// size of the file then gives it.
+// Returns nothing for other types. The product of the extents must fit into 64 bits.
 std::optional<flow::port_type> raw_type(const std::string& text) {
   auto type = flow::port_type::parse(text);
   if (!type || !type->element || info_of(*type->element).size == 0) {
@@ -21,6 +26,7 @@ std::optional<flow::port_type> raw_type(const std::string& text) {
   }
   std::int64_t count = 1;
   for (std::size_t i = 0; i < type->shape.size(); ++i) {
+    // The slowest extent may be open or 0; all others are numbers above 0.
     const flow::extent& one = type->shape[i];
     const bool fixed = one.is == flow::extent::kind::fixed;
     if ((!fixed && i != 0) || (fixed && i != 0 && one.number == 0) ||
@@ -31,6 +37,7 @@ std::optional<flow::port_type> raw_type(const std::string& text) {
   return std::move(*type);
 }
 
+/// The defaults of raw files; the type has none.
 struct raw_read_settings : file_source_settings {
   raw_read_settings() { pattern = "*.raw"; }
 };
@@ -49,12 +56,14 @@ settings_table<raw_read_settings> raw_read_table() {
   return table;
 }
 
+/// The elements go straight from the file into the memory of the item.
 class raw_read final : public file_source {
  public:
   raw_read(raw_read_settings settings, flow::port_type type, file_system& fs)
       : file_source(raw_read_name, std::move(settings), fs), type_(std::move(type)) {}
 
  private:
+  // `row` becomes the size of an item, or of one element of the open extent.
   result<std::uint64_t> load(pull& p, file& f, std::uint64_t size) override {
     std::vector<std::int64_t> shape;
     std::uint64_t row = info_of(*type_.element).size;
@@ -65,6 +74,7 @@ class raw_read final : public file_source {
     }
     const bool open =
         !type_.shape.empty() && type_.shape[0].is != flow::extent::kind::fixed;
+    // An open extent takes any whole number of rows.
     if (open ? size % row != 0 : size != row) {
       return error(
           size < row ? errc::torn : errc::corrupt,
@@ -78,6 +88,7 @@ class raw_read final : public file_source {
     }
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, *type_.element, shape));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(size));
+    // The digest is that of the elements, which are the whole file.
     WEIR_CHECK(read_exactly(f, 0, to));
     return xxh3_64(to);
   }
@@ -100,6 +111,7 @@ class raw_write final : public item_files {
       : item_files(raw_write_name, settings.path, std::move(pattern), fs) {}
 
  private:
+  /// Copies the elements as they are.
   result<byte_vector> encode(const taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
@@ -150,6 +162,7 @@ path = "made/{item:4}.raw"
 
 }  // namespace
 
+/// Makes the source from its settings.
 result<void> make_raw_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
   made.info = source_info(std::string(raw_read_name),
@@ -158,12 +171,14 @@ result<void> make_raw_read(flow::described_stage& made, const given_settings& gi
   made.info.example = raw_read_example;
   WEIR_TRY(raw_read_settings settings,
            flow::read_settings(made.info, raw_read_table(), given));
+  // The rule of the setting has accepted the type already.
   const auto type = raw_type(settings.type);
   made.info.ports = {{"x", *type, false}};
   made.object = std::make_unique<raw_read>(std::move(settings), *type, fs);
   return {};
 }
 
+/// Makes the sink from its settings.
 result<void> make_raw_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info.name = raw_write_name;

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stages of images, arrays and lines by name.
+///
+/// Programs get these stages through `add_standard_stages`. Tests make single stages with
+/// a file system of their own.
 #include "stages/files/factories.hpp"
 
 namespace weir::actors {
 namespace {
 
+/// A function that makes a stage of this folder.
 using maker = result<void> (*)(flow::described_stage&, const given_settings&,
                                file_system&);
 
+/// Adds a stage that uses the file system of the machine.
 result<void> add(flow::catalog& to, const char* name, maker make) {
   return to.add(name, [make](flow::described_stage& made, const given_settings& given) {
     return make(made, given, posix_file_system());

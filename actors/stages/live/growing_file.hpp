@@ -28,8 +28,11 @@ class growing_file final : public byte_pipe {
   growing_file(std::unique_ptr<file> f, std::uint64_t offset,
                std::chrono::milliseconds wait)
       : file_(std::move(f)), offset_(offset), wait_(wait) {}
+  /// Open for reading as long as the object.
   std::unique_ptr<file> file_;
+  /// Place of the next byte.
   std::uint64_t offset_;
+  /// Length of the sleep at the end of the file.
   std::chrono::milliseconds wait_;
 };
 

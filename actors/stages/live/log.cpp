@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `log`: messages of a pipe, written to a file before they are handed on.
+///
+/// Messages take this way: bytes of the pipe are split into messages; a message that can
+/// become an item is appended to the log; a group of them is made durable by one sync;
+/// and only then they are handed on from `queue_`. A process that is killed before the
+/// sync has handed on nothing of the group.
+///
+/// A resumed run first reads the log from the cursor on (`replay_`): these messages were
+/// accepted before the crash. Then it continues with the pipe. New messages are appended
+/// behind those of the replay, so the order of the log is that of the items.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -24,9 +33,12 @@ constexpr std::string_view log_name = "log";
 /// other are made durable together.
 constexpr std::chrono::milliseconds live_wait{5};
 /// Time after which the messages of a group are made durable.
+/// @units{nanoseconds}
 constexpr std::int64_t max_group_ns = 20'000'000;
+/// Bytes that are read from the pipe at a time. @units{bytes}
 constexpr std::size_t live_piece = std::size_t{256} << 10;
 
+/// See the table for the meaning of each.
 struct log_settings {
   std::string path;
   std::string live;
@@ -72,6 +84,7 @@ settings_table<log_settings> log_table() {
   return table;
 }
 
+/// Position of the source: behind the last message that was handed on.
 struct log_cursor {
   std::uint64_t messages = 0;
   std::uint64_t ended = 0;  ///< 1 behind the message that says that it is the last one
@@ -79,12 +92,14 @@ struct log_cursor {
 };
 
 /// A message of the log that was not handed on yet.
+/// It is in the log, and durable once `accept` has returned.
 struct accepted {
   std::shared_ptr<const formats::message_reader> message;
   std::uint64_t length = 0;
   std::uint64_t digest = 0;
 };
 
+/// Owns the log, whose only writer it is.
 class log_source final : public flow::stage_object {
  public:
   log_source(log_settings settings, flow::port_type type, file_system& fs)
@@ -93,6 +108,7 @@ class log_source final : public flow::stage_object {
         type_(std::move(type)),
         fs_(fs) {}
 
+  /// The log of a resumed run is opened by `seek`, which knows where to begin.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
     live_path_ = path_of(run, settings_.live);
@@ -100,12 +116,15 @@ class log_source final : public flow::stage_object {
     return run.resuming() ? result<void>() : open_log();
   }
   result<bool> next(pull& p) override {
+    // A resumed run without a cursor begins at the start of the log.
     if (!file_) {
       WEIR_CHECK(open_log());
     }
+    // The last message was handed on in an earlier run, or just now.
     if (at_.ended != 0) {
       return false;
     }
+    // Messages of the log come before new ones. The bytes are read for their digest.
     while (replay_) {
       WEIR_TRY(const auto delivery, replay_->next());
       if (!delivery || !delivery->message) {
@@ -117,9 +136,11 @@ class log_source final : public flow::stage_object {
       WEIR_CHECK(read_exactly(*f, delivery->place.offset, bytes));
       return hand_on(p, {delivery->message, delivery->length, xxh3_64(bytes)});
     }
+    // New messages are only taken when those before are handed on.
     if (queue_.empty() && !closed_) {
       WEIR_CHECK(accept());
     }
+    // Nothing has come in time; the run asks again.
     if (queue_.empty()) {
       if (closed_) {
         return false;
@@ -134,6 +155,7 @@ class log_source final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }
+  /// The message before the cursor must be in the log, with the same bytes.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<log_cursor>(stored, log_name, "cursor"));
     if (where.messages != 0) {
@@ -147,6 +169,7 @@ class log_source final : public flow::stage_object {
     at_ = where;
     return open_log();
   }
+  /// Counts of messages; messages that were not accepted are a problem of the report.
   void report(figures& to) const override {
     to.set("accepted", at_.messages);
     to.set("refused", refused_);
@@ -162,9 +185,11 @@ class log_source final : public flow::stage_object {
   /// Opens the log, and begins to read what it has behind the cursor. A message that a
   /// crash has cut short was never accepted, so it is cut off.
   result<void> open_log() {
+    // A file of something else is not touched.
     WEIR_CHECK(check_messages(fs_, path_));
     target_environment environment;
     environment.fs = &fs_;
+    // Only the file system of the machine can lock; tests use others.
     environment.lock = &fs_ == &posix_file_system();
     message_target target;
     target.path = path_;
@@ -175,6 +200,7 @@ class log_source final : public flow::stage_object {
     }
     // What a killed process has written need not be durable yet.
     WEIR_CHECK(file_->sync());
+    // The log has messages behind the cursor.
     if (file_->end() > at_.last.end) {
       feed_environment reading;
       reading.fs = &fs_;
@@ -187,6 +213,8 @@ class log_source final : public flow::stage_object {
     }
     return {};
   }
+  /// Makes an item of a message and moves the cursor behind it. An error names the place
+  /// in the log.
   result<bool> hand_on(pull& p, const accepted& one) {
     const auto object = fill_from(p, choice_, *one.message);
     if (!object) {
@@ -202,10 +230,13 @@ class log_source final : public flow::stage_object {
     return true;
   }
   /// Takes messages of the pipe, writes them to the log, and makes them durable together.
+  /// The group ends at `group` messages, after `max_group_ns`, when the pipe has nothing,
+  /// or with the last message.
   result<void> accept() {
     const std::int64_t begin = now_ns();
     bool last = false;
     while (!last && queue_.size() < settings_.group && now_ns() - begin < max_group_ns) {
+      // Messages that have come already are taken before more bytes are read.
       auto piece = splitter_.take();
       if (piece) {
         WEIR_TRY(last, take_message(std::move(piece->bytes)));
@@ -216,6 +247,7 @@ class log_source final : public flow::stage_object {
         break;
       }
     }
+    // One sync for all; without a new message the log has not changed.
     if (!queue_.empty()) {
       WEIR_CHECK(file_->sync());
     }
@@ -234,6 +266,7 @@ class log_source final : public flow::stage_object {
     if (*got == 0) {
       // All writers have gone. The rest of a message that one of them has left is lost.
       splitter_ = formats::message_splitter(settings_.max_bytes);
+      // With `until`, another writer may open the pipe later.
       closed_ = settings_.until.empty();
       if (!closed_) {
         std::this_thread::sleep_for(live_wait);
@@ -245,10 +278,12 @@ class log_source final : public flow::stage_object {
   }
   /// Appends a message to the log if it can become an item. Returns whether it says that
   /// it is the last one.
+  // The bytes are written as they came, so the log has the messages of the sender.
   result<bool> take_message(byte_vector bytes) {
     auto kept = std::make_shared<const byte_vector>(std::move(bytes));
     const std::uint64_t length = kept->size();
     auto memory = std::make_shared<formats::memory_source>(byte_vector(*kept), "message");
+    // Opening reads the header and the descriptors of the message.
     auto reader = formats::message_reader::open(std::move(memory), {0, length}, {});
     if (!reader) {
       return refuse(reader.error());
@@ -258,6 +293,7 @@ class log_source final : public flow::stage_object {
     }
     message_order order;
     order.encoded = kept;
+    // A failure of the log ends the run: nothing could be accepted any more.
     WEIR_TRY(const auto span, file_->append(order));
     static_cast<void>(span);
     const bool last = has_metadata(*reader, settings_.until);
@@ -265,15 +301,18 @@ class log_source final : public flow::stage_object {
                       length, xxh3_64(*kept)});
     return last;
   }
+  /// Counts a message that is not accepted. It is no error of the run.
   bool refuse(const error& cause) {
     ++refused_;
     last_refusal_ = cause.message();
     return false;
   }
   /// A message that cannot become an item would stop the run at each resume.
+  /// The elements are decoded once to verify them; the item is decoded again later.
   [[nodiscard]] result<void> check(const formats::message_reader& message) const {
     WEIR_TRY(const std::size_t object, find_object(choice_, message));
     const formats::object_descriptor& found = message.descriptor(object);
+    // Without an element type in the setting, every type is accepted.
     bool fits = !type_.element || (found.type == *type_.element &&
                                    found.shape.size() == type_.shape.size());
     for (std::size_t i = 0; fits && type_.element && i < type_.shape.size(); ++i) {
@@ -292,10 +331,12 @@ class log_source final : public flow::stage_object {
 
   log_settings settings_;
   object_choice choice_;
+  /// Type of the setting; without an element it accepts every type.
   flow::port_type type_;
   file_system& fs_;
   std::string path_;
   std::string live_path_;
+  /// Where messages come from.
   std::unique_ptr<byte_pipe> pipe_;
   formats::message_splitter splitter_{settings_.max_bytes};
   bool closed_ = false;  ///< all writers of the pipe have gone for good
@@ -303,7 +344,9 @@ class log_source final : public flow::stage_object {
   std::unique_ptr<message_feed> replay_;  ///< messages that the log had before
   std::deque<accepted> queue_;            ///< durable messages behind the cursor
   log_cursor at_;
+  /// Messages of this run that were not accepted.
   std::uint64_t refused_ = 0;
+  /// The reason of the last of them.
   std::string last_refusal_;
 };
 
@@ -344,6 +387,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Makes the source from its settings.
 result<void> make_log(flow::described_stage& made, const given_settings& given,
                       file_system& fs) {
   made.info =

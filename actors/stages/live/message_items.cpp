@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Items made of Tensogram messages.
+///
+/// Both `log` and `tgm.read` make items of messages by these functions, so that
+/// attributes and messages of errors are the same.
 #include "stages/live/message_items.hpp"
 
 #include "stages/source_parts.hpp"
 
 namespace weir::actors {
 
+/// Returns the number of the chosen object. A name has priority over an index.
 result<std::size_t> find_object(const object_choice& choice,
                                 const formats::message_reader& message) {
   if (choice.object.empty()) {
@@ -28,6 +32,8 @@ result<std::size_t> find_object(const object_choice& choice,
   return *found;
 }
 
+/// Decodes the chosen object into the item and returns its number. Types that are smaller
+/// than a byte have no tensor.
 result<std::size_t> fill_from(pull& p, const object_choice& choice,
                               const formats::message_reader& message) {
   WEIR_TRY(const std::size_t object, find_object(choice, message));
@@ -46,6 +52,7 @@ result<std::size_t> fill_from(pull& p, const object_choice& choice,
   return object;
 }
 
+/// Scalars of the message become attributes, then those of the object.
 void add_about(attributes& to, std::uint64_t number,
                const formats::message_reader& message, std::size_t object) {
   attribute_collector about(to);
@@ -54,6 +61,8 @@ void add_about(attributes& to, std::uint64_t number,
   about.add_object(message.metadata(object));
 }
 
+/// Returns whether a message has the key that marks the last one; an empty key marks
+/// none.
 bool has_metadata(const formats::message_reader& message, const std::string& key) {
   return !key.empty() && message.metadata().extra.find(key) != nullptr;
 }

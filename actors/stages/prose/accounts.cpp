@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sums of likelihoods, and the encoding of the CONDUCTOR and METRICS sections.
+///
+/// A likelihood is a number of nats with 32 bits behind the binary point. Sums of them
+/// are kept as whole numbers, because sums of floating point numbers depend on their
+/// order, and a resumed run must have the same sums as a run without a break.
 #include "stages/prose/accounts.hpp"
 
 #include <fmt/core.h>
@@ -21,10 +25,12 @@ constexpr std::uint64_t record_version = 1;
 constexpr std::uint64_t metrics_version = 2;
 
 /// Writes a record of little-endian u64 that begins with its version.
+/// The version stands first, so a reader can refuse the rest.
 class word_writer {
  public:
   explicit word_writer(std::uint64_t version = record_version) { put(version); }
   void put(std::uint64_t value) { out_.put(value); }
+  /// Three words: whole nats, fraction, bytes.
   void put(const nat_sum& s) {
     put(s.whole);
     put(s.fraction);
@@ -38,6 +44,7 @@ class word_writer {
 
 /// Reads such a record. Reading past its end returns zeros; `end` tells whether that has
 /// happened, so that callers check once.
+/// Every read takes eight bytes.
 class word_reader {
  public:
   word_reader(bytes_view bytes, const char* section)
@@ -66,6 +73,7 @@ class word_reader {
   [[nodiscard]] std::size_t count(std::size_t words) {
     return in_.get_count<std::uint64_t>(8 * words);
   }
+  /// Fails if bytes are missing or left. Called once, after everything was read.
   [[nodiscard]] result<void> end() const {
     if (in_.failed() || !in_.rest().empty()) {
       return error(
@@ -88,6 +96,7 @@ class word_reader {
 
 /// Adds the two halves of the number separately and carries from the fraction, so the sum
 /// is exact and does not depend on the order of the additions.
+/// The fraction has less than 2^32 before, so its sum has less than 2^33.
 void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
   fraction += nats_q32 & 0xFFFF'FFFF;
   whole += (nats_q32 >> 32) + (fraction >> 32);
@@ -95,6 +104,7 @@ void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
   bytes += more_bytes;
 }
 
+/// Adds a sum of another part of the run; the result is exact as well.
 void nat_sum::add(const nat_sum& other) noexcept {
   fraction += other.fraction;
   whole += other.whole + (fraction >> 32);
@@ -102,6 +112,7 @@ void nat_sum::add(const nat_sum& other) noexcept {
   bytes += other.bytes;
 }
 
+/// Mean number of bits for a byte of text, 0 without text.
 double nat_sum::bits_per_byte() const noexcept {
   if (bytes == 0) {
     return 0;
@@ -111,12 +122,15 @@ double nat_sum::bits_per_byte() const noexcept {
   return nats / nats_per_bit / static_cast<double>(bytes);
 }
 
+/// Tokens of a point of the curve: a 256th of the Build phase, but at least a pulse, so
+/// that a curve has at most about 256 points.
 std::uint64_t curve_window_of(std::uint64_t pulse_tokens,
                               std::uint64_t build_budget) noexcept {
   constexpr std::uint64_t curve_points = 256;
   return std::max(pulse_tokens, build_budget / curve_points);
 }
 
+/// Counts a pulse. `build_tokens` is the number of tokens of the Build phase before it.
 void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
                          const score_rules& rules) {
   if (score.phase == models::pulse_phase::test) {
@@ -130,18 +144,21 @@ void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
   }
   build.add(score.nats_q32, score.bytes);
   const std::uint64_t budget = rules.build_budget;
+  // The pulse begins in the last quarter of the Build phase.
   if (build_tokens >= budget - budget / 4) {
     last_quarter.add(score.nats_q32, score.bytes);
   }
   window.add(score.nats_q32, score.bytes);
   const std::uint64_t after = build_tokens + score.tokens;
   const std::uint64_t every = rules.curve_window;
+  // A point of the curve ends where a multiple of the window is passed, and at the end.
   if (every != 0 && (after / every > build_tokens / every || after == budget)) {
     curve.push_back({after, window});
     window = {};
   }
 }
 
+/// Order of the words: totals, use of each phase, and the flags of all lanes.
 byte_vector encode(const conductor_record& record) {
   word_writer w;
   w.put(record.pulses);
@@ -158,6 +175,7 @@ byte_vector encode(const conductor_record& record) {
   return w.take();
 }
 
+/// Counts come from the file, so each is limited by the bytes that are left.
 result<conductor_record> decode_conductor(bytes_view bytes) {
   word_reader r(bytes, "CONDUCTOR");
   WEIR_CHECK(r.version());
@@ -177,6 +195,7 @@ result<conductor_record> decode_conductor(bytes_view bytes) {
   return record;
 }
 
+/// The use of each step of the order of phases, behind their number.
 byte_vector encode(const std::vector<phase_use>& steps) {
   word_writer w;
   w.put(steps.size());
@@ -199,6 +218,7 @@ result<std::vector<phase_use>> decode_steps(bytes_view bytes) {
   return steps;
 }
 
+/// Five sums, five numbers, and the points of the curve.
 byte_vector encode(const run_accounts& accounts) {
   word_writer w(metrics_version);
   for (const nat_sum* s : {&accounts.build, &accounts.last_quarter, &accounts.test,
@@ -226,12 +246,14 @@ result<run_accounts> decode_accounts(bytes_view bytes) {
        {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
     *s = r.sum();
   }
+  // Version 1 had no sum for the Stream phase.
   accounts.stream = version >= 2 ? r.sum() : nat_sum();
   accounts.build_ns = static_cast<std::int64_t>(r.take());
   accounts.kernel_ns = static_cast<std::int64_t>(r.take());
   accounts.stall_ns = static_cast<std::int64_t>(r.take());
   accounts.generations = r.take();
   accounts.resumed = r.take();
+  // A point has four words: tokens, and a sum of three.
   const std::uint64_t points = r.count(4);
   for (std::uint64_t i = 0; i < points; ++i) {
     curve_window point;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sizes of chunks, their order over lanes and phases, and the pulses they form.
+///
+/// A slot is a pulse that is being put together: one cell per lane, each absent, ordered
+/// or ready. Orders go out before the answers to earlier ones have come, so the plan must
+/// know that a budget suffices even if every chunk comes back whole: `granted_` counts
+/// the tokens of outstanding orders at their full size. Where the last tokens of a budget
+/// are concerned, it waits for all answers first. The order of the orders, and therefore
+/// of the tokens, does not depend on the times of the answers.
 #include "stages/prose/chunk_plan.hpp"
 
 #include <fmt/core.h>
@@ -9,6 +16,7 @@
 
 namespace weir::actors {
 
+/// Tokens of all lanes of the pulse.
 std::uint64_t pulse_chunks::tokens() const {
   std::uint64_t sum = 0;
   for (const auto& lane : lanes) {
@@ -32,6 +40,7 @@ std::uint64_t pulse_chunks::ends_of_text(std::uint32_t separator) const {
   return sum;
 }
 
+/// Upper bound of the pulses of a phase: the budget in tokens, or its limit in pulses.
 std::uint64_t max_pulses(const phase_budget& budget,
                          std::uint64_t pulse_tokens) noexcept {
   const std::uint64_t pulses =
@@ -39,6 +48,7 @@ std::uint64_t max_pulses(const phase_budget& budget,
   return budget.pulses != 0 ? std::min(budget.pulses, pulses) : pulses;
 }
 
+/// `phase_count` stands for a name that is no phase.
 std::size_t number_of_phase(std::string_view name) noexcept {
   constexpr std::array<std::string_view, phase_count> names = {"build", "test", "stream"};
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) -
@@ -51,6 +61,7 @@ bool are_phases(const std::vector<std::string>& names) {
   });
 }
 
+/// Build, Test and Stream, all from the main source.
 phase_steps standard_steps() {
   phase_steps steps;
   for (std::size_t phase = 0; phase < phase_count; ++phase) {
@@ -59,6 +70,7 @@ phase_steps standard_steps() {
   return steps;
 }
 
+/// @param used  What each step had used before; shorter than the steps for a new run.
 chunk_plan::chunk_plan(settings s, std::span<const phase_use> used)
     : settings_(std::move(s)), used_(used.begin(), used.end()) {
   used_.resize(settings_.steps.size());
@@ -84,6 +96,7 @@ std::uint64_t chunk_plan::left() const noexcept {
   return tokens > tokens_ ? tokens - tokens_ : 0;
 }
 
+/// A source that has ended for all lanes ends the steps that read from it.
 bool chunk_plan::all_ended(std::size_t stream) const noexcept {
   const auto& lanes = ended_[stream];
   return std::find(lanes.begin(), lanes.end(), false) == lanes.end();
@@ -100,9 +113,11 @@ void chunk_plan::close_step() {
 /// step whose budget is used up or whose stream has ended is closed. Returns false if the
 /// answer to an outstanding order is needed to decide, or if nothing more will come.
 bool chunk_plan::open_slot() {
+  // Steps are closed one after another until one has something left.
   while (step_ < settings_.steps.size()) {
     const bool ended = all_ended(settings_.steps[step_].stream);
     const std::uint64_t pulses = budget().pulses;
+    // The budget of the step is used up, in tokens or in pulses.
     const bool over = left() == 0 || (pulses != 0 && slots_ >= pulses);
     if (!over && !ended && left() > granted_) {
       ++slots_;
@@ -112,6 +127,7 @@ bool chunk_plan::open_slot() {
     if (granted_ != 0) {
       return false;  // chunks may come back shorter, so wait until all have
     }
+    // The report says that a source was too short for its budget.
     ended_early_ = ended_early_ || (ended && !over);
     close_step();
   }
@@ -120,16 +136,19 @@ bool chunk_plan::open_slot() {
 
 /// Orders chunks for the remaining lanes of a slot. Returns false if the size of the next
 /// order depends on answers that are still outstanding.
+// The last chunk of a budget is shorter, and its size is known only without open orders.
 bool chunk_plan::fill_slot(slot& s, chunk_orders& out) {
   const std::size_t stream = settings_.steps[s.step].stream;
   const auto& ended = ended_[stream];
   for (; s.assigned < settings_.lanes; ++s.assigned) {
     cell& c = s.cells[s.assigned];
+    // The budget covers a whole chunk even if all open orders come back whole.
     const bool whole = left() >= granted_ + settings_.chunk;
     if (!whole && granted_ != 0 && !ended[s.assigned]) {
       return false;
     }
     const std::uint64_t tokens = std::min(settings_.chunk, left());
+    // The lane has ended, or nothing of the budget is left: the pulse is without it.
     if (ended[s.assigned] || tokens == 0) {
       c.state = cell_state::absent;
       continue;
@@ -142,6 +161,7 @@ bool chunk_plan::fill_slot(slot& s, chunk_orders& out) {
   return true;
 }
 
+/// Returns the orders that can be given now, with at most `slots` pulses under way.
 chunk_orders chunk_plan::take_orders(std::size_t slots) {
   chunk_orders out;
   drop_empty_slots();
@@ -155,6 +175,7 @@ chunk_orders chunk_plan::take_orders(std::size_t slots) {
 }
 
 /// Gives back the whole ordered size, of which the chunk may use less.
+/// An answer without a chunk says that the lane has ended.
 result<void> chunk_plan::resolve(chunk_reply reply) {
   const std::uint32_t lane = reply.order.lane;
   // Answers of a lane come in the order of its orders: this one belongs to the first slot
@@ -164,6 +185,7 @@ result<void> chunk_plan::resolve(chunk_reply reply) {
                            : std::find_if(open_.begin(), open_.end(), [&](const slot& s) {
                                return s.cells[lane].state == cell_state::ordered;
                              });
+  // A reply that no order explains is a mistake of the program.
   const std::uint64_t tokens = reply.chunk ? reply.chunk->tokens.size() : 0;
   if (waiting == open_.end() || tokens > reply.order.tokens ||
       (reply.chunk && tokens == 0)) {
@@ -173,6 +195,7 @@ result<void> chunk_plan::resolve(chunk_reply reply) {
                     "{} tokens, found {} tokens",
                     lane, reply.order.tokens, tokens));
   }
+  // What was granted and not used is available again.
   granted_ -= reply.order.tokens;
   --orders_out_;
   tokens_ += tokens;
@@ -194,6 +217,7 @@ void chunk_plan::drop_empty_slots() {
   });
 }
 
+/// True if the oldest slot has an answer for every lane. Pulses keep the order of slots.
 bool chunk_plan::ready() {
   drop_empty_slots();
   if (open_.empty() || open_.front().assigned < settings_.lanes) {
@@ -220,6 +244,7 @@ std::optional<pulse_chunks> chunk_plan::take_pulse() {
   return out;
 }
 
+/// True if nothing more will come.
 bool chunk_plan::exhausted() {
   drop_empty_slots();
   const std::size_t steps = settings_.steps.size();

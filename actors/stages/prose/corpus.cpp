@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opening of a corpus, and continuing behind a cursor.
+///
+/// A corpus is opened in two ways: at its beginning, or behind a cursor, where `restore`
+/// compares what the cursor knows about the text with the text. A cursor of the first
+/// version may need the list of files in another order.
 #include "stages/prose/corpus.hpp"
 
 #include <fmt/core.h>
@@ -13,6 +17,8 @@
 namespace weir::actors {
 namespace {
 
+/// Opens the corpus with its files in the order of the configuration and continues behind
+/// the cursor. Lanes that do not continue a context get first positions of their own.
 result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& order,
                                          const storage::stream_cursor& at) {
   corpus_order resumed = order;
@@ -28,6 +34,7 @@ result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& or
 
 /// Opens the source of an order, and those that follow it as one source with it. An
 /// end-of-text token stands between two of them.
+/// `names` gets the names of the sources behind the first one.
 result<opened_source> open_chain(file_system& fs, const corpus_order& order,
                                  std::vector<std::string>& names) {
   WEIR_TRY(auto whole, open_source(fs, order.source, order.sources));
@@ -48,6 +55,7 @@ result<opened_source> open_chain(file_system& fs, const corpus_order& order,
 
 }  // namespace
 
+/// Opens a corpus at its beginning, or unpositioned if the order resumes.
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
   WEIR_TRY(auto source, open_chain(fs, order, opened.chain));
@@ -56,6 +64,7 @@ result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   }
   WEIR_CHECK(check_end(order.source, *source.tokens, order.config.end));
   opened.files = std::move(source.files);
+  // A source that does not know its length counts as 0 here.
   opened.tokens =
       source.tokens->size() == storage::unknown_size ? 0 : source.tokens->size();
   opened.identity = source.tokens->identity().digest();
@@ -66,6 +75,7 @@ result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
 
 /// Earlier versions sorted all files and read each once, so a cursor that does not fit is
 /// tried with that list, too. A hint is given only if following it is certain to help.
+/// Live sources have no list of files.
 result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order,
                                       const storage::stream_cursor& at) {
   auto opened = continue_as_listed(fs, order, at);
@@ -73,15 +83,18 @@ result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order
       is_live(order.source) || order.source.paths.empty()) {
     return opened;
   }
+  // The files are looked for again, because a folder may have other files now.
   corpus_order sorted = order;
   std::vector<std::string>& paths = sorted.source.paths;
   WEIR_TRY(paths, storage::expand_paths(fs, order.source.paths));
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   auto older = continue_as_listed(fs, sorted, at);
+  // The first error is the better one, if neither list fits.
   if (older || order.grown) {
     return older ? std::move(older) : std::move(opened);
   }
+  // Only for the hint: whether the run could go on with a text that has grown.
   corpus_order longer = order;
   longer.grown = true;
   if (continue_as_listed(fs, longer, at)) {
@@ -91,6 +104,7 @@ result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order
   return opened;
 }
 
+/// Lines about a mixture for people: share of tokens, units and rounds of each source.
 std::vector<std::string> shares_of(const storage::context_stream& stream) {
   std::vector<std::string> lines;
   const auto shares = stream.shares();

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Classes of durations.
+///
+/// Quantiles of durations are counted in classes whose width is an eighth of a power of
+/// two, so a quantile is wrong by an eighth at most and adding costs a few instructions.
+/// Example: 20 ns lie in the class from 20 to 21 ns, 200 ns in the class from 192 to 207
+/// ns.
 #include "stages/prose/durations.hpp"
 
 #include <algorithm>
@@ -13,6 +18,7 @@ namespace {
 constexpr int class_bits = 3;  ///< a power of two has 2^3 classes
 
 /// Returns the class of a duration: durations below 8 ns have one each.
+/// The class has the position of the highest bit and the three bits behind it.
 std::size_t class_of(std::uint64_t ns) noexcept {
   if (ns < (1U << class_bits)) {
     return ns;
@@ -22,6 +28,7 @@ std::size_t class_of(std::uint64_t ns) noexcept {
 }
 
 /// Returns the end of a class, in nanoseconds.
+/// The inverse of `class_of`.
 double end_of(std::size_t number) noexcept {
   if (number < (1U << class_bits)) {
     return static_cast<double>(number);
@@ -33,11 +40,13 @@ double end_of(std::size_t number) noexcept {
 
 }  // namespace
 
+/// A negative duration counts as 0, which only a clock that was set back could give.
 void duration_counts::add(std::int64_t ns) noexcept {
   counts_[class_of(static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns)))] += 1;
   total_ += 1;
 }
 
+/// Returns the end of the class that has the value of the given rank, in seconds.
 double duration_counts::quantile(double share) const noexcept {
   const auto wanted =
       static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(total_)));

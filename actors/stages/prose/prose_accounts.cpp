@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `prose.accounts`: sums scores of pulses and makes the learning curve.
+///
+/// The stage answers late (`on_done`): a pulse is counted when its score is complete. It
+/// hands the curve on only when a window has ended; all other pulses are gaps.
 #include <algorithm>
 #include <array>
 
@@ -19,6 +22,7 @@ namespace {
 constexpr const char* metrics_part = "METRICS";
 constexpr const char* build_part = "BUILD_TOKENS";
 
+/// See the table.
 struct accounts_settings {
   std::uint64_t curve_window = 0;
 };
@@ -33,6 +37,7 @@ settings_table<accounts_settings> accounts_table() {
   return table;
 }
 
+/// Runs on the thread of the engine host.
 class prose_accounts final : public flow::stage_object {
  public:
   explicit prose_accounts(accounts_settings settings) : settings_(settings) {
@@ -41,10 +46,12 @@ class prose_accounts final : public flow::stage_object {
     bits_.index = 1;
   }
 
+  /// The engine also gives the time of its kernels.
   result<void> open(opening& run) override {
     engine_ = &run.host().base();
     return {};
   }
+  /// Everything happens in `on_done`.
   result<void> on_item(step&) override { return {}; }
 
   result<void> on_done(step& s) override {
@@ -59,9 +66,11 @@ class prose_accounts final : public flow::stage_object {
     score.tokens = word(words, score_word::tokens);
     score.nats_q32 = word(words, score_word::nats_q32);
     const std::uint64_t scored = word(words, score_word::scored);
+    // An end-of-text token is scored and is no byte of the text.
     score.bytes = scored - std::min(scored, word(words, score_word::ends_of_text));
     score_rules rules;
     rules.build_budget = word(words, score_word::build_budget);
+    // The window is part of the settings, or follows from the first pulse.
     rules.curve_window =
         settings_.curve_window != 0
             ? settings_.curve_window
@@ -76,6 +85,7 @@ class prose_accounts final : public flow::stage_object {
     return emit_curve(s);
   }
 
+  /// Copies sums and curve, and the number of Build tokens.
   result<void> copy_state(flow::state_writer& to) override {
     const byte_vector metrics = encode(accounts_);
     std::copy(metrics.begin(), metrics.end(),
@@ -84,6 +94,7 @@ class prose_accounts final : public flow::stage_object {
     copied_ = seen_;
     return {};
   }
+  /// Continues the sums. `before_` keeps the times of earlier processes apart.
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(const bytes_view metrics, from.part(metrics_part));
     WEIR_TRY(accounts_, decode_accounts(metrics));
@@ -100,6 +111,7 @@ class prose_accounts final : public flow::stage_object {
     to.set("tokens", seen_.tokens);
     to.set("checkpoint_pulses", copied_.pulses);
     to.set("checkpoint_tokens", copied_.tokens);
+    // Figures of phases exist only after a pulse.
     if (seen_.pulses != 0) {
       to.set("phase", std::string(models::name_of(phase_)));
       to.set("phase_tokens", phase_tokens_[static_cast<std::size_t>(phase_)]);
@@ -112,6 +124,7 @@ class prose_accounts final : public flow::stage_object {
                          static_cast<double>(nats_.fraction) * 0x1p-32);
       to.set("bytes", nats_.bytes);
     }
+    // The curve is drawn whole, with the points of earlier processes.
     figures::curve curve{"learning curve", "tokens of Build", "bits per byte", {}};
     for (const curve_window& w : accounts_.curve) {
       curve.points.emplace_back(static_cast<double>(w.tokens), w.sum.bits_per_byte());
@@ -122,6 +135,7 @@ class prose_accounts final : public flow::stage_object {
   }
 
  private:
+  /// Returns a word of a score by its meaning.
   static std::uint64_t word(const view<const std::uint64_t, 1>& words, score_word which) {
     return words[static_cast<std::size_t>(which)];
   }
@@ -141,6 +155,7 @@ class prose_accounts final : public flow::stage_object {
     phase_ = score.phase;
     phase_tokens_[static_cast<std::size_t>(phase_)] += score.tokens;
     nats_.add(score.nats_q32, score.bytes);
+    // Time counts only in the Build phase.
     if (score.phase != models::pulse_phase::build) {
       return;
     }
@@ -166,9 +181,11 @@ class prose_accounts final : public flow::stage_object {
 
   accounts_settings settings_;
   runtime::engine* engine_ = nullptr;
+  /// The inlet, and the outlets of the curve.
   in<std::uint64_t, 1> score_;
   out<std::uint64_t, 1> tokens_;
   out<double, 1> bits_;
+  /// Sums since the beginning of the run.
   run_accounts accounts_;
   std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
   run_accounts before_;             ///< as of the checkpoint that the run continues
@@ -223,6 +240,7 @@ inlets = { tokens = "accounts.tokens", bits_per_byte = "accounts.bits_per_byte" 
 
 }  // namespace
 
+/// Makes the stage. It has two outlets, which get an item at the same time.
 result<void> make_prose_accounts(flow::described_stage& made,
                                  const given_settings& given) {
   made.info.name = "prose.accounts";

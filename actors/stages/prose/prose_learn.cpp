@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `prose.learn`: runs each pulse on a prose model and hands its score on.
+///
+/// A pulse is submitted to the model as tasks (`on_item`) and its result is taken when
+/// they have ended (`on_done`). Up to `ahead` pulses are under way, so that the engine
+/// has work while the next one is being submitted; they end in order. The model itself
+/// decides nothing about time: pulses come with phase, budget and number from the source.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,6 +25,7 @@
 namespace weir::actors {
 namespace {
 
+/// See the table.
 struct learn_settings {
   models::prose_config model;
   std::uint32_t devices = 1;
@@ -56,6 +62,7 @@ constexpr std::uint64_t kept_in_trace = 100;
 /// Pulses after which a missing pulse counts as a stall.
 constexpr std::uint64_t warm_pulses = 10;
 
+/// Runs on the thread of the engine host, which is the submitter of the model's tasks.
 class prose_learn final : public flow::stage_object {
  public:
   explicit prose_learn(learn_settings settings)
@@ -66,6 +73,7 @@ class prose_learn final : public flow::stage_object {
     predictions_.index = 1;
   }
 
+  /// The seed of the run initialises the parameters.
   result<void> open(opening& run) override {
     engine_ = &run.host().base();
     models::prose_config model = settings_.model;
@@ -74,6 +82,7 @@ class prose_learn final : public flow::stage_object {
     return {};
   }
 
+  /// Submits a pulse. Its tasks become those of the item, so the flow knows when it ends.
   result<void> on_item(step& s) override {
     // A source writes the item before it hands it on; only behind other stages do tasks
     // write it.
@@ -85,6 +94,7 @@ class prose_learn final : public flow::stage_object {
     p.keeps_predictions = settings_.predictions && p.phase == models::pulse_phase::stream;
     count_stall(s, p);
     engine_->tracer().begin_pulse(p.id, p.id % kept_in_trace == 0);
+    // Contexts are emptied before the tokens of the pulse.
     for (const std::uint32_t lane : pulse.resets) {
       WEIR_CHECK(model_->reset_context(lane));
     }
@@ -97,16 +107,19 @@ class prose_learn final : public flow::stage_object {
     return {};
   }
 
+  /// Takes the result of the oldest pulse and hands its score on.
   result<void> on_done(step& s) override {
     const flight f = in_flight_.front();
     in_flight_.pop_front();
     WEIR_TRY(const models::pulse_result r, model_->finish(f.ticket));
     const std::int64_t ended_ns = now_ns();
+    // The clock of the pulse includes the time that its tasks have waited.
     pulse_times_.add(ended_ns - f.begun_ns);
     first_ns_ = first_ns_ == 0 ? f.begun_ns : first_ns_;
     last_ns_ = ended_ns;
     pauses_.ended(ended_ns, copied_);
     copied_ = false;
+    // From here on the model waits for a pulse.
     if (in_flight_.empty()) {
       idle_since_ns_ = s.turn_time();
     }
@@ -131,6 +144,8 @@ class prose_learn final : public flow::stage_object {
 
   /// The state of a model is a set of regions in several storages, of which the model
   /// makes a few sections.
+  /// The copies are tasks: the run goes on while they are made, and the image is complete
+  /// when they have ended.
   result<void> copy_state(flow::state_writer& to) override {
     if (settings_.devices > 1) {
       WEIR_CHECK(model_->check_replicas());  // all pulses before the barrier have ended
@@ -149,6 +164,7 @@ class prose_learn final : public flow::stage_object {
               to.add(kernels_part, kernels.size()).begin());
     return {};
   }
+  /// Restores all sections. Other kernels are a warning and no error.
   result<void> restore_state(const flow::state_reader& from) override {
     // Other kernels may round differently, and then the run does not repeat bit for bit.
     WEIR_TRY(const bytes_view kernels, from.part(kernels_part));
@@ -162,6 +178,7 @@ class prose_learn final : public flow::stage_object {
                          [&](const std::string& name) { return from.part(name); });
   }
 
+  /// Figures of this process.
   void report(figures& to) const override {
     to.set("kernels", std::string(model_->kernel_set()));
     to.set("parameters", model_->parameter_count());
@@ -191,6 +208,7 @@ class prose_learn final : public flow::stage_object {
                      shape_);
   }
   /// Makes the item of the outlet `predictions`. Other pulses have a gap there.
+  /// The pulse is read once more, because its item still exists.
   result<void> make_predictions(step& s, const models::pulse_result& r) {
     WEIR_TRY(const read_pulse pulse, pulse_of(s));
     const auto size = static_cast<std::int64_t>(prediction_words(shape_));
@@ -202,6 +220,7 @@ class prose_learn final : public flow::stage_object {
   /// Counts the time for which the model had no pulse because none had arrived. The first
   /// pulses of a process wait for files to be opened, so they do not count.
   void count_stall(const step& s, const models::pulse& p) {
+    // The engine had nothing of this stage at the moment.
     if (in_flight_.empty() && taken_ >= warm_pulses &&
         p.phase == models::pulse_phase::build) {
       stall_ns_ += s.turn_time() - idle_since_ns_;
@@ -210,6 +229,7 @@ class prose_learn final : public flow::stage_object {
   }
   /// A lane whose text goes on behind pulses that the run skips begins there with an
   /// empty context.
+  /// Only a gap can make the position of the text larger than that of the model.
   result<void> jump_over_gaps(const std::vector<models::prose::lane_input>& inputs) {
     for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
       const models::prose::lane_input& input = inputs[lane];
@@ -224,6 +244,7 @@ class prose_learn final : public flow::stage_object {
                   std::vector<models::prose::lane_input>& inputs) const {
     for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
       models::prose::lane_input& input = inputs[lane];
+      // A lane without tokens stays where it is.
       if (input.tokens.empty()) {
         input.position = model_->position(lane);
       } else if (p.phase == models::pulse_phase::build) {
@@ -235,11 +256,13 @@ class prose_learn final : public flow::stage_object {
   }
 
   learn_settings settings_;
+  /// Lanes and tokens of a full pulse.
   pulse_shape shape_;
   in<std::uint32_t, 1> pulses_;
   out<std::uint64_t, 1> score_;
   out<std::uint32_t, 1> predictions_;  ///< only if the setting says so
   runtime::engine* engine_ = nullptr;
+  /// Null before `open`.
   std::unique_ptr<models::prose> model_;
   std::deque<flight> in_flight_;    ///< the oldest first
   std::uint64_t taken_ = 0;         ///< pulses of this process
@@ -248,6 +271,7 @@ class prose_learn final : public flow::stage_object {
   duration_counts pulse_times_;  ///< from the submission of a pulse to its end
   std::int64_t first_ns_ = 0;    ///< submission of the first pulse; 0 before it
   std::int64_t last_ns_ = 0;     ///< end of the last pulse
+  /// Measures what a checkpoint costs.
   pause_meter pauses_;
   std::string problem_;  ///< the checkpoint was made by other kernels; may be empty
   bool copied_ = false;  ///< the state was copied since the last pulse ended
@@ -293,6 +317,8 @@ path = "scores.tgm"
 
 }  // namespace
 
+/// Makes the stage and checks model and devices, so that a mistake is found before the
+/// run.
 result<void> make_prose_learn(flow::described_stage& made, const given_settings& given) {
   made.info.name = "prose.learn";
   made.info.documentation =

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The layout of a pulse's item: a head, then for each lane a head and its tokens.
+///
+/// The item is an array of u32, because tokens are. Each lane has space for a full chunk,
+/// so every pulse has the same size and the memory of the edge can be planned. Layout:
+/// head
+///
+/// lane 0: head, tokens, unused words
+///
+/// lane 1: ... The reader compares the first word and every count.
 #include "stages/prose/pulse_item.hpp"
 
 #include <algorithm>
@@ -12,6 +20,7 @@ namespace weir::actors {
 namespace {
 
 /// The head of an item, as it lies in memory.
+/// Numbers of 64 bits take two words.
 struct item_head {
   std::uint64_t layout = 0;  ///< `item_layout`
   std::uint64_t id = 0;
@@ -29,6 +38,7 @@ struct lane_head {
   std::uint64_t lookahead = no_lookahead;
   std::uint64_t count = 0;
   std::uint64_t reset = 0;  ///< 1 if the context is emptied before the pulse
+  /// Stands for a lookahead that is not there.
   static constexpr std::uint64_t no_lookahead = ~std::uint64_t{0};
 };
 
@@ -36,13 +46,16 @@ struct lane_head {
 constexpr std::uint64_t item_layout = 0x32'6573'6c75'70;  // "pulse2"
 constexpr std::uint64_t head_words = sizeof(item_head) / 4;
 constexpr std::uint64_t lane_words = sizeof(lane_head) / 4;
+/// Largest number of a phase.
 constexpr std::uint64_t max_phase =
     static_cast<std::uint64_t>(models::pulse_phase::stream);
 
+/// Copies a head to its place; words need not be aligned for 64 bits.
 template <class Head>
 void put_head(std::span<std::uint32_t> to, std::uint64_t word, const Head& head) {
   std::memcpy(to.data() + word, &head, sizeof(Head));
 }
+/// Copies a head from its place.
 template <class Head>
 Head get_head(std::span<const std::uint32_t> from, std::uint64_t word) {
   Head head;
@@ -50,6 +63,7 @@ Head get_head(std::span<const std::uint32_t> from, std::uint64_t word) {
   return head;
 }
 
+/// The hint is for users who connect another stage.
 error bad_item(std::string_view expected, std::uint64_t found) {
   return error(errc::corrupt,
                fmt::format("cannot read a pulse: expected {}, found {}", expected, found))
@@ -58,14 +72,17 @@ error bad_item(std::string_view expected, std::uint64_t found) {
 
 }  // namespace
 
+/// Words of an item of this shape.
 std::uint64_t pulse_shape::words() const noexcept {
   return head_words + lanes * (lane_words + chunk);
 }
 
+/// Type of the inlet and outlet.
 std::string pulse_shape::type() const {
   return fmt::format("u32[{}]", words());
 }
 
+/// @pre `to` has `shape.words()` words, and each chunk fits into its space.
 void write_pulse(std::span<std::uint32_t> to, const pulse_shape& shape,
                  const pulse_facts& facts,
                  const std::vector<std::optional<storage::token_chunk>>& lanes,
@@ -80,6 +97,7 @@ void write_pulse(std::span<std::uint32_t> to, const pulse_shape& shape,
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
     lane_head head;
     head.reset = std::find(resets.begin(), resets.end(), lane) != resets.end() ? 1 : 0;
+    // A lane without a chunk has the count 0.
     if (lanes[lane]) {
       const storage::token_chunk& chunk = *lanes[lane];
       head.position = chunk.lane_position;
@@ -93,12 +111,14 @@ void write_pulse(std::span<std::uint32_t> to, const pulse_shape& shape,
   }
 }
 
+/// Reads an item of the shape of the stage. The tokens of the result point into `from`.
 result<read_pulse> read_item(std::span<const std::uint32_t> from,
                              const pulse_shape& shape) {
   if (from.size() != shape.words()) {
     return bad_item(fmt::format("{} words", shape.words()), from.size());
   }
   const auto head = get_head<item_head>(from, 0);
+  // The first word names the layout, and the phase is used as an index later.
   if (head.layout != item_layout || head.phase > max_phase) {
     return bad_item("the head of a pulse", head.layout);
   }
@@ -112,6 +132,7 @@ result<read_pulse> read_item(std::span<const std::uint32_t> from,
   std::uint64_t at = head_words;
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
     const auto part = get_head<lane_head>(from, at);
+    // The count limits what is read of the lane.
     if (part.count > shape.chunk) {
       return bad_item(fmt::format("at most {} tokens of a lane", shape.chunk),
                       part.count);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encoding of the learning curve.
+///
+/// The bytes must be those that the stage `tgm.replace` makes, because a run that had
+/// finished writes the curve by this function.
 #include "stages/prose/job/curve.hpp"
 
 #include <span>
@@ -11,6 +14,7 @@ namespace weir::actors {
 namespace {
 
 /// Returns a one-dimensional object that refers to the values.
+/// The values must outlive the message that is made of it.
 template <class T>
 formats::object_to_write column(const char* name, const char* units,
                                 const std::vector<T>& values) {
@@ -37,6 +41,7 @@ result<byte_vector> encode_curve(const std::vector<curve_point>& points,
       column(curve_text::tokens, curve_text::tokens_unit, tokens),
       column(curve_text::bits, curve_text::bits_unit, bits)};
   formats::message_options options;
+  // A window without bytes has no finite value, which the message stores as it is.
   options.floats = formats::non_finite::store;
   options.extra.set("title", std::string(curve_text::title));
   options.extra.set("run", run_name);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The report of a run as the text of metrics.json.
+///
+/// The keys are read again by `weir report`, the tests and scripts of users, so they
+/// change only together with the documentation. Numbers that do not exist are null.
 #include <nlohmann/json.hpp>
 
 #include "weir/actors/run.hpp"
@@ -12,6 +15,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+/// Counters of the task engine.
 json json_counters_of(const runtime::engine_counters& c) {
   return {{"tasks", c.submitted},
           {"replayed", c.replayed},
@@ -35,6 +39,7 @@ json json_counters_of(const runtime::engine_counters& c) {
           {"parks", c.parks}};
 }
 
+/// The learning curve, a point per window.
 json curve_of(const std::vector<curve_point>& curve) {
   json points = json::array();
   for (const curve_point& p : curve) {
@@ -43,6 +48,7 @@ json curve_of(const std::vector<curve_point>& curve) {
   return points;
 }
 
+/// Tokens and rate of each lane.
 json lanes_of(const std::vector<lane_report>& lanes) {
   json all = json::array();
   for (const lane_report& one : lanes) {
@@ -51,6 +57,7 @@ json lanes_of(const std::vector<lane_report>& lanes) {
   return all;
 }
 
+/// Changes with which the run was resumed.
 json changes_of(const std::vector<storage::run_change>& history) {
   json all = json::array();
   for (const storage::run_change& one : history) {
@@ -63,6 +70,7 @@ json changes_of(const std::vector<storage::run_change>& history) {
   return all;
 }
 
+/// Bytes of memory by owner.
 json memory_of(const std::vector<std::pair<std::string, std::int64_t>>& memory) {
   json owners = json::object();
   for (const auto& [owner, bytes] : memory) {
@@ -73,6 +81,7 @@ json memory_of(const std::vector<std::pair<std::string, std::int64_t>>& memory) 
 
 }  // namespace
 
+/// Returns the text of metrics.json. The order of the keys is that of the file.
 std::string metrics_json(const run_report& r) {
   json j;
   j["ended"] = r.ended;
@@ -98,6 +107,7 @@ std::string metrics_json(const run_report& r) {
   j["tokens_per_second"] = r.tokens_per_second;
   j["build_seconds"] = r.build_seconds;
   j["kernel_seconds"] = r.kernel_seconds;
+  // With several workers the overhead cannot be told apart from idle time.
   j["engine_overhead"] = r.workers == 1 ? json(r.engine_overhead) : json(nullptr);
   j["idle_seconds"] = r.idle_seconds;
   j["stall_seconds"] = r.stall_seconds;

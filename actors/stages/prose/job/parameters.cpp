@@ -2,6 +2,10 @@
 /// @file
 /// Parameters of a model: reading them from checkpoints, encoding them as Tensogram
 /// messages, and storing them in HN4 volumes.
+///
+/// Parameters travel as one Tensogram message: an object per parameter with its name, and
+/// the text of the model's settings in the metadata of the message. The digest over
+/// names, shapes and bytes identifies them, wherever they are stored.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,6 +26,7 @@ namespace {
 constexpr const char* model_key = "model";
 
 /// Copies the parameters of a model.
+/// Contexts, moments and counters are no parameters and stay behind.
 result<parameter_set> parameters_of(models::prose& model, std::string text) {
   parameter_set set;
   set.model = std::move(text);
@@ -31,6 +36,7 @@ result<parameter_set> parameters_of(models::prose& model, std::string text) {
       continue;
     }
     WEIR_TRY(const runtime::tensor t, model.parameter(region.name));
+    // The message has the elements in row-major order.
     if (!t.row_major()) {
       return error(errc::internal,
                    fmt::format("copying parameter {} failed: expected rows in order",
@@ -48,6 +54,7 @@ result<parameter_set> parameters_of(models::prose& model, std::string text) {
   return set;
 }
 
+/// Reads an object of the message. Its shape is compared later, by the model.
 result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
                                           std::size_t i) {
   parameter_set::entry e;
@@ -69,6 +76,7 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
 }
 
 /// Reads a whole tag of a volume through a volume reader.
+/// The actor system exists for this call only.
 result<byte_vector> read_tag(const std::string& volume, const std::string& tag) {
   WEIR_TRY(auto system, actor_system::start({std::chrono::seconds(60), {}}));
   WEIR_TRY(const auto reader, system.spawn_volume_reader({.workers = 1}));
@@ -81,6 +89,7 @@ result<byte_vector> read_tag(const std::string& volume, const std::string& tag) 
 
 }  // namespace
 
+/// Reads the parameters of the newest checkpoint of a run.
 result<parameter_set> parameters_of_run(const std::string& folder) {
   WEIR_TRY(auto stored, open_stored_model(folder));
   return parameters_of(*stored.model, model_text(stored.model->config()));
@@ -88,6 +97,7 @@ result<parameter_set> parameters_of_run(const std::string& folder) {
 
 /// Writes parameters as one Tensogram message: an object per parameter, with its name in
 /// the metadata, and the text that describes the model's shape.
+/// The objects refer to the bytes of `parameters`.
 result<byte_vector> encode_parameters(const parameter_set& parameters) {
   std::vector<formats::object_to_write> objects;
   for (const parameter_set::entry& e : parameters.entries) {
@@ -116,6 +126,7 @@ result<parameter_set> decode_parameters(bytes_view message, const std::string& o
     }
     set.model = *text->text();
     models::parameter_digest digest;
+    // The order of the objects counts for the digest.
     for (std::size_t i = 0; i < reader.object_count(); ++i) {
       WEIR_TRY(auto e, decode_entry(reader, i));
       digest.add(e.name, e.shape, e.bytes);
@@ -153,6 +164,7 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
   return parameters.hash;
 }
 
+/// Errors name volume and tag.
 result<parameter_set> load_parameters(const std::string& volume, const std::string& tag) {
   WEIR_TRY(const byte_vector message, read_tag(volume, tag));
   return decode_parameters(message, volume + ":" + tag);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The expansion of a run's settings to stages.
+///
+/// A configuration of a run is a pipeline of four or five stages with fixed names: `text`
+/// -> `learn` -> `accounts` -> `curve`, and `predictions` if the Stream phase has an
+/// output. Each stage gets the settings of its part. Settings that have their defaults
+/// are left out where that keeps the identity of older pipelines.
 #include "weir/actors/preset.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +22,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns texts as the value of a list.
 given_value text_list(const std::vector<std::string>& texts) {
   setting_value::list items;
   for (const std::string& one : texts) {
@@ -36,6 +42,7 @@ void expand_table(given_settings& to, const settings_table<Part>& table,
   }
 }
 
+/// Adds the budget of a phase under the names of the stage `text.pulses`.
 void expand_budget(given_settings& to, const std::string& phase,
                    const phase_budget& budget) {
   to.emplace(phase + "_tokens",
@@ -54,9 +61,12 @@ void expand_source(given_settings& to, const std::string& prefix,
   }
 }
 
+/// Returns the settings of `text.pulses`. @param replan  The run continues with changed
+/// budgets, so the stage plans its phases anew.
 given_settings expand_text(const run_config& config, bool replan) {
   given_settings text;
   expand_source(text, "", config.source);
+  // A run calls it `path`, the stage `files`.
   if (const auto path = text.find("path"); path != text.end()) {
     text.emplace("files", path->second);
     text.erase(path);
@@ -71,6 +81,7 @@ given_settings expand_text(const run_config& config, bool replan) {
   if (!config.chain.empty()) {
     text.emplace("chain", text_list(config.chain));
   }
+  // The default order is not stored, as in runs of older versions.
   if (config.phase.order != run_phases().order) {
     text.emplace("order", text_list(config.phase.order));
   }
@@ -100,6 +111,7 @@ given_settings expand_learn(const run_config& config, std::uint32_t vocab) {
 }
 
 /// Returns the path of the predictions.
+// A relative path begins at the run folder, and not at that of the configuration.
 std::string output_path(const run_config& config) {
   const std::string& path = config.phase.stream_output;
   return path.starts_with('/') ? path : join_path(config.folder, path);
@@ -118,6 +130,8 @@ given_settings expand_curve(const run_config& config) {
 
 }  // namespace
 
+/// Returns the number of ids that the sources can have, at least those of the main
+/// source.
 result<std::uint32_t> needed_vocabulary(const run_config& config) {
   WEIR_CHECK(check_sources(config.source, config.sources));
   std::uint32_t needed = 0;
@@ -133,6 +147,7 @@ result<preset> preset_of(const run_config& config) {
   return preset_of(config, vocab);
 }
 
+/// Makes the pipeline and the options of its run. Nothing is opened.
 result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool replan) {
   WEIR_TRY([[maybe_unused]] const auto warnings, check_config(config));
   add_standard_stages();
@@ -142,6 +157,7 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   pipeline& p = *made.stages;
   auto text = p.add(stage_names::text, "text.pulses", expand_text(config, replan));
   auto learn = p.add(stage_names::learn, "prose.learn", expand_learn(config, vocab));
+  // The window of the model is the number of pulses that are read ahead.
   const auto ahead =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(config.prefetch, 1, 65'536));
   learn.window(ahead);
@@ -168,6 +184,7 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   o.keep = config.keep;
   o.description = config_text(config, vocab);
   o.every_seconds = config.every_seconds;
+  // Checkpoints stand between pulses, so tokens become pulses, rounded down.
   if (config.every_tokens != 0) {
     const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
     o.every_items = std::max<std::uint64_t>(1, config.every_tokens / pulse_tokens);

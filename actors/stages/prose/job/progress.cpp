@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rates, scores and durable tokens of a run.
+///
+/// The observer of the pipeline knows items; a run is reported in tokens of a phase, bits
+/// per byte and an estimate of the time that is left. The figures of the stages count
+/// this process only, so what an earlier process had done (`before_`) is added.
 #include "stages/prose/job/progress.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +19,10 @@ namespace weir::actors {
 namespace {
 
 /// The rate is that of this time.
+/// @units{nanoseconds}
 constexpr std::int64_t rate_window_ns = 3'000'000'000;
 
+/// 0 for an unknown name, which is Build.
 std::size_t number_of(std::string_view phase) {
   constexpr std::array all{models::pulse_phase::build, models::pulse_phase::test,
                            models::pulse_phase::stream};
@@ -44,6 +50,7 @@ double bits_of(double nats, std::uint64_t bytes) {
 
 }  // namespace
 
+/// `before` is the run that is continued, or null.
 progress_meter::progress_meter(const run_config& config, const flow::graph& graph,
                                const stored_run* before)
     : config_(config), graph_(graph), build_budget_(config.phase.build.tokens) {
@@ -54,6 +61,7 @@ progress_meter::progress_meter(const run_config& config, const flow::graph& grap
   }
 }
 
+/// Returns the facts of the beginning once, when all stages are open.
 std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   if (started_) {
     return std::nullopt;
@@ -75,6 +83,7 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   return s;
 }
 
+/// The budget of all steps of a phase together.
 std::uint64_t progress_meter::budget_of(std::size_t phase) const {
   const auto& order = config_.phase.order;
   const auto count = static_cast<std::uint64_t>(std::count_if(
@@ -86,6 +95,7 @@ std::uint64_t progress_meter::budget_of(std::size_t phase) const {
   return budgets[phase];
 }
 
+/// Pulses that were read and not yet processed by the model.
 std::uint64_t progress_meter::queue_of(const pipeline_progress& p) const {
   if (!p.counters || p.counters->stages.size() < 2) {
     return 0;
@@ -95,6 +105,7 @@ std::uint64_t progress_meter::queue_of(const pipeline_progress& p) const {
   return text.items - std::min(text.items, learn.items);
 }
 
+/// Tokens of the main source that earlier processes have read.
 std::uint64_t progress_meter::read_before() const {
   std::uint64_t sum = 0;
   for (std::size_t phase = 0; phase < phase_count; ++phase) {
@@ -103,6 +114,7 @@ std::uint64_t progress_meter::read_before() const {
   return sum;
 }
 
+/// Tokens of the main source that this process has read.
 std::uint64_t progress_meter::read_since(const stage_reports& stages) const {
   std::uint64_t sum = 0;
   for (std::size_t phase = 0; phase < phase_count; ++phase) {
@@ -114,11 +126,13 @@ std::uint64_t progress_meter::read_since(const stage_reports& stages) const {
   return sum;
 }
 
+/// A phase without a source of its own reads the main one.
 bool progress_meter::reads_main(std::size_t phase) const {
   const run_phases& p = config_.phase;
   return std::array{&p.build_source, &p.test_source, &p.stream_source}[phase]->empty();
 }
 
+/// Adds the sources of the chain that the stage has told since the last time.
 void progress_meter::note_chain(const stage_reports& stages) {
   using strings = std::vector<std::string>;
   const auto names = stages.get<strings>(stage_names::text, "chain");
@@ -128,6 +142,7 @@ void progress_meter::note_chain(const stage_reports& stages) {
   }
 }
 
+/// Returns the sources of the chain that began since the last call, by the tokens read.
 std::vector<chained_source> progress_meter::take_begun() {
   std::vector<chained_source> begun;
   for (; begun_ < chain_.size() && chain_[begun_].first < read_; ++begun_) {
@@ -136,6 +151,7 @@ std::vector<chained_source> progress_meter::take_begun() {
   return begun;
 }
 
+/// Returns the progress, or nothing before the first pulse.
 std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   const stage_reports stages(graph_, p.stages);
   const auto count = [&](const char* figure) {
@@ -148,6 +164,7 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   const std::size_t number = number_of(*phase);
   read_ = read_before() + read_since(stages);
   note_chain(stages);
+  // Figures that the sample lacks keep their last value.
   run_progress now = last_;
   now.phase = *phase;
   now.phase_tokens = before_.used[number].tokens + count("phase_tokens");
@@ -156,13 +173,16 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   now.pulses = before_.pulses + count("pulses");
   const sample s{now_ns(), now.phase_tokens,
                  stages.get<double>(stage_names::accounts, "nats"), count("bytes")};
+  // The rate and the scores of a new phase begin anew.
   if (now.phase != last_.phase) {
     recent_.clear();
   }
+  // The score is that of the pulses since the last sample.
   const double since = recent_.empty() ? 0 : s.nats - recent_.back().nats;
   const std::uint64_t bytes = recent_.empty() ? 0 : s.bytes - recent_.back().bytes;
   now.bits_per_byte = bytes == 0 ? now.bits_per_byte : bits_of(since, bytes);
   recent_.push_back(s);
+  // Two samples at least, for a difference of times.
   while (recent_.size() > 2 && s.time_ns - recent_.front().time_ns > rate_window_ns) {
     recent_.pop_front();
   }
@@ -182,6 +202,7 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
     now.seconds_left =
         static_cast<double>(now.phase_budget - now.phase_tokens) / now.tokens_per_second;
   }
+  // The figures of the checkpoint are exact if they belong to the durable one.
   if (p.durable_items == before_.pulses + count("checkpoint_pulses")) {
     durable_tokens_ = before_.tokens + count("checkpoint_tokens");
   } else if (p.durable_items > before_.pulses) {

@@ -2,6 +2,11 @@
 /// @file
 /// The calls `run` and `resume`: they run the pipeline of a configuration, and make their
 /// report of its last checkpoint.
+///
+/// The pipeline knows nothing of text. This file puts around it what a run of text needs:
+/// the folder and its lock, the comparison of the configuration with that of the
+/// checkpoint, changes and their history, and the report, which is made of the last
+/// checkpoint and the figures of the stages.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>
@@ -38,6 +43,7 @@ bool used_up(const phase_budget& budget, const phase_use& used) {
 }
 
 /// Returns the order to open the text of a run.
+/// The same order opens the text for a check here and in the stage.
 corpus_order order_of(const run_config& config) {
   return {config.source,          config.sources,
           stream_of(config),      config.resume_text == text_policy::grown,
@@ -69,6 +75,7 @@ bool chains_files(const run_config& config) {
 
 /// Notes that a text is longer than it was. Ranges that are left out do not count: a
 /// source keeps the number of its tokens without them in its state.
+// `key` names the text in the history.
 result<void> note_growth(std::vector<storage::run_change>& changes, std::string key,
                          const storage::stream_cursor& cursor,
                          const opened_corpus& corpus) {
@@ -83,6 +90,7 @@ result<void> note_growth(std::vector<storage::run_change>& changes, std::string 
 
 /// Gives an image the identity of the pipeline that continues it. The settings that may
 /// not differ were compared before.
+/// Otherwise the pipeline would refuse the image of a changed configuration.
 void identify(flow::image& image, const flow::graph& graph) {
   const std::string text = flow::identity_of(graph);
   for (flow::image_section& one : image.sections) {
@@ -165,6 +173,7 @@ result<void> runner::open_folder() {
 /// Replaces what the configuration leaves open. A run that is continued has the budget
 /// and the vocabulary of its checkpoint; the stored configuration must fit otherwise.
 result<void> runner::resolve() {
+  // A new run needs a number of tokens; one pass over a pipe has no length.
   if (!stored_) {
     if (config_.phase.build.tokens == one_pass && is_live(config_.source)) {
       return error(errc::invalid_argument,
@@ -191,6 +200,7 @@ result<void> runner::accept_text() {
   WEIR_TRY(const auto corpus,
            continue_corpus(posix_file_system(), order_of(config_), cursor));
   WEIR_TRY(const auto needed, needed_vocabulary(config_));
+  // One id more than the model knows can only be the end-of-text token; see below.
   if (needed > vocab_ + 1) {
     return error(
                errc::config_mismatch,
@@ -213,6 +223,7 @@ result<void> runner::accept_text() {
 /// Opens the texts of named sources behind their cursors, as `accept_text` does.
 result<void> runner::accept_other_texts() {
   for (const auto& [name, bytes] : stored_->other_cursors) {
+    // A pipe cannot be opened twice; the stage opens it.
     const auto source = config_.sources.find(name);
     if (source == config_.sources.end() || !consists_of_files(source->second)) {
       continue;
@@ -261,6 +272,7 @@ result<void> runner::accept_changes() {
   WEIR_CHECK(check_contexts(changes_, config_));
   WEIR_CHECK(check_order(changes_, stored_->steps));
   WEIR_CHECK(check_sources_read());
+  // Without a change, the stage checks the text when it opens it.
   const bool looks = !changes_.empty() || options_.generation != 0 ||
                      config_.resume_text == text_policy::grown;
   if (looks && chains_files(config_)) {
@@ -269,6 +281,7 @@ result<void> runner::accept_changes() {
   if (looks) {
     WEIR_CHECK(accept_other_texts());
   }
+  // The policy for contexts is part of the change and gets into the history with it.
   if (needs_contexts(changes_, config_)) {
     const auto& policy = *run_settings().find("resume.contexts");
     const auto word = [&](const run_config& of) {
@@ -276,17 +289,21 @@ result<void> runner::accept_changes() {
     };
     changes_.push_back({0, 0, policy.name, word({}), word(config_)});
   }
+  // The place of the changes is known only now.
   for (storage::run_change& one : changes_) {
     one.pulse = stored_->record.pulses;
     one.token = stored_->record.tokens;
     stored_->history.push_back(one);
   }
+  // The history is written with every checkpoint from now on.
   if (!stored_->history.empty()) {
     found_.store->remember(storage::encode_history(stored_->history));
   }
   return {};
 }
 
+/// Makes the pipeline. The vocabulary of a stored run stays, whatever its sources need
+/// now.
 result<preset> runner::make_preset() {
   WEIR_TRY(auto made,
            stored_ ? preset_of(config_, vocab_, replans(changes_)) : preset_of(config_));
@@ -294,12 +311,15 @@ result<preset> runner::make_preset() {
   made.options.skip = options_.skip;
   made.options.control = options_.control;
   made.options.warning = options_.warning;
+  // Checkpoints of the resumed run hold the new configuration.
   if (found_.store) {
     found_.store->describe(made.options.description);
   }
   return made;
 }
 
+/// Returns where the pipeline begins: at its first item, or at the image of a checkpoint,
+/// which is adapted to the changes.
 result<run_origin> runner::origin_of(const preset& made) {
   run_origin origin;
   origin.store = found_.store;
@@ -312,12 +332,14 @@ result<run_origin> runner::origin_of(const preset& made) {
   origin.generation = stored_->file.header().generation;
   WEIR_TRY(const auto planned, made.stages->check());
   flow::image image;
+  // Images of the first version are made of its sections.
   if (stored_->first_version) {
     WEIR_TRY(image, image_of_run(*stored_, planned.source, config_.name));
   } else {
     WEIR_TRY(auto stored, epoch_in(stored_->file));
     image = std::move(stored.state);
     identify(image, planned.source);
+    // After a change a finished run has more to do.
     image.finished = image.finished && changes_.empty();
   }
   replace_output(image, changes_, config_);
@@ -329,6 +351,7 @@ result<run_origin> runner::origin_of(const preset& made) {
   return origin;
 }
 
+/// Tells the caller that the run has begun, and from where.
 void runner::start(run_start s) {
   if (stored_) {
     s.resumed_from = stored_->file.header().generation;
@@ -345,6 +368,7 @@ result<std::vector<lane_report>> runner::lanes_since(
   std::vector<std::uint64_t> from(end.size(), 0);
   if (stored_) {
     WEIR_TRY(const auto begin, stored_->lanes());
+    // With other lanes, some of them have begun at another position.
     const bool same = begin.size() == end.size();
     from = first_positions(same ? context_policy::keep : config_.resume_contexts, begin,
                            static_cast<std::uint32_t>(end.size()));
@@ -404,6 +428,7 @@ result<void> runner::fill_from_checkpoint(run_report& r) {
   if (r.ended == "finished" && !is_complete(last)) {
     r.ended = "end of stream";
   }
+  // The hashes are computed by a model that is built from the checkpoint.
   WEIR_TRY(const auto stored, model_of_run(last));
   WEIR_TRY(r.parameter_hash, stored.model->parameter_hash());
   WEIR_TRY(r.context_hash, stored.model->context_hash());
@@ -468,6 +493,7 @@ result<void> runner::report_finished_before(run_report& r) {
   return {};
 }
 
+/// Makes the report after the end of the pipeline.
 result<run_report> runner::report(const pipeline_report& ended) {
   run_report r;
   r.folder = config_.folder;
@@ -479,6 +505,7 @@ result<run_report> runner::report(const pipeline_report& ended) {
   }
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+  // The system counts in kilobytes.
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
   return r;

@@ -2,6 +2,11 @@
 /// @file
 /// The table of a run's settings, the check of a configuration, and the configurations of
 /// model and stream that are derived from it.
+///
+/// The table is the only place that knows the settings of a run: the reader of TOML
+/// files, the command line, the documentation and the comparison of a resumed run all go
+/// through it. Parts that belong to other modules (source, stream, model) are included
+/// from their tables.
 #include "stages/prose/job/settings.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +22,7 @@ namespace weir::actors {
 
 namespace {
 
+/// All settings, with the members of `run_config` that hold them.
 using run_table = settings_table<run_config>;
 
 /// Returns whether a name can be the name of a folder on every system.
@@ -29,6 +35,7 @@ bool is_folder_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
+/// Adds the settings of the run as a whole.
 void add_run(run_table& t) {
   using c = run_config;
   using runtime::trace_mode;
@@ -59,6 +66,7 @@ void add_run(run_table& t) {
       .may_change();
 }
 
+/// Adds the settings of the text and of its way to the model.
 void add_stream(run_table& t) {
   using c = run_config;
   t.include("stream.", &c::source, source_table());
@@ -72,6 +80,8 @@ void add_stream(run_table& t) {
         "Names of the sources that follow one after another, if stream.end is \"chain\"");
 }
 
+/// Adds the two settings of a phase's budget. `budget` returns the member of a
+/// configuration.
 template <class Budget>
 void add_phase(run_table& t, const std::string& name, Budget budget,
                const std::string& documentation) {
@@ -89,6 +99,7 @@ void add_phase(run_table& t, const std::string& name, Budget budget,
       .unit("pulses");
 }
 
+/// Adds phases, checkpoints and the output.
 void add_phases(run_table& t) {
   const auto build = [](auto& config) -> auto& {
     return config.phase.build;
@@ -103,6 +114,7 @@ void add_phases(run_table& t) {
             "Tokens to learn from, all lanes; 0 skips the phase, \"all\" is one pass");
   add_phase(t, "test", test, "Tokens to predict without learning, after Build");
   add_phase(t, "stream", stream, "Tokens to process without an end in view, after Test");
+  // Members of members need a function; a pointer to a member cannot name them.
   const auto order = [](auto& config) -> auto& {
     return config.phase.order;
   };
@@ -146,6 +158,7 @@ void add_phases(run_table& t) {
 }
 
 /// Adds the policies of `resume`.
+// They concern a single call of `resume`, so they may always change.
 void add_resume(run_table& t) {
   t.add("resume.text", &run_config::resume_text,
         {{"same", text_policy::same}, {"grown", text_policy::grown}},
@@ -177,6 +190,7 @@ void add_model(run_table& t) {
 }
 
 /// Returns the settings that name sources.
+/// The check then finds names of sources that do not exist.
 std::vector<source_use> uses_of(const run_config& config) {
   std::vector<source_use> uses;
   for (const std::string& name : config.chain) {
@@ -211,6 +225,8 @@ result<void> check_replicas(const run_config& config) {
 
 }  // namespace
 
+/// Made at the first call. The order of the settings is that of the stored configuration,
+/// so new ones are added where they do not disturb it.
 const settings_table<run_config>& run_settings() {
   static const run_table all = [] {
     run_table t("the run");
@@ -224,12 +240,14 @@ const settings_table<run_config>& run_settings() {
   return all;
 }
 
+/// Settings of named sources are not in the table, because their names are free.
 result<void> assign_setting(run_config& config, std::string_view key,
                             const setting_value& value) {
   return key.starts_with(source_prefix) ? assign_source(config.sources, key, value)
                                         : run_settings().assign(config, key, value);
 }
 
+/// Checks each setting, and then what several settings say together. Returns warnings.
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
   WEIR_CHECK(check_sources(config.source, config.sources));
@@ -238,6 +256,7 @@ result<std::vector<std::string>> check_config(const run_config& config) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");
   }
+  // The checks of stream and model are those of their modules.
   WEIR_TRY(const std::string warning, storage::check_config(stream_of(config)));
   WEIR_CHECK(models::check_config(model_of(config, storage::byte_vocabulary)));
   WEIR_CHECK(check_replicas(config));
@@ -248,6 +267,7 @@ result<std::vector<std::string>> check_config(const run_config& config) {
   return warnings;
 }
 
+/// Returns the settings of all sources that the run reads, the main one first.
 std::vector<const source_settings*> sources_of(const run_config& config) {
   std::vector<const source_settings*> all = {&config.source};
   const run_phases& p = config.phase;
@@ -264,12 +284,14 @@ std::vector<const source_settings*> sources_of(const run_config& config) {
   return all;
 }
 
+/// An end-of-text token counts if the stream does not end with its source.
 result<std::uint32_t> vocabulary_of(const run_config& config,
                                     const source_settings& source) {
   return vocabulary_of(posix_file_system(), source, config.sources,
                        config.stream.end != storage::end_policy::stop);
 }
 
+/// Settings that the run derives are set here; see `derived_settings`.
 models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
   models::prose_config model = config.model;
   model.vocab = vocab;
@@ -279,6 +301,7 @@ models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
   return model;
 }
 
+/// The levels of the model decide about the places of chunks.
 storage::stream_config stream_of(const run_config& config) {
   storage::stream_config stream = config.stream;
   stream.frequencies = config.model.frequencies;

@@ -2,6 +2,10 @@
 /// @file
 /// Continuing a prompt: the model reads the prompt, and then each token that was drawn
 /// from its predictions.
+///
+/// A prompt is fed in chunks of the model's size, and each drawn token alone. The model
+/// computes the prediction of the next token with each pulse; `pending_logits` returns
+/// it.
 #include "weir/actors/speak.hpp"
 
 #include <fmt/core.h>
@@ -53,6 +57,7 @@ class reader {
 };
 
 /// Opens a run folder, with the context of its checkpoint, or parameters in a volume.
+/// @param with_context  Set to whether the model continues the text of a run.
 result<stored_model> open_model(const speak_request& request, bool* with_context) {
   std::error_code failure;
   if (!std::filesystem::exists(request.source, failure)) {
@@ -70,6 +75,7 @@ result<stored_model> open_model(const speak_request& request, bool* with_context
 }
 
 /// Returns a token as text. An end-of-text token ends the line.
+/// @pre The token is a byte or the end of text.
 std::string text_of_token(std::uint32_t token) {
   return token == storage::end_of_text ? "\n" : std::string(1, static_cast<char>(token));
 }
@@ -81,6 +87,7 @@ std::string text_of_token(std::uint32_t token) {
 /// so what other requests do has no influence.
 result<speak_report> speak(const speak_request& request,
                            const std::function<bool(std::string_view)>& on_text) {
+  // The form of the comparison refuses NaN, too.
   if (!(request.temperature >= 0)) {
     return error(
         errc::invalid_argument,
@@ -95,6 +102,7 @@ result<speak_report> speak(const speak_request& request,
   WEIR_TRY(const models::context_id context, contexts->continue_lane(0));
   reader text(*contexts, context);
   std::vector<std::uint32_t> tokens;
+  // A prompt is bytes, which are the ids of the model.
   for (const char c : request.prompt) {
     tokens.push_back(static_cast<unsigned char>(c));
   }
@@ -111,6 +119,7 @@ result<speak_report> speak(const speak_request& request,
     if (!logits) {
       return std::move(logits).error();
     }
+    // The number of the token is the counter of the random numbers.
     const std::uint32_t token = models::sample(
         *logits, static_cast<float>(request.temperature), random, report.tokens);
     report.text += text_of_token(token);

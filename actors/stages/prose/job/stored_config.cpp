@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Conversion of settings to the lines of a stored configuration, and back.
+///
+/// The text has a line `KEY = VALUE` per setting that may not change freely. Two
+/// configurations are the same run if their texts are the same, so each value must have
+/// exactly one form: numbers with all digits and words as numbers. Settings with their
+/// defaults are left out unless the first version wrote them, so that a new setting does
+/// not change old texts.
 #include "stages/prose/job/stored_config.hpp"
 
 #include <fmt/format.h>
@@ -17,18 +23,23 @@ namespace weir::actors {
 
 namespace {
 
+/// Line with the version of the model's equations.
 constexpr const char* equations_key = "model.equations";
+/// Begin of the keys of the model.
 constexpr std::string_view model_prefix = "model.";
 
+/// Returns a line. Values are not escaped.
 std::string line_of(std::string_view key, const std::string& value) {
   return fmt::format("{} = {}\n", key, value);
 }
 
+/// The version changes when the model computes other numbers from the same settings.
 std::string equations_line() {
   return line_of(equations_key, fmt::to_string(models::prose_equations));
 }
 
 /// Returns the number for which a word of an integer setting stands.
+/// @pre The word is one of the range.
 std::uint64_t number_of_word(const integer_range& range, const std::string& word) {
   const auto found =
       std::find_if(range.words.begin(), range.words.end(),
@@ -61,6 +72,7 @@ struct stored_text {
   std::string operator()(const setting_value::foreign& v) const { return v.description; }
 };
 
+/// Returns the stored text of a setting's value.
 template <class Owner>
 std::string text_in(const Owner& owner, const setting<Owner>& s) {
   return std::visit(stored_text{s}, s.get(owner).data);
@@ -83,6 +95,8 @@ constexpr std::string_view first_keys[] = {"seed",
                                            "phase.stream.tokens",
                                            "phase.stream.pulses"};
 
+/// Settings of the model are stored always, because a model can be opened from the text
+/// alone.
 bool stored_always(std::string_view key) {
   return key.starts_with(model_prefix) ||
          std::ranges::find(first_keys, key) != std::end(first_keys);
@@ -96,6 +110,7 @@ struct fixed_setting {
   bool always = true;  ///< stored even if it has its default
 };
 
+/// Returns all settings that are stored, those of named sources last.
 std::vector<fixed_setting> fixed_settings(const run_config& config) {
   std::vector<fixed_setting> all;
   for (const auto& s : run_settings().entries()) {
@@ -115,6 +130,7 @@ std::vector<fixed_setting> fixed_settings(const run_config& config) {
   return all;
 }
 
+/// Reads a number that takes the whole text.
 template <class T>
 bool parse(std::string_view text, T& number) {
   const auto [end, problem] =
@@ -139,6 +155,7 @@ setting_value value_from_text(const setting_info& info, std::string_view text) {
   if (!std::holds_alternative<list_range>(info.range)) {
     return number_or_text<std::int64_t>(text);
   }
+  // The items of a list are separated by single spaces.
   setting_value::list items;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
@@ -149,6 +166,7 @@ setting_value value_from_text(const setting_info& info, std::string_view text) {
 }
 
 /// Returns the entry of a setting of the model in `derived_settings`, or null.
+/// Such a setting is stored under the key of the run's setting.
 const derived_setting* derivation_of(const setting_info& model_setting) {
   const auto* const found = std::find_if(
       std::begin(derived_settings), std::end(derived_settings),
@@ -167,6 +185,7 @@ std::string key_of(const setting_info& model_setting) {
 /// version the model would silently compute other numbers than before.
 result<void> check_equations(std::string_view text) {
   const auto stored = value_in(text, equations_key);
+  // A text without the line is of the first version.
   const std::string found = stored ? *stored : "1";  // version 1 did not store this line
   if (found != fmt::to_string(models::prose_equations)) {
     return error(
@@ -181,6 +200,7 @@ result<void> check_equations(std::string_view text) {
 }
 
 /// Returns a stored text for people.
+/// Numbers that stand for a word are shown as the word.
 std::string shown(std::string_view key, const std::string& stored) {
   const auto* info = run_settings().find(key);
   const auto* range = info ? std::get_if<integer_range>(&info->range) : nullptr;
@@ -195,6 +215,7 @@ std::string shown(std::string_view key, const std::string& stored) {
 }
 
 /// Returns the keys of the lines about named sources.
+/// Sources that the configuration no longer has are only found here.
 std::vector<std::string> keys_of_sources(std::string_view text) {
   std::vector<std::string> keys;
   while (!text.empty()) {
@@ -209,6 +230,7 @@ std::vector<std::string> keys_of_sources(std::string_view text) {
 }
 
 /// Returns whether a key is one of a named source that the stored run did not have.
+/// The settings of a new source are no changes of fixed settings.
 bool is_of_new_source(std::string_view key, const std::vector<std::string>& known) {
   if (!key.starts_with(source_prefix)) {
     return false;
@@ -222,6 +244,7 @@ bool is_of_new_source(std::string_view key, const std::vector<std::string>& know
 
 /// Writes the settings that must be the same when the run is resumed, one per line. The
 /// line with the version of the equations stands before the settings of the model.
+// `model.vocab` comes last; it is no setting.
 std::string config_text(const run_config& config, std::uint32_t vocab) {
   std::string text;
   bool in_model = false;
@@ -239,6 +262,7 @@ std::string config_text(const run_config& config, std::uint32_t vocab) {
 
 /// Finds the value of a key in such a text. The texts are short and seldom read, so a
 /// search from the beginning is good enough.
+// The first line of the key counts.
 result<std::string> value_in(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const auto end = std::min(text.find('\n'), text.size());
@@ -254,6 +278,7 @@ result<std::string> value_in(std::string_view text, std::string_view key) {
       fmt::format("reading stored key {} failed: expected a line, found none", key));
 }
 
+/// Reads a number under a key of such a text.
 result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
   WEIR_TRY(const auto value, value_in(text, key));
   std::uint64_t number = 0;
@@ -276,6 +301,7 @@ result<std::vector<storage::run_change>> compare_config(std::string_view stored,
   const auto now = fixed_settings(config);
   const std::vector<std::string> known = keys_of_sources(stored);
   for (const fixed_setting& s : now) {
+    // A missing line means the default, which is how an older version has run.
     const std::string before = value_in(stored, s.key).value_or(s.preset);
     if (before == s.value) {
       continue;
@@ -285,6 +311,7 @@ result<std::vector<storage::run_change>> compare_config(std::string_view stored,
     }
     changes.push_back({0, 0, s.key, shown(s.key, before), shown(s.key, s.value)});
   }
+  // Sources that were removed.
   for (const std::string& key : known) {
     if (std::ranges::find(now, key, &fixed_setting::key) == now.end()) {
       WEIR_TRY(const auto before, value_in(stored, key));
@@ -294,6 +321,7 @@ result<std::vector<storage::run_change>> compare_config(std::string_view stored,
   return changes;
 }
 
+/// Returns the settings of a model, from which it can be built without a run.
 std::string model_text(const models::prose_config& model) {
   const auto& settings = models::prose_settings();
   std::string text = equations_line();
@@ -310,6 +338,7 @@ std::string model_text(const models::prose_config& model) {
 
 /// Reads the settings of a model from text. A value that the setting does not accept is
 /// damage of the file, not a mistake of the user.
+/// Every setting must have a line, also those that are derived from settings of the run.
 result<models::prose_config> model_in(std::string_view text) {
   WEIR_CHECK(check_equations(text));
   models::prose_config model;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Builds models from checkpoints and from parameters.
+///
+/// A model is built empty from its configuration and then filled: from the sections of a
+/// checkpoint, with all lanes and their contexts, or from parameters alone, with one
+/// empty lane.
 #include "stages/prose/job/stored_model.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +19,7 @@
 
 namespace weir::actors {
 
+/// Makes a model with an engine of its own, which has one worker.
 result<stored_model> new_model(const models::prose_config& config) {
   stored_model m;
   runtime::engine_options options;
@@ -24,6 +29,8 @@ result<stored_model> new_model(const models::prose_config& config) {
   return m;
 }
 
+/// Opens the newest checkpoint of a run. The folder may be that of the run or that of its
+/// checkpoints.
 result<stored_model> open_stored_model(const std::string& folder) {
   file_system& fs = posix_file_system();
   const std::string inner = join_path(folder, "checkpoint");
@@ -34,9 +41,11 @@ result<stored_model> open_stored_model(const std::string& folder) {
   return model_of_run(stored);
 }
 
+/// Builds the model of a run with its whole state.
 result<stored_model> model_of_run(const stored_run& run) {
   WEIR_TRY(const auto config, model_in(run.config));
   WEIR_TRY(auto m, new_model(config));
+  // Errors of the sections get the path of the file.
   const auto restored = restore_model(
       *m.model, [&](const std::string& name) { return run.model_part(name); });
   if (!restored) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading of both versions of a run's checkpoint.
+///
+/// The first version of a checkpoint has sections named after parts (CURSOR, CONDUCTOR);
+/// a pipeline stores `STATE/STAGE/PART`. `stored_run` has the same members for both. A
+/// checkpoint is one of a pipeline if it has the section of an epoch.
 #include "stages/prose/job/stored_run.hpp"
 
 #include "stages/prose/job/stored_config.hpp"
@@ -11,6 +15,7 @@
 namespace weir::actors {
 namespace {
 
+/// Name of a section of a stage's state.
 std::string state_of(const char* stage, const std::string& part) {
   return "STATE/" + std::string(stage) + "/" + part;
 }
@@ -32,6 +37,7 @@ result<T> located(result<T> r, const storage::checkpoint& from) {
   return r ? std::move(r) : error(std::move(r.error())).located(from.path());
 }
 
+/// Reads sums and curve; without the section, they begin anew.
 result<void> read_accounts(stored_run& run, const std::string& section) {
   if (run.file.has(section)) {
     WEIR_TRY(const bytes_view metrics, section_of(run.file, section));
@@ -51,11 +57,13 @@ result<void> read_first_version(stored_run& run) {
         .located(run.file.path());
   }
   run.cursor = storage::encode(run.file.cursor());
+  // The first version had one step per phase, in their order.
   run.steps.assign(run.record.used.begin(), run.record.used.end());
   WEIR_TRY(run.build_budget, number_in(run.config, "phase.build.tokens"));
   return read_accounts(run, "METRICS");
 }
 
+/// Reads the state of the stages `text` and `accounts`.
 result<void> read_stages(stored_run& run) {
   WEIR_TRY(const bytes_view record,
            section_of(run.file, state_of(stage_names::text, "CONDUCTOR")));
@@ -63,6 +71,7 @@ result<void> read_stages(stored_run& run) {
   WEIR_TRY(const bytes_view cursor,
            section_of(run.file, state_of(stage_names::text, "CURSOR")));
   run.cursor.assign(cursor.begin(), cursor.end());
+  // Phases with sources of their own have a cursor for each.
   const std::string others = state_of(stage_names::text, "CURSOR/");
   for (const auto& section : run.file.sections()) {
     if (section.name.starts_with(others)) {
@@ -71,6 +80,7 @@ result<void> read_stages(stored_run& run) {
     }
   }
   run.steps.assign(run.record.used.begin(), run.record.used.end());
+  // Without the section, the steps are the phases.
   if (const std::string steps = state_of(stage_names::text, "STEPS");
       run.file.has(steps)) {
     WEIR_TRY(const bytes_view stored, section_of(run.file, steps));
@@ -84,10 +94,13 @@ result<void> read_stages(stored_run& run) {
 
 }  // namespace
 
+/// Returns the bytes of a part of the model; `name` as in `section_name`.
 result<bytes_view> stored_run::model_part(const std::string& name) const {
   return section_of(file, parts_prefix(first_version) + name);
 }
 
+/// Computes the hash that the report shows, of all bytes of the model and of the cursors.
+/// It does not depend on the version of the file.
 std::uint64_t stored_run::state_hash() const {
   const std::string prefix = parts_prefix(first_version);
   xxh3_stream model;
@@ -104,6 +117,7 @@ std::uint64_t stored_run::state_hash() const {
   return state_hash_of(model.digest(), cursors);
 }
 
+/// Positions of the lanes over all sources: a lane has one clock.
 result<std::vector<storage::lane_state>> stored_run::lanes() const {
   WEIR_TRY(const auto main, storage::decode_cursor(cursor));
   std::vector<storage::lane_state> sum = main.lanes;
@@ -116,6 +130,7 @@ result<std::vector<storage::lane_state>> stored_run::lanes() const {
   return sum;
 }
 
+/// Reads a checkpoint of either version. The bytes of the model stay in the file.
 result<stored_run> read_run(storage::checkpoint from) {
   stored_run run;
   run.file = std::move(from);

@@ -2,6 +2,14 @@
 /// @file
 /// The layout of an item with predictions: a head, then for each lane a head, its tokens,
 /// the likeliest ids and the scores.
+///
+/// The item is an array of u32, so that its type is one of a port. Numbers of 64 bits
+/// take two words. Each lane has as much space as a full chunk, so every item has the
+/// same size: head
+///
+/// lane 0: head, tokens, likeliest ids, scores
+///
+/// lane 1: ... Unused words are 0.
 #include "stages/prose/predictions/prediction_item.hpp"
 
 #include <algorithm>
@@ -15,6 +23,7 @@ namespace weir::actors {
 namespace {
 
 /// The head of an item, as it lies in memory.
+/// It has no padding; `head_size` is its size in words.
 struct predictions_head {
   std::uint64_t layout = 0;  ///< `predictions_layout`
   std::uint64_t pulse = 0;
@@ -24,6 +33,8 @@ struct predictions_head {
   std::uint64_t chunk = 0;  ///< tokens of a full chunk
 };
 /// The head of a lane, as it lies in memory.
+/// The position is that of the first token; `pending` is its score.
+/// A lane without tokens has the count 0.
 struct predictions_lane {
   std::uint64_t position = 0;
   std::uint64_t count = 0;
@@ -38,10 +49,12 @@ constexpr std::uint64_t lane_size = sizeof(predictions_lane) / 4;
 /// Arrays of a lane: tokens, likeliest ids and scores.
 constexpr std::uint64_t columns = 3;
 
+/// Converts a negative log-likelihood from nats to bits.
 float score_of(float nats) {
   return static_cast<float>(static_cast<double>(nats) / std::numbers::ln2);
 }
 
+/// The hint is for users who connect another stage.
 error bad_predictions(const std::string& expected, std::uint64_t found) {
   return error(errc::corrupt, fmt::format("cannot read predictions of a pulse: expected "
                                           "{}, found {}",
@@ -51,14 +64,17 @@ error bad_predictions(const std::string& expected, std::uint64_t found) {
 
 }  // namespace
 
+/// Words of an item for lanes and chunks of a shape.
 std::uint64_t prediction_words(const pulse_shape& shape) noexcept {
   return head_size + shape.lanes * (lane_size + columns * shape.chunk);
 }
 
+/// Type of the outlet and inlet.
 std::string prediction_type(const pulse_shape& shape) {
   return fmt::format("u32[{}]", prediction_words(shape));
 }
 
+/// @pre `to` has `prediction_words(shape)` words.
 void write_predictions(std::span<std::uint32_t> to, const pulse_shape& shape,
                        const read_pulse& pulse,
                        const std::vector<models::lane_predictions>& result) {
@@ -76,6 +92,7 @@ void write_predictions(std::span<std::uint32_t> to, const pulse_shape& shape,
                                 of_lane.pending_nats ? 1U : 0U, pending};
     std::memcpy(at, &part, sizeof(part));
     at += lane_size;
+    // Tokens, ids and scores have a full chunk of space each.
     std::copy(input.tokens.begin(), input.tokens.end(), at);
     std::copy(of_lane.likeliest.begin(), of_lane.likeliest.end(), at + shape.chunk);
     std::transform(
@@ -85,6 +102,7 @@ void write_predictions(std::span<std::uint32_t> to, const pulse_shape& shape,
   }
 }
 
+/// Reads an item. The spans of the result point into `from`.
 result<pulse_predictions> read_predictions(std::span<const std::uint32_t> from) {
   predictions_head head;
   if (from.size() < head_size) {
@@ -95,6 +113,7 @@ result<pulse_predictions> read_predictions(std::span<const std::uint32_t> from) 
     return bad_predictions("the head of predictions", head.layout);
   }
   const pulse_shape shape{static_cast<std::uint32_t>(head.lanes), head.chunk};
+  // The size must be that of the shape in the head.
   if (from.size() != prediction_words(shape)) {
     return bad_predictions(fmt::format("{} words", prediction_words(shape)), from.size());
   }
@@ -108,6 +127,7 @@ result<pulse_predictions> read_predictions(std::span<const std::uint32_t> from) 
       return bad_predictions(fmt::format("at most {} tokens of a lane", shape.chunk),
                              part.count);
     }
+    // Lanes without tokens give no chunk.
     if (part.count != 0) {
       chunk_predictions& chunk = out.chunks.emplace_back();
       chunk.lane = lane;

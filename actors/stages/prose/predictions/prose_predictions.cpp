@@ -2,6 +2,8 @@
 /// @file
 /// The sink `prose.predictions`: predictions and scores of a text model as Tensogram
 /// messages at the end of a file.
+///
+/// Each chunk of a lane is a message. `message_output` appends and cuts the file.
 #include "stages/message_output.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/predictions/prediction_item.hpp"
@@ -13,6 +15,7 @@ constexpr std::string_view predictions_name = "prose.predictions";
 /// Bytes of messages that wait for a pipe.
 constexpr std::uint64_t max_held = std::uint64_t{64} << 20;
 
+/// See the table.
 struct predictions_settings {
   std::string path;
 };
@@ -28,6 +31,7 @@ settings_table<predictions_settings> predictions_table() {
   return table;
 }
 
+/// Returns an object that refers to the words.
 formats::object_to_write object_of(const char* name, dtype type,
                                    std::span<const std::uint32_t> words) {
   formats::object_to_write object;
@@ -38,14 +42,17 @@ formats::object_to_write object_of(const char* name, dtype type,
   return object;
 }
 
+/// Belongs to the thread of its I/O host.
 class prose_predictions final : public flow::stage_object {
  public:
   prose_predictions(predictions_settings settings, file_system& fs)
       : settings_(std::move(settings)), output_(predictions_name, fs) {}
 
+  /// Empties a file of messages; other files are refused.
   result<void> open(opening& run) override {
     return output_.open(path_of(run, settings_.path), run.resuming(), true);
   }
+  /// Writes the chunks of a pulse in the order of the lanes.
   result<void> put(taken& t) override {
     const runtime::tensor& item = t[any_in{0}];
     WEIR_TRY(const pulse_predictions pulse,
@@ -66,6 +73,7 @@ class prose_predictions final : public flow::stage_object {
   }
 
  private:
+  /// Encodes the three objects of a chunk and what identifies it.
   [[nodiscard]] static result<byte_vector> encode_chunk(const pulse_predictions& pulse,
                                                         const chunk_predictions& chunk) {
     formats::object_to_write objects[] = {
@@ -74,6 +82,7 @@ class prose_predictions final : public flow::stage_object {
         object_of("scores", dtype::fp32, chunk.scores)};
     objects[2].metadata.set("units", std::string("bits"));
     formats::message_options options;
+    // A score that is not known yet is NaN.
     options.floats = formats::non_finite::store;
     options.extra.set("lane", std::uint64_t{chunk.lane});
     options.extra.set("position", chunk.position);
@@ -137,6 +146,7 @@ inlets = { predictions = "learn.predictions" }
 
 }  // namespace
 
+/// Makes the sink. A pipe gets messages once more after a resume.
 result<void> make_prose_predictions(flow::described_stage& made,
                                     const given_settings& given, file_system& fs) {
   made.info.name = predictions_name;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The rules for changes of a run, by the keys of its settings.
+///
+/// Three rules exist: a free setting may change and is not recorded; a recorded one may
+/// change, and the history of the run names the change with its pulse; all others are
+/// fixed, because the run would not be the same one.
 #include "stages/prose/job/resume/changes.hpp"
 
 #include <fmt/format.h>
@@ -22,11 +26,13 @@ constexpr std::array<std::string_view, 17> recorded_keys = {
     "model.epsilon",     "model.decay",      "model.clip",   "stream.chain",
     "stream.skip"};
 
+/// Compares a key with an entry of the list above.
 bool stands_for(std::string_view entry, std::string_view key) {
   return entry == key || (entry.ends_with('.') && key.starts_with(entry));
 }
 
 /// Returns the items of a stored list of texts.
+/// The separator is that of `stored_config.cpp`.
 std::vector<std::string> split(std::string_view text) {
   constexpr std::string_view separator = " | ";
   std::vector<std::string> items;
@@ -38,6 +44,7 @@ std::vector<std::string> split(std::string_view text) {
   return items;
 }
 
+/// Returns whether one of the changes concerns a key, or a group of keys.
 bool has_key(const std::vector<storage::run_change>& changes, std::string_view key) {
   return std::any_of(changes.begin(), changes.end(), [&](const storage::run_change& c) {
     return stands_for(key, c.key);
@@ -46,6 +53,7 @@ bool has_key(const std::vector<storage::run_change>& changes, std::string_view k
 
 }  // namespace
 
+/// Returns the rule for a key. Unknown keys are fixed.
 change_rule rule_of_change(std::string_view key) {
   if (key.starts_with(source_prefix)) {
     // A named source has the rules of the stream's own source: a format or a tokenizer
@@ -62,6 +70,7 @@ change_rule rule_of_change(std::string_view key) {
   return recorded ? change_rule::recorded : change_rule::fixed;
 }
 
+/// Error of a change of a fixed setting.
 error refused_change(std::string_view key, const std::string& expected,
                      const std::string& found) {
   return error(errc::config_mismatch,
@@ -72,6 +81,7 @@ error refused_change(std::string_view key, const std::string& expected,
           "settings that a resumed run may change");
 }
 
+/// Other lanes need a policy for the contexts of the lanes; `keep` is none.
 result<void> check_contexts(const std::vector<storage::run_change>& changes,
                             const run_config& config) {
   for (const storage::run_change& one : changes) {
@@ -88,6 +98,7 @@ result<void> check_contexts(const std::vector<storage::run_change>& changes,
   return {};
 }
 
+/// Phases that have begun stay where they are in the order; later ones may change.
 result<void> check_order(const std::vector<storage::run_change>& changes,
                          const std::vector<phase_use>& steps) {
   for (const storage::run_change& one : changes) {
@@ -110,6 +121,7 @@ result<void> check_order(const std::vector<storage::run_change>& changes,
   return {};
 }
 
+/// Returns whether the contexts have to be dealt anew.
 bool needs_contexts(const std::vector<storage::run_change>& changes,
                     const run_config& config) {
   return has_key(changes, "stream.lanes") ||
@@ -117,6 +129,8 @@ bool needs_contexts(const std::vector<storage::run_change>& changes,
           (has_key(changes, "stream.chunk") || has_key(changes, "stream.lane_block")));
 }
 
+/// Returns whether budgets, chunks or texts have changed, so that the stage must plan its
+/// phases anew.
 bool replans(const std::vector<storage::run_change>& changes) {
   constexpr std::array<std::string_view, 5> keys = {
       "phase.build.", "phase.order", "stream.chunk", "stream.lanes", grown_text_key};

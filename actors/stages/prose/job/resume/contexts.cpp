@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Deals the contexts of an image to other lanes.
+///
+/// A context belongs to a lane: it is what the model remembers of the text of this lane.
+/// With another number of lanes, the policy says which lanes continue which context. The
+/// contexts are put into a model of the new shape and copied out of it, so that the model
+/// alone knows their bytes.
 #include "stages/prose/job/resume/contexts.hpp"
 
 #include <fmt/core.h>
@@ -14,14 +19,18 @@
 namespace weir::actors {
 namespace {
 
+/// Name of the section of a context in an image.
 std::string name_of_context(std::uint32_t lane) {
   return fmt::format("STATE/{}/CTX/lane/{}", stage_names::learn, lane);
 }
 
 /// Puts the contexts of a model into an image, in place of those that it has.
+/// The contexts are copied by tasks of the model's engine; the call waits for them.
 result<void> put_contexts(flow::image& image, stored_model& from) {
   std::vector<flow::image_section> all;
   std::vector<mutable_bytes> parts;
+  // All sections are copied, because the model makes them in one order; only contexts get
+  // a name and stay.
   for (const models::state_section& section : from.model->sections()) {
     flow::image_section& one = all.emplace_back();
     if (section.kind == models::region_kind::context) {
@@ -49,6 +58,8 @@ result<void> put_contexts(flow::image& image, stored_model& from) {
 
 }  // namespace
 
+/// Returns the lane whose context a lane continues, or nothing for an empty one. @param
+/// before  Number of lanes so far.
 std::optional<std::uint32_t> context_source(context_policy policy, std::uint32_t lane,
                                             std::uint32_t before) {
   switch (policy) {
@@ -60,6 +71,7 @@ std::optional<std::uint32_t> context_source(context_policy policy, std::uint32_t
   return lane < before ? std::optional(lane) : std::nullopt;
 }
 
+/// Returns the positions at which the lanes go on; an empty context begins at 0.
 std::vector<std::uint64_t> first_positions(context_policy policy,
                                            const std::vector<storage::lane_state>& before,
                                            std::uint32_t lanes) {
@@ -81,6 +93,7 @@ result<void> replace_contexts(flow::image& image,
   for (std::uint32_t lane = 0; lane < config.stream.lanes; ++lane) {
     const auto from = context_source(config.resume_contexts, lane, before);
     if (!from) {
+      // With the same number of lanes, only the context is emptied, and the text goes on.
       const bool stays = config.stream.lanes == before;
       const std::uint64_t position = stays ? lanes[lane].position : 0;
       WEIR_CHECK(made.model->start_context(lane, position));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Adds the sink of predictions to an image, or removes it.
+///
+/// The output is the only stage that a resumed run may add or remove, so the sections of
+/// the image are adapted to the new pipeline.
 #include "stages/prose/job/resume/output.hpp"
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 namespace weir::actors {
 namespace {
 
+/// Adds a section of the sink.
 void add_section(flow::image& image, const char* kind, bytes_view bytes) {
   flow::image_section& one = image.sections.emplace_back();
   one.name = std::string(kind) + stage_names::predictions;
@@ -21,6 +25,8 @@ void add_section(flow::image& image, const char* kind, bytes_view bytes) {
 
 }  // namespace
 
+/// Replaces the sections of the sink after a change of its path: the new file begins
+/// empty, whatever the old one has.
 void replace_output(flow::image& image, const std::vector<storage::run_change>& changes,
                     const run_config& config) {
   const bool changed = std::any_of(
