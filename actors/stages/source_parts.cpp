@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Parts that the sources and sinks of files have in common.
+///
+/// Sources keep a position with a digest of the last block that they have read, and sinks
+/// an offset with a digest of the last one that they have written. The functions here
+/// make and compare both, and convert attributes from and to metadata.
 #include "stages/source_parts.hpp"
 
 #include <algorithm>
@@ -10,10 +14,13 @@
 
 namespace weir::actors {
 
+/// Returns the path of a setting; "-" stands for a standard stream and stays.
 std::string path_of(const opening& run, const std::string& setting) {
   return setting == standard_stream ? setting : run.path(setting);
 }
 
+/// A file of zeros may be one whose writing was interrupted, and an empty one belongs to
+/// nobody, so both may be replaced. A shorter file must begin as one of `begins`.
 result<void> check_ours(file& f, const std::string& path, std::string_view content,
                         std::span<const std::string_view> begins) {
   WEIR_TRY(const std::uint64_t size, f.size());
@@ -33,6 +40,7 @@ result<void> check_ours(file& f, const std::string& path, std::string_view conte
       .hint("remove the file, or choose another path");
 }
 
+/// Checks a file that is to be replaced. One that is missing is no error.
 result<void> check_messages(file_system& fs, const std::string& path) {
   auto f = fs.open(path, open_mode::read);
   if (!f) {
@@ -43,10 +51,12 @@ result<void> check_messages(file_system& fs, const std::string& path) {
 
 namespace {
 
+/// Every attribute has a counterpart in CBOR.
 formats::cbor_value cbor_of(const attribute& from) {
   return std::visit([](const auto& value) { return formats::cbor_value(value); }, from);
 }
 
+/// Returns a value that can be an attribute, or nothing. Booleans become 0 and 1.
 std::optional<attribute> scalar_of(const formats::cbor_value& from) {
   if (const auto flag = from.boolean()) {
     return attribute(std::uint64_t{*flag});
@@ -68,6 +78,8 @@ std::optional<attribute> scalar_of(const formats::cbor_value& from) {
 
 }  // namespace
 
+/// Adds an attribute unless it exists or the space is used up. The size is that of its
+/// encoding as metadata, which is how other programs see it.
 void attribute_collector::add(const std::string& name, const attribute& value) {
   const std::size_t bytes = formats::encode_cbor(formats::cbor_value(name)).size() +
                             formats::encode_cbor(cbor_of(value)).size();
@@ -76,6 +88,7 @@ void attribute_collector::add(const std::string& name, const attribute& value) {
   }
 }
 
+/// Adds the scalars of a map; other values are left out.
 void attribute_collector::add_scalars(const formats::cbor_map& from) {
   for (const formats::cbor_entry& entry : from) {
     const std::string* name = entry.key.text();
@@ -86,10 +99,13 @@ void attribute_collector::add_scalars(const formats::cbor_map& from) {
   }
 }
 
+/// Adds the scalars of a map and of the maps inside it.
 void attribute_collector::add_object(const formats::cbor_map& from) {
   add_nested(from, "", 0);
 }
 
+/// Names of inner maps are put in front with a dot. Keys that begin with an underscore
+/// are those of the format.
 void attribute_collector::add_nested(const formats::cbor_map& from,
                                      const std::string& prefix, std::size_t depth) {
   constexpr std::size_t max_depth = 8;  // deeper names would not fit
@@ -108,6 +124,7 @@ void attribute_collector::add_nested(const formats::cbor_map& from,
   }
 }
 
+/// The inverse of `add_scalars`.
 formats::cbor_map metadata_of(const attributes& from) {
   formats::cbor_map out;
   for (const auto& [name, value] : from) {
@@ -116,6 +133,7 @@ formats::cbor_map metadata_of(const attributes& from) {
   return out;
 }
 
+/// Facts that all sources have in common.
 flow::stage_info source_info(std::string name, std::string documentation) {
   flow::stage_info info;
   info.name = std::move(name);
@@ -124,10 +142,12 @@ flow::stage_info source_info(std::string name, std::string documentation) {
   return info;
 }
 
+/// Rule of settings that name a type.
 bool is_port_type(const std::string& text) {
   return flow::port_type::parse(text).has_value();
 }
 
+/// @param thing  File, tag or tensor in which the difference is.
 error other_data(std::string_view stage, std::string_view thing,
                  std::string_view expected, std::string_view found) {
   return error(errc::history_mismatch,
@@ -136,6 +156,7 @@ error other_data(std::string_view stage, std::string_view thing,
       .hint("restore the data that the run has read before");
 }
 
+/// @param unit  Unit of both numbers.
 error too_short(std::string_view stage, std::string_view thing, std::uint64_t expected,
                 std::uint64_t found, std::string_view unit) {
   return error(errc::position_out_of_bounds,
@@ -144,10 +165,13 @@ error too_short(std::string_view stage, std::string_view thing, std::uint64_t ex
                            stage, thing, expected, unit, found));
 }
 
+/// Compares the last block with its digest. The block is read in pieces, so its length
+/// does not matter. `read` gets offsets from the beginning of the data.
 result<void> verify_block(
     const read_block& last, std::uint64_t size, std::string_view stage,
     std::string_view thing,
     const std::function<result<void>(std::uint64_t, mutable_bytes)>& read) {
+  // A cursor of the program always satisfies this; it may be damaged.
   if (last.length > last.end) {
     return error(errc::corrupt,
                  fmt::format("cannot use the stored cursor of {}: expected a block of at "
@@ -167,6 +191,7 @@ result<void> verify_block(
     digest.update(part);
     done += part.size();
   }
+  // An empty block has nothing to compare.
   if (last.length != 0 && digest.digest() != last.digest) {
     return other_data(stage, thing,
                       fmt::format("the digest {} of {} bytes at {}", hex64(last.digest),
@@ -176,6 +201,7 @@ result<void> verify_block(
   return {};
 }
 
+/// Makes an item of bytes and returns its memory.
 result<mutable_bytes> fill_block(pull& p, std::uint64_t count) {
   const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
   WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, dtype::uint8, shape));
@@ -191,6 +217,7 @@ error shorter_than_offset(const std::string& path, std::uint64_t end,
       .hint("restore the file, or begin the run anew");
 }
 
+/// Errors are those of a sink: a shorter file is torn, another block is a mismatch.
 result<void> check_appended(file& f, const std::string& path, const read_block& last,
                             std::string_view stage, std::string_view kind) {
   WEIR_TRY(const std::uint64_t size, f.size());

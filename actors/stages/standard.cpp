@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stages of Weir by name.
+///
+/// The stages are added once per process, at the first call, from any thread.
 #include <mutex>
 
 #include "stages/factories.hpp"

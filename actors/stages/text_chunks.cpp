@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `text.chunks`: files as blocks of bytes.
+///
+/// Chunks never cross files. The position is that of the last chunk, with a digest of
+/// names and sizes of the files before its file.
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -13,6 +16,7 @@ namespace {
 
 constexpr std::string_view text_chunks_name = "text.chunks";
 
+/// See the table.
 struct text_settings {
   std::vector<std::string> files;
   std::uint64_t chunk = 65536;
@@ -35,12 +39,14 @@ settings_table<text_settings> text_table() {
   return table;
 }
 
+/// Position of the source.
 struct text_cursor {
   std::uint64_t file = 0;      ///< index of the file of the last chunk
   read_block last;             ///< the last chunk
   std::uint64_t identity = 0;  ///< of the files up to that one
 };
 
+/// Has one file open, that of the next chunk.
 class text_chunks final : public flow::stage_object {
  public:
   text_chunks(text_settings settings, file_system& fs)
@@ -54,6 +60,7 @@ class text_chunks final : public flow::stage_object {
     }
     return {};
   }
+  /// Makes the next chunk; files that are at their end are passed over.
   result<bool> next(pull& p) override {
     for (; next_file_ < paths_.size(); close()) {
       WEIR_CHECK(enter());
@@ -63,6 +70,7 @@ class text_chunks final : public flow::stage_object {
       }
       const std::uint64_t count = std::min(left, settings_.chunk);
       WEIR_TRY(const mutable_bytes to, fill_block(p, count));
+      // Read first, then compared: a change during the read shows here.
       WEIR_CHECK(read_exactly(*file_, offset_, to));
       WEIR_CHECK(check_unchanged());
       attribute_collector about(p.emitted());
@@ -79,9 +87,12 @@ class text_chunks final : public flow::stage_object {
     return flow::small_record::holding(
         text_cursor{last_file_, last_, identity(last_file_)});
   }
+  /// Continues behind the chunk of the cursor. The sizes of the files before it are asked
+  /// for again, as far as they belong to the identity.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor,
              record_of<text_cursor>(stored, text_chunks_name, "cursor"));
+    // No chunk was read before this cursor.
     if (cursor.last.length == 0) {
       return {};
     }
@@ -100,6 +111,7 @@ class text_chunks final : public flow::stage_object {
                         "files of the names and sizes before it as when they were read",
                         "others");
     }
+    // The file of the last chunk is opened, even if the chunk has ended it.
     next_file_ = last_file_ = cursor.file;
     WEIR_CHECK(enter());
     WEIR_CHECK(verify_block(cursor.last, size_, text_chunks_name, paths_[next_file_],
@@ -141,6 +153,7 @@ class text_chunks final : public flow::stage_object {
     time_ = time;
     return {};
   }
+  /// Goes to the next file and notes the size of this one, which belongs to the identity.
   void close() {
     sizes_.push_back(size_);
     file_.reset();
@@ -161,11 +174,15 @@ class text_chunks final : public flow::stage_object {
   std::vector<std::string> paths_;
   std::vector<std::uint64_t> sizes_;  ///< of the files before `next_file_`
   std::unique_ptr<file> file_;
+  /// Size of the open file when it was opened.
   std::uint64_t size_ = 0;
   std::int64_t time_ = 0;     ///< modification time of the open file
   std::uint64_t offset_ = 0;  ///< of the next chunk
+  /// File that is open or comes next.
   std::uint64_t next_file_ = 0;
+  /// File of the last chunk.
   std::uint64_t last_file_ = 0;
+  /// The last chunk.
   read_block last_;
 };
 
@@ -192,6 +209,7 @@ use = "null"
 
 }  // namespace
 
+/// Makes the source. The edge can plan with the size of a chunk.
 result<void> make_text_chunks(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
   made.info = source_info(std::string(text_chunks_name),

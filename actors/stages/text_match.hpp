@@ -9,6 +9,7 @@ namespace weir::actors {
 
 /// Returns whether a text matches a pattern: `*` stands for any text, `?` for one
 /// character. When the text differs behind a `*`, the `*` takes one more character.
+/// Takes time proportional to the product of the lengths at worst, and no memory.
 [[nodiscard]] inline bool text_matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0;
   std::size_t t = 0;

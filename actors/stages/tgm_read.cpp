@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `tgm.read`: one object of each message of a file, a folder or a pipe.
+///
+/// Messages come from a feed, which is a file, a folder or a pipe. Small messages are
+/// read as a whole; of larger ones the object alone. The digest of the last message is
+/// computed only when a checkpoint asks for the position.
+///
+/// A file that grows (`follow`) is read as a pipe that never ends. Whenever it has
+/// nothing, it is opened again behind the last message, because its writer may have cut
+/// and rewritten the end.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -22,6 +30,7 @@ constexpr std::uint64_t whole_message = 65536;
 /// Time for which a pull waits for bytes of a pipe.
 constexpr std::chrono::milliseconds pipe_wait{50};
 
+/// See the table.
 struct tgm_settings {
   std::string path;
   std::string object;
@@ -73,6 +82,7 @@ struct read_cursor {
   read_block last;             ///< the last message
 };
 
+/// Belongs to the thread of its I/O host.
 class tgm_read final : public flow::stage_object {
  public:
   tgm_read(tgm_settings settings, file_system& fs)
@@ -89,7 +99,9 @@ class tgm_read final : public flow::stage_object {
     }
     return run.resuming() ? result<void>() : open_source({});
   }
+  /// Makes an item of the next message.
   result<bool> next(pull& p) override {
+    // A resumed run without a cursor begins here.
     if (!feed_) {
       WEIR_CHECK(open_source({}));
     }
@@ -97,16 +109,19 @@ class tgm_read final : public flow::stage_object {
       return false;
     }
     const auto delivery = feed_->next();
+    // Nothing whole is there, or other bytes than a message.
     if (settings_.follow && (!delivery || !*delivery)) {
       WEIR_CHECK(look_again(delivery));
     }
     WEIR_CHECK(delivery || settings_.follow ? result<void>()
                                             : result<void>(delivery.error()));
+    // A failed read of a growing file is tried again later.
     if (!delivery || !*delivery) {
       p.nothing_yet();
       return true;
     }
     retries_ = 0;
+    // The delivery without a message stands for the end.
     if (!(*delivery)->message) {
       return false;
     }
@@ -118,6 +133,7 @@ class tgm_read final : public flow::stage_object {
     cursor.last.digest = digest_of_last();
     return flow::small_record::holding(cursor);
   }
+  /// Continues behind the message of the cursor.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor, record_of<read_cursor>(stored, tgm_read_name, "cursor"));
     if (cursor.messages == 0) {
@@ -130,6 +146,7 @@ class tgm_read final : public flow::stage_object {
                                (cursor.messages & ~ended_bit) - 1, path_))
           .hint("write what arrives to a file first");
     }
+    // Of a folder, the name follows from its digest.
     WEIR_TRY(file_, name_of_file(cursor.file));
     WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
@@ -137,6 +154,7 @@ class tgm_read final : public flow::stage_object {
                             [&](std::uint64_t offset, mutable_bytes to) {
                               return read_exactly(*f, offset, to);
                             }));
+    // The bit is not part of the number.
     messages_ = cursor.messages & ~ended_bit;
     ended_ = (cursor.messages & ended_bit) != 0;
     last_ = cursor.last;
@@ -150,6 +168,7 @@ class tgm_read final : public flow::stage_object {
     const std::uint64_t offset = base_ + delivery.place.offset;
     const auto object =
         fill_from(p, {settings_.object, settings_.index}, *delivery.message);
+    // The code of the cause stays, and the place is that in the file.
     if (!object) {
       const errc code = object.error().code();
       return error(code, fmt::format("cannot read message {}", messages_))
@@ -160,6 +179,7 @@ class tgm_read final : public flow::stage_object {
     ended_ = has_metadata(*delivery.message, settings_.until);
     ++messages_;
     file_ = delivery.place.file;
+    // The digest is not known yet.
     last_ = {offset + delivery.length, delivery.length, 0};
     digest_known_ = false;
     return true;
@@ -175,6 +195,7 @@ class tgm_read final : public flow::stage_object {
     }
     return open_source({file_, last_.end});
   }
+  /// Opens the feed behind `start`. A growing file counts from there.
   result<void> open_source(message_position start) {
     message_source source;
     source.path = path_;
@@ -191,6 +212,7 @@ class tgm_read final : public flow::stage_object {
     WEIR_TRY(feed_, open_feed(environment, source));
     return {};
   }
+  /// Returns the path of a file, whose name is empty if the path is the file itself.
   [[nodiscard]] std::string file_path(const std::string& name) const {
     return name.empty() ? path_ : join_path(path_, name);
   }
@@ -234,13 +256,17 @@ class tgm_read final : public flow::stage_object {
 
   tgm_settings settings_;
   file_system& fs_;
+  /// Absolute, or relative to the folder of the pipeline's file.
   std::string path_;
+  /// Null until the source is opened.
   std::unique_ptr<message_feed> feed_;
   std::uint64_t base_ = 0;  ///< offset at which the feed of a growing file begins
+  /// Messages so far.
   std::uint64_t messages_ = 0;
   bool ended_ = false;  ///< the last message has said that it is the last one
   int retries_ = 0;     ///< reads in a row that have found other bytes than a message
   std::string file_;    ///< name in the folder of the file of the last message
+  /// Mutable because the digest is computed when the position is asked for.
   mutable read_block last_;
   mutable bool digest_known_ = false;
 };
@@ -276,6 +302,7 @@ use = "null"
 
 }  // namespace
 
+/// Makes the source. A name and an index of the object exclude each other.
 result<void> make_tgm_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
   made.info = source_info(std::string(tgm_read_name),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `tgm.replace`: a file that holds the newest item as its only message.
+///
+/// The message itself is a part of the state, so a checkpoint needs no file. The file is
+/// replaced when a checkpoint is made (`settle`), and again after a restart (`rewind`).
 #include <algorithm>
 
 #include "stages/factories.hpp"
@@ -15,6 +18,7 @@ constexpr std::string_view tgm_replace_name = "tgm.replace";
 /// The part of the state that holds the newest message.
 constexpr const char* message_part = "MESSAGE";
 
+/// See the table.
 struct replace_settings {
   std::string path;
   std::vector<std::string> objects = {"x"};
@@ -46,20 +50,24 @@ settings_table<replace_settings> replace_table() {
   return table;
 }
 
+/// Position of the sink.
 struct replace_offset {
   std::uint64_t items = 0;   ///< items of the run so far
   std::uint64_t digest = 0;  ///< XXH3-64 of the message in the file; 0 before the first
 };
 
+/// Belongs to the thread of its I/O host.
 class tgm_replace final : public flow::stage_object {
  public:
   tgm_replace(replace_settings settings, file_system& fs)
       : settings_(std::move(settings)), fs_(fs) {}
 
+  /// A file of something else is refused.
   result<void> open(opening& run) override {
     path_ = run.path(settings_.path);
     return tolerated(check_messages(fs_, path_));
   }
+  /// Makes the message of an item and forgets the one before. The file changes later.
   result<void> put(taken& t) override {
     std::vector<formats::object_to_write> objects;
     for (std::size_t i = 0; i < settings_.objects.size(); ++i) {
@@ -78,6 +86,7 @@ class tgm_replace final : public flow::stage_object {
     options.floats = formats::non_finite::store;
     for (const std::string& one : settings_.about) {
       const std::size_t end = one.find('=');
+      // The rule of the setting makes sure that there is a key.
       options.extra.set(one.substr(0, end), one.substr(end + 1));
     }
     WEIR_TRY(message_, formats::encode_message(objects, options));
@@ -85,9 +94,12 @@ class tgm_replace final : public flow::stage_object {
     changed_ = true;
     return {};
   }
+  /// Replaces the file, if the message has changed.
   result<flow::small_record> settle() override {
     if (changed_) {
       WEIR_CHECK(tolerated(write_file_atomically(fs_, path_, message_)));
+      // Set even if the file could not be written and that is tolerated: the offset
+      // describes the message.
       offset_.digest = xxh3_64(message_);
       changed_ = false;
     }
@@ -99,6 +111,7 @@ class tgm_replace final : public flow::stage_object {
     if (offset_.items == 0) {
       return {};
     }
+    // State and offset of an image belong together.
     if (xxh3_64(message_) != offset_.digest) {
       return error(
           errc::corrupt,
@@ -109,6 +122,7 @@ class tgm_replace final : public flow::stage_object {
     return tolerated(write_file_atomically(fs_, path_, message_));
   }
 
+  /// Compares the file with the message of the last item.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
     path_ = run.path(settings_.path);
@@ -135,6 +149,7 @@ class tgm_replace final : public flow::stage_object {
     return true;
   }
 
+  /// The message is empty before the first item.
   result<void> copy_state(flow::state_writer& to) override {
     std::copy(message_.begin(), message_.end(),
               to.add(message_part, message_.size()).begin());
@@ -145,6 +160,7 @@ class tgm_replace final : public flow::stage_object {
     message_.assign(message.begin(), message.end());
     return {};
   }
+  /// The newest problem with the file, if it is tolerated.
   void report(figures& to) const override {
     if (!problem_.empty()) {
       to.problem(problem_);
@@ -172,6 +188,7 @@ class tgm_replace final : public flow::stage_object {
 };
 
 /// Checks the lists of the settings, which belong together.
+// `units` has one for each object; every entry of `about` has a key.
 result<void> check_lists(const replace_settings& settings) {
   if (!settings.units.empty() && settings.units.size() != settings.objects.size()) {
     return error(
@@ -218,6 +235,7 @@ about = ["title=newest field"]
 
 }  // namespace
 
+/// Makes the sink, with an inlet for each object.
 result<void> make_tgm_replace(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
   made.info.name = tgm_replace_name;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `tgm.write`: each item becomes a Tensogram message at the end of a file.
+///
+/// The stage encodes; `message_output` appends and cuts.
 #include "stages/factories.hpp"
 #include "stages/message_output.hpp"
 #include "stages/source_parts.hpp"
@@ -11,11 +13,16 @@ namespace {
 
 constexpr std::string_view tgm_write_name = "tgm.write";
 
+/// What happens to the messages that a file has.
 enum class write_mode : std::uint8_t { append, replace };
+/// Encoding of the elements.
 enum class encoding : std::uint8_t { none, simple_packing };
+/// Filter before the compression.
 enum class filter : std::uint8_t { none, shuffle };
+/// Compression of the bytes.
 enum class compression : std::uint8_t { none, lz4, zstd };
 
+/// See the table.
 struct write_settings {
   std::string path;
   std::string object = "x";
@@ -66,6 +73,7 @@ settings_table<write_settings> write_table() {
   return table;
 }
 
+/// Belongs to the thread of its I/O host.
 class tgm_write final : public flow::stage_object {
  public:
   tgm_write(write_settings settings, file_system& fs)
@@ -75,6 +83,7 @@ class tgm_write final : public flow::stage_object {
     return output_.open(path_of(run, settings_.path), run.resuming(),
                         settings_.mode == write_mode::replace);
   }
+  /// Encodes the item and appends it. It is not durable before `settle`.
   result<void> put(taken& t) override {
     auto message = std::make_shared<byte_vector>();
     WEIR_CHECK(encode(t, *message));
@@ -94,6 +103,7 @@ class tgm_write final : public flow::stage_object {
     formats::object_descriptor d;
     d.type = x.type();
     d.shape.assign(x.shape().begin(), x.shape().end());
+    // Packing computes its parameters from all elements of the item.
     if (settings_.encoding == encoding::simple_packing) {
       if (x.type() != dtype::fp64) {
         return error(errc::invalid_argument,
@@ -108,6 +118,7 @@ class tgm_write final : public flow::stage_object {
       formats::store_packing(packed, d.parameters);
     }
     if (settings_.filter == filter::shuffle) {
+      // The filter needs to know the size of what it shuffles.
       d.filter = "shuffle";
       d.parameters.set("shuffle_element_size", shuffled_bytes(x.type()));
     }
@@ -126,6 +137,7 @@ class tgm_write final : public flow::stage_object {
     }
     return settings_.bits % 8 == 0 ? settings_.bits / 8 : 1;
   }
+  /// Encodes one message: the object of the setting, and the attributes as its metadata.
   result<void> encode(const taken& t, byte_vector& to) const {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
@@ -177,6 +189,7 @@ compression = "zstd"
 
 }  // namespace
 
+/// Makes the sink. A pipe gets messages once more after a resume.
 result<void> make_tgm_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info.name = tgm_write_name;

@@ -2,6 +2,11 @@
 /// @file
 /// The source `text.pulses`: a context stream as pulses, each with the next chunk of
 /// every lane. Budgets of phases decide how long it is.
+///
+/// The source reads ahead of nothing: a pulse is made when the run asks for an item. Its
+/// position is the number of the pulse, and everything else (cursors of the streams,
+/// phases, budget) is state. The same settings, text and state give the same pulses,
+/// whatever the times of arrival are.
 #include <algorithm>
 
 #include "stages/prose/accounts.hpp"
@@ -28,6 +33,7 @@ constexpr const char* conductor_part = "CONDUCTOR";
 constexpr const char* budget_part = "BUDGET";
 constexpr const char* steps_part = "STEPS";
 
+/// Belongs to the thread of its I/O host.
 class text_pulses final : public flow::stage_object {
  public:
   text_pulses(pulses_settings settings, file_system& fs)
@@ -43,12 +49,15 @@ class text_pulses final : public flow::stage_object {
     for (auto& [name, source] : settings_.sources) {
       replace_paths(source, absolute);
     }
+    // The streams are opened here for a new run, and in `restore_state` for one that goes
+    // on.
     streams_.emplace(order(), steps_.sources);
     if (run.resuming()) {
       return {};
     }
     WEIR_CHECK(streams_->open(fs_));
     phase_budget& build = settings_.budgets[0];
+    // "all" is one pass over the text of the Build phase.
     if (build.tokens == one_pass) {
       build.tokens = streams_->tokens_of(build_stream());
       if (build.tokens == 0) {
@@ -69,11 +78,13 @@ class text_pulses final : public flow::stage_object {
   result<bool> next(pull& p) override {
     const std::int64_t begun_ns = now_ns();
     for (;;) {
+      // One pulse at a time; its chunks are read in the order of the orders.
       if (orders_.empty()) {
         orders_ = plan_->take_orders(1);
       }
       while (!orders_.empty()) {
         const chunk_order& order = orders_.front();
+        // The order stays, and the next call tries it again.
         WEIR_TRY(const bool ready, streams_->ready(order, wait_ms));
         if (!ready) {
           p.nothing_yet();
@@ -100,6 +111,7 @@ class text_pulses final : public flow::stage_object {
     made_ = streams_->make_cursors(record_.pulses);
     return flow::small_record::holding(record_.pulses);
   }
+  /// The state was restored before, so the cursor only has to agree with it.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto pulses,
              record_of<std::uint64_t>(stored, text_pulses_name, "cursor"));
@@ -113,6 +125,7 @@ class text_pulses final : public flow::stage_object {
   }
 
   result<void> copy_state(flow::state_writer& to) override {
+    // A failure of `position` shows here, because that function cannot fail.
     WEIR_CHECK(made_);
     record_writer budget;
     budget.put(settings_.budgets[0].tokens);
@@ -123,7 +136,9 @@ class text_pulses final : public flow::stage_object {
     put(to, steps_part, encode(used_));
     return {};
   }
+  /// Continues behind the state: streams, record, steps and budget, in this order.
   result<void> restore_state(const flow::state_reader& from) override {
+    // Parts that came later may be missing in older checkpoints.
     WEIR_TRY(const auto lanes, streams_->restore(fs_, [&](const std::string& part) {
       return optional_part(from, part, part != cursor_part);
     }));
@@ -141,6 +156,7 @@ class text_pulses final : public flow::stage_object {
     return {};
   }
 
+  /// Figures of the corpus and of the time of calls.
   void report(figures& to) const override {
     const opened_corpus& corpus = streams_->main();
     to.set("files", corpus.files);
@@ -167,6 +183,7 @@ class text_pulses final : public flow::stage_object {
     }
     return out;
   }
+  /// The order for the main corpus; other streams replace its source.
   [[nodiscard]] corpus_order order() const {
     return {settings_.source, settings_.sources,  settings_.stream,
             settings_.grown,  settings_.contexts, settings_.chain};
@@ -176,6 +193,7 @@ class text_pulses final : public flow::stage_object {
     if (before == shape_.lanes) {
       return;
     }
+    // With other lanes, a reset that is due follows the context of the lane.
     const std::vector<std::uint8_t> due = std::move(record_.reset_due);
     record_.reset_due.assign(shape_.lanes, 0);
     for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
@@ -212,6 +230,7 @@ class text_pulses final : public flow::stage_object {
   [[nodiscard]] std::uint64_t planned_updates() const {
     std::uint64_t sum = record_.used[0].pulses;
     for (std::size_t i = 0; i < steps_.steps.size(); ++i) {
+      // Only Build steps change the parameters.
       if (steps_.steps[i].phase != 0) {
         continue;
       }
@@ -232,10 +251,12 @@ class text_pulses final : public flow::stage_object {
       const std::uint64_t tokens = streams_->tokens_of(build_stream());
       build.tokens = tokens != 0 ? tokens : stored;
     }
+    // A run with the same budgets keeps its plan, even if "all" is longer now.
     if (settings_.replan) {
       record_.total_updates = planned_updates();
     }
   }
+  /// Adds a part of the state.
   static void put(flow::state_writer& to, const std::string& part, bytes_view bytes) {
     std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
   }
@@ -258,11 +279,13 @@ class text_pulses final : public flow::stage_object {
         continue;
       }
       const auto& boundaries = chunks.lanes[lane]->boundaries;
+      // A boundary before the first token empties the context before this pulse.
       const bool before = !boundaries.empty() && boundaries.front() == 0;
       const bool by_policy = !never && (record_.reset_due[lane] != 0 || before);
       if (by_policy || chunks.lanes[lane]->new_context) {
         resets.push_back(lane);
       }
+      // A boundary inside the chunk empties it before the next chunk of the lane.
       const bool behind = !boundaries.empty() && boundaries.back() > 0;
       record_.reset_due[lane] = behind && !never ? 1 : 0;
     }
@@ -272,6 +295,7 @@ class text_pulses final : public flow::stage_object {
   result<void> make(pull& p, pulse_chunks& chunks) {
     const auto words = static_cast<std::int64_t>(shape_.words());
     WEIR_TRY(const auto to, p.fill_bytes(0, dtype::uint32, std::span(&words, 1)));
+    // The facts are those before this pulse is counted.
     pulse_facts facts;
     facts.pulse.id = record_.pulses;
     facts.pulse.phase = static_cast<models::pulse_phase>(chunks.phase);
@@ -281,9 +305,11 @@ class text_pulses final : public flow::stage_object {
     facts.ends_of_text = chunks.ends_of_text(streams_->separator_of(chunks.stream));
     facts.build_budget = build_budget();
     facts.phase_pulse = record_.used[chunks.phase].pulses;
+    // Positions of the lanes over all streams.
     streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,
                 note_boundaries(chunks));
+    // Phase and step count the same pulse.
     for (phase_use* used : {&record_.used[chunks.phase], &used_[chunks.step]}) {
       used->tokens += facts.tokens;
       used->pulses += 1;
@@ -297,7 +323,9 @@ class text_pulses final : public flow::stage_object {
   pulse_shape shape_;
   file_system& fs_;
   planned_steps steps_;
+  /// Mutable because `position` makes the cursors.
   mutable std::optional<text_streams> streams_;  ///< set by `open`
+  /// Made by `begin`, when the budgets are known.
   std::optional<chunk_plan> plan_;
   chunk_orders orders_;          ///< chunks of the next pulse that have not been read
   conductor_record record_;      ///< as of the last item
@@ -333,6 +361,7 @@ use = "null"
 
 }  // namespace
 
+/// Makes the source. Sources that forget their tokens cannot be resumed exactly.
 result<void> make_text_pulses(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
   made.info = source_info(std::string(text_pulses_name),

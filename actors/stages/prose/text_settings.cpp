@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The table of the settings of `text.pulses`.
+///
+/// The settings of the stage are those of a run without its model. Values are added to
+/// the description of the stage, because they count for the identity of the pipeline; see
+/// `is_later`.
 #include "stages/prose/text_settings.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +19,7 @@
 namespace weir::actors {
 namespace {
 
+/// Adds the budget of a phase in tokens and pulses.
 void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
                       const std::string& name, const std::string& documentation) {
   const auto tokens = [phase](auto& s) -> auto& {
@@ -32,6 +37,7 @@ void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
       .unit("pulses");
 }
 
+/// The order of the settings is that of the documentation.
 settings_table<pulses_settings> pulses_table() {
   settings_table<pulses_settings> table("the source text.pulses");
   const auto files = [](auto& s) -> auto& {
@@ -90,6 +96,7 @@ bool is_later(const setting_info& info) {
          info.name == "order" || info.name == "chain" || info.name.ends_with("_source");
 }
 
+/// Returns the name of the source of a phase.
 const std::string& source_of(const pulses_settings& settings, std::size_t phase) {
   const std::array all = {&settings.build_source, &settings.test_source,
                           &settings.stream_source};
@@ -97,6 +104,7 @@ const std::string& source_of(const pulses_settings& settings, std::size_t phase)
 }
 
 /// Returns the settings that name sources.
+/// They are checked against the sources that exist.
 std::vector<source_use> uses_in(const pulses_settings& settings) {
   std::vector<source_use> uses;
   for (const std::string& name : settings.chain) {
@@ -114,6 +122,7 @@ std::vector<source_use> uses_in(const pulses_settings& settings) {
 
 }  // namespace
 
+/// Streams are numbered by first use; 0 is the main one.
 planned_steps steps_of(const pulses_settings& settings) {
   planned_steps out;
   for (const std::string& name : settings.order) {
@@ -132,11 +141,13 @@ planned_steps steps_of(const pulses_settings& settings) {
   return out;
 }
 
+/// Reads the settings and adds their values to `info`.
 result<pulses_settings> read_pulses_settings(flow::stage_info& info,
                                              const given_settings& given) {
   const auto table = pulses_table();
   flow::add_settings(info, table);
   pulses_settings settings;
+  // Keys of named sources are not in the table.
   for (const auto& [name, one] : given) {
     WEIR_CHECK(name.starts_with(source_prefix)
                    ? assign_source(settings.sources, name, one.value)
@@ -150,12 +161,14 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
   }
   WEIR_CHECK(check_sources(settings.source, settings.sources));
   const pulses_settings untouched{};
+  // Values in the order of the table, without later ones that have their default.
   for (const auto& one : table.entries()) {
     const auto value = one.get(settings);
     if (!is_later(one) || value != one.get(untouched)) {
       flow::add_value(info, one, value);
     }
   }
+  // Values of named sources, as far as they are given.
   for (const auto& [name, source] : settings.sources) {
     for (const auto& one : source_table().entries()) {
       setting_info named = one;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `bert.layers`: some layers of an encoder.
+///
+/// Several stages can share the layers of a model, each with some of them: the first one
+/// looks the token ids up, and every stage hands rows on. A stage submits an item as a
+/// task and emits it when the task has ended. The encoder has a small number of calls;
+/// items behind keep their rows in `flight::rows` until they are emitted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +23,7 @@
 namespace weir::actors {
 namespace {
 
+/// See the table.
 struct layer_settings {
   volume_model_settings model;
   std::uint32_t first = 0;
@@ -51,6 +57,7 @@ settings_table<layer_settings> layer_table() {
 }
 
 /// Returns whether a weight belongs to a part of the layers.
+// Weights that are no layer are the embeddings, which only the first part needs.
 bool is_of_part(std::string_view name, std::uint32_t first, std::uint32_t end) {
   constexpr std::string_view layer = "encoder.layer.";
   if (!name.starts_with(layer)) {
@@ -62,14 +69,17 @@ bool is_of_part(std::string_view name, std::uint32_t first, std::uint32_t end) {
   return number >= first && number < end;
 }
 
+/// Runs on the thread of the engine host.
 class bert_layers final : public flow::stage_object {
  public:
   explicit bert_layers(layer_settings settings) : settings_(std::move(settings)) {}
 
+  /// Opens the model and maps the weights of the layers.
   result<void> open(opening& run) override {
     WEIR_TRY(const volume_model model,
              volume_model::open(run, settings_.model, models::architecture::bert));
     const model_record& record = model.stored.record();
+    // The pooling is a stage of its own, which computes the mean.
     if (record.facts.pool == models::pooling::first) {
       return error(errc::unsupported,
                    fmt::format("cannot use model {}: expected the mean of the rows as "
@@ -77,6 +87,7 @@ class bert_layers final : public flow::stage_object {
                                json_quote(record.tag)));
     }
     WEIR_TRY(const models::bert_config config, models::bert_config_of(record.facts));
+    // 0 layers mean all from `first` on.
     const std::uint32_t first = settings_.first;
     const std::uint32_t count = settings_.layers == 0 ? UINT32_MAX : settings_.layers;
     if (first >= config.layers ||
@@ -99,11 +110,13 @@ class bert_layers final : public flow::stage_object {
     options.max_rows = settings_.rows;
     options.first_layer = first;
     options.layers = count;
+    // The rows themselves are handed on.
     options.pool = false;
     WEIR_TRY(encoder_, models::make_bert(*engine_, config, *weights_, options));
     return {};
   }
 
+  /// Submits an item. One without texts has no call.
   result<void> on_item(step& s) override {
     // The stages before this one hand items on when their bytes are there; behind other
     // stages tasks may write them.
@@ -127,6 +140,7 @@ class bert_layers final : public flow::stage_object {
       if (settings_.first != 0) {
         WEIR_TRY(rows, rows_of(s[any_in{1}]));
       }
+      // A new call needs a free place; the rows of the oldest finished call are copied.
       free_a_call();
       WEIR_TRY(f.ticket, encoder_->submit(runs, rows));
       f.submitted = true;
@@ -137,6 +151,8 @@ class bert_layers final : public flow::stage_object {
     return {};
   }
 
+  /// Emits the item with its rows. Items whose call has failed are skipped by the flow
+  /// and are only dropped here.
   result<void> on_done(step& s) override {
     while (in_flight_.front().seq != s.seq()) {        // an item that has failed
       static_cast<void>(collect(in_flight_.front()));  // its failure is known
@@ -155,6 +171,7 @@ class bert_layers final : public flow::stage_object {
     return s.emit();
   }
 
+  /// Figures of this process.
   void report(figures& to) const override {
     to.set("texts", texts_);
     to.set("tokens", tokens_);
@@ -174,6 +191,7 @@ class bert_layers final : public flow::stage_object {
   };
 
   /// Takes the rows of an item's call and finishes the call.
+  /// @pre The tasks of the call have ended.
   result<void> collect(flight& f) {
     if (!f.submitted) {
       return {};
@@ -195,6 +213,7 @@ class bert_layers final : public flow::stage_object {
     static_cast<void>(
         collect(*std::find_if(in_flight_.begin(), in_flight_.end(), is_submitted)));
   }
+  /// Checks that the ids are for this model and that the item fits.
   [[nodiscard]] result<void> check(const token_item& item, const flight& f) const {
     if (item.model != digest_) {
       return error(
@@ -213,6 +232,7 @@ class bert_layers final : public flow::stage_object {
     }
     return {};
   }
+  /// Returns the rows of the stage before.
   static result<std::span<const float>> rows_of(const runtime::tensor& x) {
     if (x.type() != dtype::fp32) {
       return error(errc::invalid_argument,
@@ -226,7 +246,9 @@ class bert_layers final : public flow::stage_object {
   layer_settings settings_;
   runtime::engine* engine_ = nullptr;
   std::unique_ptr<model_weights> weights_;
+  /// Declared behind the weights, which it refers to.
   std::unique_ptr<models::encoder> encoder_;
+  /// Digest of the weights, by which items of another model are refused.
   std::uint64_t digest_ = 0;
   std::deque<flight> in_flight_;  ///< the oldest first
   std::uint64_t texts_ = 0;
@@ -246,6 +268,7 @@ as bytes, and two more for each line.)";
 
 }  // namespace
 
+/// Makes the stage. Only a part that does not begin the model has the inlet `rows`.
 result<void> make_bert_layers(flow::described_stage& made, const given_settings& given) {
   made.info.name = "bert.layers";
   made.info.documentation = "computes layers of an encoder of the architecture BERT";

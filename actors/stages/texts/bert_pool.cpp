@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `bert.pool`: computes one row for each text, the scaled mean of its rows.
+///
+/// The mean of the rows of a text is a few additions, so it is computed on the thread of
+/// the engine host and not as a task.
 #include <fmt/format.h>
 
 #include "stages/texts/factories.hpp"
@@ -11,12 +14,14 @@
 namespace weir::actors {
 namespace {
 
+/// Has no state between items.
 class bert_pool final : public flow::stage_object {
  public:
   result<void> open(opening& run) override {
     engine_ = &run.host().base();
     return {};
   }
+  /// Computes one row for each text of the item.
   result<void> on_item(step& s) override {
     for (int i = 0; i < 2; ++i) {
       if (!s.complete(any_in{i})) {
@@ -25,6 +30,7 @@ class bert_pool final : public flow::stage_object {
     }
     const runtime::tensor& rows = s[any_in{1}];
     WEIR_TRY(const token_item item, read_token_item(s[any_in{0}]));
+    // Another stage than `bert.layers` may be connected here.
     if (rows.shape().size() != 2 ||
         rows.shape()[0] != static_cast<std::int64_t>(item.tokens())) {
       return error(errc::invalid_argument,
@@ -40,6 +46,7 @@ class bert_pool final : public flow::stage_object {
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, dtype::fp32, shape));
     const float* from = rows.as<const float>();
     float* mean = to.as<float>();
+    // The rows of the texts follow each other.
     for (const token_text& text : item.texts) {
       models::pool_mean({from, text.ids.size() * width}, {mean, width});
       from += text.ids.size() * width;
@@ -60,6 +67,7 @@ its rows, scaled to length 1.)";
 
 }  // namespace
 
+/// Makes the stage, which has no settings.
 result<void> make_bert_pool(flow::described_stage& made, const given_settings& given) {
   made.info.name = "bert.pool";
   made.info.documentation = "makes the embedding of each text of its rows";

@@ -2,6 +2,16 @@
 /// @file
 /// Encodes and decodes the items of the stages of texts. Every length is checked against
 /// the size of the item before it is used.
+///
+/// Layout of both kinds: head
+///
+/// entries
+///
+/// name of the file
+///
+/// content. Lines are bytes in an array of u64; token ids are an array of u32, so the
+/// name is padded to whole elements before them. The stages of a run make these items,
+/// but a user can connect other stages, so the reader trusts nothing.
 #include "stages/texts/items.hpp"
 
 #include <fmt/format.h>
@@ -18,6 +28,7 @@ namespace {
 constexpr std::uint64_t too_long_bit = std::uint64_t{1} << 63;
 
 /// First words of both kinds of items.
+/// All fields have eight bytes, so there is no padding.
 struct text_item_head {
   std::uint64_t file = 0;
   std::uint64_t ends_file = 0;
@@ -37,6 +48,7 @@ struct text_entry {
   std::uint64_t ids = 0;
 };
 
+/// Error of an item that no stage of texts has made.
 error damaged_item(std::string_view kind, std::uint64_t bytes) {
   return error(errc::corrupt,
                fmt::format("cannot read an item of {}: expected what the stages of texts "
@@ -45,6 +57,7 @@ error damaged_item(std::string_view kind, std::uint64_t bytes) {
 }
 
 /// Appends bytes to elements.
+/// The last element is filled up with zeros.
 template <class Element>
 class item_writer {
  public:
@@ -56,6 +69,7 @@ class item_writer {
       std::memcpy(reinterpret_cast<char*>(elements_.data()) + at, from, count);
     }
   }
+  /// Goes on at the next whole element.
   void pad() { used_ = elements_.size() * sizeof(Element); }
   std::vector<Element> take() { return std::move(elements_); }
 
@@ -65,6 +79,7 @@ class item_writer {
 };
 
 /// Takes bytes of an item one after another.
+/// Callers compare lengths with `left` first.
 class item_reader {
  public:
   explicit item_reader(bytes_view bytes) : rest_(bytes) {}
@@ -86,6 +101,7 @@ class item_reader {
   bytes_view rest_;
 };
 
+/// Checks the type of the elements, and that the head is complete.
 result<bytes_view> bytes_of_item(const runtime::tensor& x, dtype type,
                                  std::string_view kind) {
   WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
@@ -97,6 +113,7 @@ result<bytes_view> bytes_of_item(const runtime::tensor& x, dtype type,
 }
 
 /// Reads the head of an item whose entries have a given size.
+/// Counts are compared by division, so that no product can overflow.
 result<text_item_head> read_item_head(item_reader& from, std::size_t entry,
                                       std::string_view kind) {
   const std::size_t all = from.left();
@@ -108,12 +125,14 @@ result<text_item_head> read_item_head(item_reader& from, std::size_t entry,
   return head;
 }
 
+/// `model` is 0 for lines.
 text_item_head head_of(const item_origin& from, std::size_t count, std::uint64_t model) {
   return {from.file, from.ends_file ? 1U : 0U, from.name.size(), count, model};
 }
 
 }  // namespace
 
+/// Number of ids, which is the number of rows that a model makes of the item.
 std::size_t token_item::tokens() const noexcept {
   std::size_t all = 0;
   for (const token_text& one : texts) {
@@ -122,6 +141,7 @@ std::size_t token_item::tokens() const noexcept {
   return all;
 }
 
+/// Lengths stand in the entries, and the bytes of all lines behind the name.
 std::vector<std::uint64_t> encode_line_item(const line_item& item) {
   item_writer<std::uint64_t> out;
   const text_item_head head = head_of(item.from, item.lines.size(), 0);
@@ -138,6 +158,7 @@ std::vector<std::uint64_t> encode_line_item(const line_item& item) {
   return out.take();
 }
 
+/// Every line is compared with what is left of the item.
 result<line_item> read_line_item(const runtime::tensor& x) {
   WEIR_TRY(const bytes_view bytes, bytes_of_item(x, dtype::uint64, "lines"));
   item_reader in(bytes);
@@ -158,6 +179,7 @@ result<line_item> read_line_item(const runtime::tensor& x) {
   return out;
 }
 
+/// Ids begin at a whole element.
 std::vector<std::uint32_t> encode_token_item(const token_item& item) {
   item_writer<std::uint32_t> out;
   const text_item_head head = head_of(item.from, item.texts.size(), item.model);
@@ -174,6 +196,7 @@ std::vector<std::uint32_t> encode_token_item(const token_item& item) {
   return out.take();
 }
 
+/// The ids of the result point into the tensor, which must outlive them.
 result<token_item> read_token_item(const runtime::tensor& x) {
   WEIR_TRY(const bytes_view bytes, bytes_of_item(x, dtype::uint32, "texts"));
   constexpr std::size_t element = sizeof(std::uint32_t);
@@ -187,6 +210,7 @@ result<token_item> read_token_item(const runtime::tensor& x) {
   (void)in.take(in.left() % element);  // up to the next element
   for (std::uint64_t i = 0; i < head.count; ++i) {
     const auto entry = entries.value<text_entry>();
+    // A text without ids is never made.
     if (entry.ids == 0 || entry.ids > in.left() / element) {
       return damaged_item("texts", bytes.size());
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads lines, and takes texts out of them.
+///
+/// Lines are read through the C library, because a path may be a pipe or standard input
+/// as well as a file. A line ends with LF or CR LF. Its text is the line itself, or a
+/// string in a JSON object.
 #include "stages/texts/lines.hpp"
 
 #include <fmt/format.h>
@@ -19,14 +23,17 @@ namespace weir::actors {
 
 namespace {
 
+/// Bytes of a read. @units{bytes}
 constexpr std::size_t bytes_of_read = std::size_t{256} << 10;
 
+/// Errors of a line; the caller adds file and number.
 error no_document(std::string_view expected, std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read a document: expected {}, found {}",
                                           expected, found));
 }
 
 /// Returns the error of a text that has NUL or is not UTF-8.
+/// `where` names the text in the error: the line, or the string in it.
 result<void> check_document_text(std::string_view text, std::string_view where) {
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return no_document("text without NUL",
@@ -35,6 +42,7 @@ result<void> check_document_text(std::string_view text, std::string_view where) 
   if (is_utf8(text)) {
     return {};
   }
+  // Finds the first byte that is wrong, for the message.
   std::size_t at = 0;
   while (const std::size_t length = utf8_sequence_length(text.substr(at))) {
     at += length;
@@ -45,6 +53,7 @@ result<void> check_document_text(std::string_view text, std::string_view where) 
 }
 
 /// Takes the events of the parser of JSON and keeps one string of the outermost object.
+/// Values of other members are passed over; the parser needs no memory for them.
 class field_events {
  public:
   explicit field_events(const std::string& field) : field_(field) {}
@@ -57,6 +66,7 @@ class field_events {
     return value("a number");
   }
   bool binary(nlohmann::json::binary_t& /*v*/) { return value("binary data"); }
+  /// Takes the string of the field.
   bool string(std::string& v) {
     if (!wanted()) {
       return value("a string");
@@ -64,6 +74,7 @@ class field_events {
     text_ = std::move(v);
     return true;
   }
+  /// Only the outermost value may be an object in the place of the document.
   bool start_object(std::size_t /*size*/) {
     if (depth_ > 0 && !value("an object")) {
       return false;
@@ -80,6 +91,8 @@ class field_events {
   }
   bool end_object() { return --depth_, true; }
   bool end_array() { return --depth_, true; }
+  /// A field that occurs twice is refused, because readers would differ in what they
+  /// take.
   bool key(std::string& name) {
     in_field_ = depth_ == 1 && name == field_;
     if (in_field_ && text_) {
@@ -87,6 +100,7 @@ class field_events {
     }
     return true;
   }
+  /// The position of the parser counts from 1.
   bool parse_error(std::size_t position, const std::string& /*last*/,
                    const nlohmann::detail::exception& /*cause*/) {
     return fail("a JSON object", fmt::format("no JSON at byte {} of the line",
@@ -106,6 +120,7 @@ class field_events {
   }
 
  private:
+  /// True at the value of the field.
   [[nodiscard]] bool wanted() const { return depth_ == 1 && in_field_; }
   /// Passes over a value that is no string, unless it stands for the document.
   bool value(const char* kind) {
@@ -114,6 +129,7 @@ class field_events {
     }
     return !wanted() || fail(fmt::format("a string under {}", json_quote(field_)), kind);
   }
+  /// Keeps the first error and stops the parser.
   bool fail(std::string_view expected, std::string_view found) {
     if (!failure_) {
       failure_ = no_document(expected, found);
@@ -130,12 +146,14 @@ class field_events {
 
 }  // namespace
 
+/// Standard input stays open for the rest of the program.
 void text_line_reader::closer::operator()(std::FILE* stream) const noexcept {
   if (stream != stdin) {
     (void)std::fclose(stream);
   }
 }
 
+/// Opens a file, a pipe or standard input. A folder is found at the first read.
 result<text_line_reader> text_line_reader::open(const std::string& path) {
   std::FILE* stream = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (stream == nullptr) {
@@ -147,6 +165,7 @@ result<text_line_reader> text_line_reader::open(const std::string& path) {
   return text_line_reader(path, stream);
 }
 
+/// Continues at a line that begins at `offset`. Pipes cannot do this.
 result<void> text_line_reader::go_to(std::uint64_t number, std::uint64_t offset) {
   if (::fseeko(stream_.get(), static_cast<off_t>(offset), SEEK_SET) != 0) {
     const int reason = errno;
@@ -162,6 +181,7 @@ result<void> text_line_reader::go_to(std::uint64_t number, std::uint64_t offset)
   return {};
 }
 
+/// Reads the next bytes. Returns false at the end of the file.
 result<bool> text_line_reader::refill() {
   buffer_.resize(bytes_of_read);
   at_ = 0;
@@ -176,12 +196,15 @@ result<bool> text_line_reader::refill() {
   return got > 0;
 }
 
+/// Returns the next line, or nothing at the end. A line that is too long is read to its
+/// end and loses its bytes.
 result<std::optional<text_line>> text_line_reader::next() {
   text_line line{number_ + 1, offset_, {}, false};
   for (bool begun = false;;) {
     if (at_ == buffer_.size()) {
       WEIR_TRY(const bool more, refill());
       if (!more) {
+        // The last line need not have an end.
         number_ += begun ? 1 : 0;
         return begun ? std::optional(std::move(line)) : std::nullopt;
       }
@@ -190,6 +213,7 @@ result<std::optional<text_line>> text_line_reader::next() {
     const std::string_view rest(buffer_.data() + at_, buffer_.size() - at_);
     const std::size_t end = rest.find('\n');
     const std::string_view piece = rest.substr(0, end);
+    // Counted before the bytes are kept.
     line.too_long = line.too_long || piece.size() > max_text_line - line.bytes.size();
     if (line.too_long) {
       line.bytes = std::string();
@@ -209,6 +233,8 @@ result<std::optional<text_line>> text_line_reader::next() {
   }
 }
 
+/// Returns the text of a line. The string of a JSON object is checked again, because an
+/// escape can hold what the line cannot.
 result<std::string> text_of_line(text_line line, const std::string& field) {
   if (line.too_long) {
     return no_document("a line of at most 16 MiB", "a longer one");

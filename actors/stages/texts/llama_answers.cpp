@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `llama.answers`: continues prompts with a decoder.
+///
+/// All prompts of an item are answered at the same time: each step of the model has rows
+/// of every open answer, either a part of its prompt or its newest token. A step is
+/// submitted as a task; when it has ended, a token is drawn for each answer whose prompt
+/// is complete. An answer depends on its prompt and its seed alone, so batching changes
+/// no bit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +24,7 @@
 namespace weir::actors {
 namespace {
 
+/// See the table.
 struct answer_settings {
   volume_model_settings model;
   std::uint64_t max_tokens = 256;
@@ -84,10 +91,12 @@ struct prompt_answer {
   [[nodiscard]] bool ended() const noexcept { return stopped || drawn() == limit; }
 };
 
+/// A stage with a loop: `on_step` is called until it returns false.
 class llama_answers final : public flow::stage_object {
  public:
   explicit llama_answers(answer_settings settings) : settings_(std::move(settings)) {}
 
+  /// Opens the model and its tokenizer.
   result<void> open(opening& run) override {
     WEIR_TRY(const volume_model model,
              volume_model::open(run, settings_.model, models::architecture::llama));
@@ -109,6 +118,7 @@ class llama_answers final : public flow::stage_object {
     return models::check_options(sampling_, config.vocab);
   }
 
+  /// Begins an item: its prompts become answers without tokens.
   result<void> on_item(step& s) override {
     if (!s.complete(any_in{0})) {
       WEIR_CHECK(engine_->wait(s[any_in{0}]));
@@ -121,16 +131,20 @@ class llama_answers final : public flow::stage_object {
                       "model {}, found some for {}",
                       json_quote(item.from.name), hex64(digest_), hex64(item.model)));
     }
+    // The item before may have failed in the middle.
     drop_failed();
     for (const token_text& text : item.texts) {
       WEIR_CHECK(enter(item, text));
     }
     return {};
   }
+  /// Takes the result of the step before, and submits the next one. The item is emitted
+  /// when no answer is open.
   result<bool> on_step(step& s) override {
     WEIR_CHECK(collect());
     WEIR_CHECK(open_contexts());
     WEIR_CHECK(submit_step(s));
+    // The step is called again when the task of the ticket has ended.
     if (ticket_) {
       return true;
     }
@@ -142,6 +156,7 @@ class llama_answers final : public flow::stage_object {
     WEIR_CHECK(s.emit());
     return false;
   }
+  /// Figures of this process.
   void report(figures& to) const override {
     to.set("answers", done_);
     to.set("stopped", stopped_);
@@ -177,10 +192,13 @@ class llama_answers final : public flow::stage_object {
   answer_settings settings_;
   runtime::engine* engine_ = nullptr;
   std::optional<formats::tokenizer> tokens_;
+  /// Must outlive the model.
   std::unique_ptr<model_weights> weights_;
   std::unique_ptr<models::step_model> model_;
   models::sampling_options sampling_;
+  /// Token with which the model ends an answer, if it has one.
   std::optional<std::uint32_t> end_token_;
+  /// Digest of the weights.
   std::uint64_t digest_ = 0;
 
   std::vector<prompt_answer> answers_;  ///< of the item
@@ -196,6 +214,7 @@ class llama_answers final : public flow::stage_object {
   std::uint64_t processed_ = 0;  ///< tokens of prompts and answers
 };
 
+/// Adds a prompt. The answer is limited by the setting and by the context of the model.
 result<void> llama_answers::enter(const token_item& item, const token_text& text) {
   const std::uint64_t most = model_->facts().max_context;
   if (text.ids.size() >= most) {
@@ -209,7 +228,9 @@ result<void> llama_answers::enter(const token_item& item, const token_text& text
   a.tokens.assign(text.ids.begin(), text.ids.end());
   a.prompt = text.ids.size();
   a.limit = static_cast<std::size_t>(
+      // At least one token of the answer fits.
       std::min<std::uint64_t>(settings_.max_tokens, most - a.prompt));
+  // The seed follows from the line, so the order of the prompts does not matter.
   a.seed = settings_.seed + text.line - 1;
   return {};
 }
@@ -228,6 +249,7 @@ result<void> llama_answers::collect() {
   }
   WEIR_CHECK(model_->finish(*ticket_));
   ticket_.reset();
+  // Contexts of ended answers are free for the next prompts.
   for (const auto& [answer, wants_logits] : groups_) {
     if (answer->ended()) {
       WEIR_CHECK(model_->close_context(answer->context));
@@ -242,6 +264,7 @@ result<void> llama_answers::collect() {
 result<void> llama_answers::open_contexts() {
   for (; opened_ < answers_.size(); ++opened_) {
     prompt_answer& a = answers_[opened_];
+    // Memory for the whole answer is taken at once, so an open answer always ends.
     auto opened = model_->open_context(a.prompt + a.limit);
     if (!opened) {
       const bool others = std::any_of(answers_.begin(), answers_.end(),
@@ -261,6 +284,7 @@ result<void> llama_answers::open_contexts() {
 }
 
 /// Submits a step with rows of all open answers, as far as a step has room.
+/// Long prompts take several steps.
 result<void> llama_answers::submit_step(step& s) {
   groups_.clear();
   std::vector<models::row_group> groups;
@@ -270,6 +294,7 @@ result<void> llama_answers::submit_step(step& s) {
     if (a.context.value == 0 || rows == 0) {
       continue;
     }
+    // Logits are needed behind the last known token alone.
     const bool wants_logits = a.submitted + rows == a.tokens.size();
     groups.push_back(
         {a.context, std::span(a.tokens).subspan(a.submitted, rows), wants_logits});
@@ -284,11 +309,13 @@ result<void> llama_answers::submit_step(step& s) {
     groups_[i].first->submitted += groups[i].tokens.size();
     processed_ += groups[i].tokens.size();
   }
+  // Steps end in order, so the last task stands for all of them.
   const task_id last = model_->last_task(*ticket_);
   s.adopt_tasks(last, last);
   return {};
 }
 
+/// Draws the next token of an answer. The token that ends it is not kept.
 void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
   sampling_.seed = a.seed;
   // A model may have more ids than its tokenizer, so that its size is a round number.
@@ -301,6 +328,7 @@ void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
   }
 }
 
+/// Returns the lines of all answers of the item, in the order of the prompts.
 result<std::string> llama_answers::lines_of_answers() {
   std::string lines;
   for (const prompt_answer& a : answers_) {
@@ -361,6 +389,7 @@ form = "lines"
 
 }  // namespace
 
+/// Makes the stage.
 result<void> make_llama_answers(flow::described_stage& made,
                                 const given_settings& given) {
   made.info.name = "llama.answers";

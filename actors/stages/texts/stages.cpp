@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stages of texts by name.
+///
+/// Programs get these stages through `add_standard_stages`.
 #include "stages/texts/factories.hpp"
 
 namespace weir::actors {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source `text.lines`: lines of files, several in an item.
+///
+/// An item has several lines, so that a model gets enough texts at a time. The position
+/// describes the last item and not the next one: on resuming, that item is made again and
+/// its digest compared, and the source stands behind it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +21,7 @@ namespace {
 
 constexpr std::string_view text_lines_name = "text.lines";
 
+/// See the table.
 struct line_settings {
   std::vector<std::string> files;
   std::uint32_t lines = 32;
@@ -40,6 +45,7 @@ settings_table<line_settings> line_table() {
   return table;
 }
 
+/// Position of the source.
 struct texts_cursor {
   std::uint64_t items = 0;   ///< items so far
   std::uint64_t file = 0;    ///< number of the file of the last item
@@ -49,6 +55,7 @@ struct texts_cursor {
   std::uint64_t before = 0;  ///< digest of the sizes of the files before
 };
 
+/// Has one file open.
 class text_lines final : public flow::stage_object {
  public:
   explicit text_lines(line_settings settings) : settings_(std::move(settings)) {}
@@ -65,7 +72,10 @@ class text_lines final : public flow::stage_object {
     }
     return {};
   }
+  /// Makes the next item. A file without lines gives one item as well, which marks its
+  /// end.
   result<bool> next(pull& p) override {
+    // The item before has ended its file.
     if (cursor_.items != 0 && ended_) {
       ended_ = false;
       reader_.reset();
@@ -77,6 +87,7 @@ class text_lines final : public flow::stage_object {
     if (!reader_) {
       WEIR_CHECK(enter());
     }
+    // The cursor names the first line of this item.
     cursor_.file = file_;
     cursor_.line = held_ ? held_->number : reader_->next_number();
     cursor_.offset = held_ ? held_->offset : reader_->next_offset();
@@ -90,9 +101,11 @@ class text_lines final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(cursor_);
   }
+  /// Makes the last item again and compares it.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const texts_cursor to,
              record_of<texts_cursor>(stored, text_lines_name, "cursor"));
+    // No item was made before this cursor.
     if (to.items == 0) {
       return {};
     }
@@ -104,6 +117,7 @@ class text_lines final : public flow::stage_object {
     WEIR_CHECK(enter());
     WEIR_CHECK(reader_->go_to(to.line, to.offset));
     cursor_ = to;
+    // `make` leaves the reader behind the item.
     WEIR_TRY(const auto elements, make());
     if (cursor_.digest != to.digest || before_ != to.before) {
       return other_data(text_lines_name, paths_[file_],
@@ -117,6 +131,7 @@ class text_lines final : public flow::stage_object {
 
  private:
   /// Opens the next file.
+  /// The sizes of the files before are added to the digest.
   result<void> enter() {
     for (; sized_ < file_; ++sized_) {
       std::error_code failed;  // a pipe has no size
@@ -138,10 +153,12 @@ class text_lines final : public flow::stage_object {
       if (!held_) {
         WEIR_TRY(held_, reader_->next());
       }
+      // The end of the file is known only after the read behind its last line.
       if (!held_) {
         ended_ = true;
         break;
       }
+      // A line alone may be larger than the limit.
       if (!item.lines.empty() && bytes + held_->bytes.size() > settings_.bytes) {
         break;
       }
@@ -157,7 +174,9 @@ class text_lines final : public flow::stage_object {
 
   line_settings settings_;
   std::vector<std::string> paths_;
+  /// File that is open or comes next.
   std::size_t file_ = 0;
+  /// Empty if no file is open.
   std::optional<text_line_reader> reader_;
   std::optional<text_line> held_;  ///< the next line, if it was read
   bool ended_ = false;             ///< the last item ended its file
@@ -179,6 +198,7 @@ cannot be resumed.)";
 
 }  // namespace
 
+/// Makes the source. Standard input cannot be resumed.
 result<void> make_text_lines(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(text_lines_name),
                           "reads lines of files of texts, several in an item");

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `text.tokens`: turns lines into texts, and texts into token ids.
+///
+/// Each line of an item becomes a text and then token ids, or is bad. A bad line ends the
+/// run, or leaves through an outlet of its own as a line of JSON. The stage has a thread
+/// of its own, because encoding takes long.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +24,10 @@ namespace {
 /// The part of the state that holds the digest of the model.
 constexpr const char* digest_part = "MODEL";
 
+/// What happens at a bad line.
 enum class line_policy : std::uint8_t { stop, list };
 
+/// See the table.
 struct token_settings {
   volume_model_settings model;
   std::string field;
@@ -43,6 +49,7 @@ settings_table<token_settings> token_table() {
   return table;
 }
 
+/// Error of a text that the model cannot take.
 error no_text(std::string_view expected, std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read a document: expected {}, found {}",
                                           expected, found));
@@ -52,6 +59,7 @@ class text_tokens final : public flow::stage_object {
  public:
   explicit text_tokens(token_settings settings) : settings_(std::move(settings)) {}
 
+  /// Opens the model for its tokenizer and its limits; weights are not mapped.
   result<void> open(opening& run) override {
     WEIR_TRY(const volume_model model, volume_model::open(run, settings_.model));
     WEIR_TRY(auto tokens, model.stored.tokenizer());
@@ -65,6 +73,7 @@ class text_tokens final : public flow::stage_object {
     }
     return {};
   }
+  /// Makes the item of ids, and the item of bad lines if there are any.
   result<void> on_ready(taken& from, pull& to) override {
     WEIR_TRY(line_item item, read_line_item(from[any_in{0}]));
     token_item out{item.from, digest_, {}};
@@ -73,6 +82,7 @@ class text_tokens final : public flow::stage_object {
     for (text_line& line : item.lines) {
       const std::uint64_t number = line.number;
       const std::uint64_t offset = line.offset;
+      // The text, or the reason why the line is bad.
       const auto text = text_of_line(std::move(line), settings_.field);
       auto made = text ? ids_of(*text) : text.error();
       if (made) {
@@ -87,6 +97,7 @@ class text_tokens final : public flow::stage_object {
           "{{\"file\": {}, \"line\": {}, \"offset\": {}, \"reason\": {}}}\n",
           json_quote(item.from.name), number, offset, json_quote(made.error().text()));
     }
+    // Without bad lines, the outlet `bad` gets a gap.
     skipped_ += item.lines.size() - out.texts.size();
     texts_ += out.texts.size();
     const auto elements = encode_token_item(out);
@@ -102,6 +113,7 @@ class text_tokens final : public flow::stage_object {
     std::copy(digest.begin(), digest.end(), to.add(digest_part, digest.size()).begin());
     return {};
   }
+  /// Refuses a state of another model.
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(const bytes_view bytes, from.part(digest_part));
     WEIR_TRY(const auto digest, record_of<std::uint64_t>(bytes, "text.tokens", "digest"));
@@ -120,6 +132,7 @@ class text_tokens final : public flow::stage_object {
   }
 
  private:
+  /// Copies bytes to the item of an outlet.
   static result<void> fill(pull& to, int port, dtype type, bytes_view bytes,
                            std::size_t elements) {
     const auto count = static_cast<std::int64_t>(elements);
@@ -127,6 +140,7 @@ class text_tokens final : public flow::stage_object {
     std::copy(bytes.begin(), bytes.end(), x.data());
     return {};
   }
+  /// Error of a bad line that ends the run, with file and line.
   static error ends_run(const std::string& file, std::uint64_t line,
                         const error& reason) {
     std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
@@ -135,9 +149,11 @@ class text_tokens final : public flow::stage_object {
             "--skip-bad FILE of `weir embed` and `weir generate`, or bad = \"list\", "
             "lists such lines and goes on");
   }
+  /// Returns the ids of a text, with the special ones of the tokenizer.
   [[nodiscard]] result<std::vector<std::uint32_t>> ids_of(const std::string& text) const {
     std::vector<std::uint32_t> ids;
     WEIR_CHECK(tokens_->encode(text, ids));
+    // Decoders accept an empty prompt by the id that begins every text.
     if (ids.empty() && begin_) {
       ids.push_back(*begin_);
     }
@@ -152,6 +168,7 @@ class text_tokens final : public flow::stage_object {
       return no_text(fmt::format("at most {} tokens", limit_),
                      fmt::format("{}; --truncate cuts longer texts", ids.size()));
     }
+    // The special ids behind the text stay when it is cut.
     ids.resize(limit_ - behind.size());
     ids.insert(ids.end(), behind.begin(), behind.end());
     return ids;
@@ -181,6 +198,7 @@ A run is continued only with a model of the same digest.)";
 
 }  // namespace
 
+/// Makes the stage. The outlet `bad` exists only if lines are listed.
 result<void> make_text_tokens(flow::described_stage& made, const given_settings& given) {
   made.info.name = "text.tokens";
   made.info.documentation = "turns lines of texts into token ids of a model";

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `tgm.embeddings`: rows of texts as Tensogram messages.
+///
+/// Rows of a file are collected until a message is full or the file ends, whatever items
+/// they come in. The rows that wait are a part of the state, so a resumed run writes the
+/// same messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +25,7 @@ constexpr const char* rows_part = "ROWS";
 /// Rows of a message. The number is fixed, so that the bytes do not depend on items.
 constexpr std::size_t rows_of_message = 1024;
 
+/// See the table.
 struct embedding_settings {
   std::string path;
   std::uint64_t hold = std::uint64_t{64} << 20;
@@ -49,14 +54,17 @@ struct waiting_rows {
   std::uint64_t file_messages = 0;  ///< messages of the file of texts so far
 };
 
+/// Belongs to the thread of its I/O host.
 class tgm_embeddings final : public flow::stage_object {
  public:
   tgm_embeddings(embedding_settings settings, file_system& fs)
       : settings_(std::move(settings)), output_(tgm_embeddings_name, fs) {}
 
+  /// Empties a file of messages; other files are refused.
   result<void> open(opening& run) override {
     return output_.open(path_of(run, settings_.path), run.resuming(), true);
   }
+  /// Collects the rows of an item and writes messages that are full.
   result<void> put(taken& t) override {
     WEIR_TRY(const token_item item, read_token_item(t[any_in{0}]));
     const runtime::tensor& rows = t[any_in{1}];
@@ -68,6 +76,7 @@ class tgm_embeddings final : public flow::stage_object {
                                json_quote(item.from.name), item.texts.size(),
                                rows.shape().empty() ? 0 : rows.shape()[0]));
     }
+    // The width is that of the model and the same for all rows.
     waiting_.width = static_cast<std::uint64_t>(rows.shape()[1]);
     const float* row = rows.as<const float>();
     for (const token_text& text : item.texts) {
@@ -95,6 +104,7 @@ class tgm_embeddings final : public flow::stage_object {
     return output_.verify(path_of(run, settings_.path), stored);
   }
 
+  /// The state is a fixed part, the numbers of lines, and the values.
   result<void> copy_state(flow::state_writer& to) override {
     waiting_.lines = lines_.size();
     const bytes_view lines = std::as_bytes(std::span(lines_));
@@ -106,6 +116,7 @@ class tgm_embeddings final : public flow::stage_object {
     }
     return {};
   }
+  /// Takes the rows that wait. The lengths are compared before memory is taken.
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(bytes_view bytes, from.part(rows_part));
     waiting_rows head;
@@ -113,6 +124,7 @@ class tgm_embeddings final : public flow::stage_object {
       std::memcpy(&head, bytes.data(), sizeof head);
     }
     const std::uint64_t limit = bytes.size();
+    // A full message never waits.
     if (bytes.size() < sizeof head || head.lines >= rows_of_message ||
         (head.lines != 0 && head.width > limit) ||
         limit - sizeof head != head.lines * (8 + 4 * head.width)) {
@@ -132,6 +144,7 @@ class tgm_embeddings final : public flow::stage_object {
     }
     return {};
   }
+  /// Figures of this process.
   void report(figures& to) const override {
     to.set("rows", rows_);
     to.set("messages", messages_);
@@ -140,6 +153,7 @@ class tgm_embeddings final : public flow::stage_object {
 
  private:
   /// Appends a message with the rows that wait.
+  // @param item  An item of the file of the rows.
   result<void> write(const token_item& item) {
     formats::object_to_write object;
     object.descriptor.type = dtype::fp32;
@@ -189,6 +203,7 @@ bytes for any items, checkpoints and resumes. New runs and resumed ones treat th
 
 }  // namespace
 
+/// Makes the sink. A pipe gets messages once more after a resume.
 result<void> make_tgm_embeddings(flow::described_stage& made, const given_settings& given,
                                  file_system& fs) {
   made.info.name = tgm_embeddings_name;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opens models of volumes for stages of texts.
+///
+/// The volume is mapped into memory, so that weights are used in place. The object keeps
+/// it open as long as the stage uses it.
 #include "stages/texts/volume_model.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +13,7 @@
 
 namespace weir::actors {
 
+/// Settings that all stages with a model share.
 const settings_table<volume_model_settings>& volume_model_table() {
   static const settings_table<volume_model_settings> table = [] {
     settings_table<volume_model_settings> t("a model of a volume");
@@ -23,6 +27,8 @@ const settings_table<volume_model_settings>& volume_model_table() {
   return table;
 }
 
+/// Opens the model of a tag, or the only one. @param family  Refuses others, if it is
+/// set.
 result<volume_model> volume_model::open(const opening& run,
                                         const volume_model_settings& settings,
                                         std::optional<models::architecture> family) {

@@ -164,7 +164,6 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   const std::size_t number = number_of(*phase);
   read_ = read_before() + read_since(stages);
   note_chain(stages);
-  // Figures that the sample lacks keep their last value.
   run_progress now = last_;
   now.phase = *phase;
   now.phase_tokens = before_.used[number].tokens + count("phase_tokens");
@@ -173,16 +172,13 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   now.pulses = before_.pulses + count("pulses");
   const sample s{now_ns(), now.phase_tokens,
                  stages.get<double>(stage_names::accounts, "nats"), count("bytes")};
-  // The rate and the scores of a new phase begin anew.
   if (now.phase != last_.phase) {
     recent_.clear();
   }
-  // The score is that of the pulses since the last sample.
   const double since = recent_.empty() ? 0 : s.nats - recent_.back().nats;
   const std::uint64_t bytes = recent_.empty() ? 0 : s.bytes - recent_.back().bytes;
   now.bits_per_byte = bytes == 0 ? now.bits_per_byte : bits_of(since, bytes);
   recent_.push_back(s);
-  // Two samples at least, for a difference of times.
   while (recent_.size() > 2 && s.time_ns - recent_.front().time_ns > rate_window_ns) {
     recent_.pop_front();
   }

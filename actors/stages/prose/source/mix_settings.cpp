@@ -2,6 +2,10 @@
 /// @file
 /// The tables of the settings of mixtures, shuffles and samples, and the reading of
 /// lists in them.
+///
+/// A mixture is described by lists that belong together: names, weights, words for the
+/// end of a source, and rows of a curriculum. The tables check each value;
+/// `read_mix_settings` checks the lengths of the lists against each other.
 #include "weir/actors/mix_settings.hpp"
 
 #include <fmt/core.h>
@@ -16,6 +20,7 @@
 namespace weir::actors {
 namespace {
 
+/// Seeds are stored as signed numbers.
 constexpr auto max_seed = std::numeric_limits<std::int64_t>::max();
 
 /// Adds the setting of the unit: "document" or the tokens of a run.
@@ -28,18 +33,21 @@ void add_unit(settings_table<Owner>& table, const std::string& key,
       .unit("tokens");
 }
 
+/// Rule of the setting `exhausted`.
 bool are_policies(const std::vector<std::string>& words) {
   return std::all_of(words.begin(), words.end(), [](const std::string& word) {
     return word == "loop" || word == "drop" || word == "stop";
   });
 }
 
+/// @pre The word is one of the three.
 storage::exhaustion policy_of(const std::string& word) {
   return word == "loop"   ? storage::exhaustion::loop
          : word == "drop" ? storage::exhaustion::drop
                           : storage::exhaustion::stop;
 }
 
+/// Error of a setting of a mixture; `text` continues with "expected".
 error refused(std::string_view prefix, std::string_view key, std::string text) {
   return error(
       errc::invalid_argument,
@@ -47,9 +55,11 @@ error refused(std::string_view prefix, std::string_view key, std::string text) {
 }
 
 /// Reads numbers that commas separate. @returns nothing if another character is there
+/// Spaces around numbers are allowed.
 std::optional<std::vector<std::uint64_t>> numbers_of(std::string_view text) {
   std::vector<std::uint64_t> out;
   for (;;) {
+    // Spaces in front of a number, the number, and spaces behind it.
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     std::uint64_t number = 0;
     const auto [end, code] =
@@ -70,6 +80,7 @@ std::optional<std::vector<std::uint64_t>> numbers_of(std::string_view text) {
   }
 }
 
+/// Reads a row "DRAW: WEIGHT, ...". There must be a weight for each source.
 result<storage::mix_row> row_of(std::string_view prefix, const std::string& text,
                                 std::size_t sources) {
   const std::size_t colon = std::min(text.find(':'), text.size());
@@ -87,6 +98,7 @@ result<storage::mix_row> row_of(std::string_view prefix, const std::string& text
 
 }  // namespace
 
+/// The tables are made once; they describe members of the structures in the header.
 const settings_table<mix_settings>& mix_table() {
   static const settings_table<mix_settings> all = [] {
     using s = mix_settings;
@@ -113,6 +125,7 @@ const settings_table<mix_settings>& mix_table() {
   return all;
 }
 
+/// A window of 0 means no shuffle.
 const settings_table<shuffle_settings>& shuffle_table() {
   static const settings_table<shuffle_settings> all = [] {
     using s = shuffle_settings;
@@ -128,6 +141,7 @@ const settings_table<shuffle_settings>& shuffle_table() {
   return all;
 }
 
+/// Equal values of both numbers mean no sample.
 const settings_table<sample_settings>& sample_table() {
   static const settings_table<sample_settings> all = [] {
     using s = sample_settings;
@@ -143,12 +157,14 @@ const settings_table<sample_settings>& sample_table() {
   return all;
 }
 
+/// Reads the lists of a mixture. @param prefix  Begin of the keys, for errors.
 result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& mix) {
   const std::size_t count = mix.sources.size();
   read_mix out;
   out.options.mode = mix.mode;
   out.options.seed = mix.seed;
   out.options.run_tokens = mix.unit;
+  // No weights mean equal ones.
   out.weights = mix.weights;
   if (out.weights.empty()) {
     out.weights.assign(count, 1);
@@ -167,9 +183,11 @@ result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& 
         prefix, "exhausted",
         fmt::format("expected 1 or {} words, found {}", count, mix.exhausted.size()));
   }
+  // One word counts for all sources.
   for (std::size_t p = 0; p < count; ++p) {
     out.exhausted.push_back(policy_of(mix.exhausted[mix.exhausted.size() == 1 ? 0 : p]));
   }
+  // The draws of the rows must rise, because the rows hold from a draw on.
   for (const std::string& text : mix.curriculum) {
     WEIR_TRY(storage::mix_row row, row_of(prefix, text, count));
     const auto& rows = out.options.curriculum;

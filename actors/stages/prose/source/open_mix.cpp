@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opening and checks of sources that are made of other sources.
+///
+/// A source may be made of others in two ways: a mixture draws documents from several
+/// named sources, and a sample or a shuffle arranges the documents of one. Both are
+/// layers around the sources that they use.
 #include "stages/prose/source/open_mix.hpp"
 
 #include <fmt/core.h>
@@ -12,6 +16,7 @@
 namespace weir::actors {
 namespace {
 
+/// Error of the setting with the names of a mixture.
 error refused_name(std::string_view prefix, std::string text) {
   return error(
       errc::invalid_argument,
@@ -20,6 +25,8 @@ error refused_name(std::string_view prefix, std::string text) {
 
 }  // namespace
 
+/// Opens all sources of a mixture and joins them. Parts of a mixture cannot be mixtures,
+/// so the recursion ends.
 result<opened_source> open_mixture(file_system& fs, const source_settings& source,
                                    const named_sources& named) {
   WEIR_CHECK(check_mix("stream.", source, named));
@@ -46,6 +53,8 @@ result<opened_source> open_mixture(file_system& fs, const source_settings& sourc
   return all;
 }
 
+/// Puts a sample and then a shuffle around a source, so that the shuffle only sees what
+/// is kept.
 result<opened_source> arrange(opened_source opened, const source_settings& source) {
   if (const sample_settings& s = source.sample; s.keep < s.among) {
     WEIR_TRY(opened.tokens, storage::sample_source(std::move(opened.tokens), s.keep,
@@ -58,6 +67,7 @@ result<opened_source> arrange(opened_source opened, const source_settings& sourc
   return opened;
 }
 
+/// Checks the sample and the names of a mixture.
 result<void> check_mix(std::string_view prefix, const source_settings& source,
                        const named_sources& named) {
   if (source.sample.keep > source.sample.among) {
@@ -70,6 +80,7 @@ result<void> check_mix(std::string_view prefix, const source_settings& source,
   if (names.empty()) {
     return {};
   }
+  // The lists are read for their errors alone.
   WEIR_CHECK(read_mix_settings(prefix, source.mix));
   if (!source.paths.empty() || !source.command.empty() || !source.listen.empty()) {
     return refused_name(prefix, "expected no path beside a mixture, found one")
@@ -89,6 +100,7 @@ result<void> check_mix(std::string_view prefix, const source_settings& source,
                                       "\"{}\", which is one",
                                       names[p]));
     }
+    // A source has one position and can be a part once.
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(p),
                   names[p]) != names.begin() + static_cast<std::ptrdiff_t>(p)) {
       return refused_name(
@@ -99,8 +111,10 @@ result<void> check_mix(std::string_view prefix, const source_settings& source,
   return {};
 }
 
+/// A stream can loop over its source only if it knows where the source ends.
 result<void> check_end(const source_settings& source, const storage::token_source& tokens,
                        storage::end_policy end) {
+  // A mixture whose parts all loop never ends.
   const auto& policies = source.mix.exhausted;
   const bool endless =
       !source.mix.sources.empty() &&

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opening of a source of tokens that settings describe.
+///
+/// Sources are files of tokens or of text, texts with a tokenizer, or live: standard
+/// input, a named pipe, a socket or a child process. A live source can be opened once, so
+/// the number of its ids must be found without opening it.
 #include "stages/prose/source/open_source.hpp"
 
 #include <algorithm>
@@ -20,6 +24,7 @@ enum class use_of : std::uint8_t {
   looking   ///< its vocabulary: no content is read
 };
 
+/// Returns the id of the end-of-text token, or nothing for the usual one.
 std::optional<std::uint32_t> separator_of(const source_settings& source) {
   return source.eot_id == new_id
              ? std::nullopt
@@ -27,6 +32,7 @@ std::optional<std::uint32_t> separator_of(const source_settings& source) {
 }
 
 /// Live sources carry bytes, or ids that a child process names.
+/// Other settings would have no effect there.
 result<void> check_live(const source_settings& source) {
   const source_settings usual;
   const bool plain =
@@ -44,6 +50,7 @@ result<void> check_live(const source_settings& source) {
 }
 
 /// Returns the number above the ids that a child process may send.
+/// The range below it is that of bytes by default.
 std::uint32_t child_vocabulary(const source_settings& source) {
   return source.vocabulary != 0 ? source.vocabulary : storage::byte_vocabulary;
 }
@@ -51,6 +58,7 @@ std::uint32_t child_vocabulary(const source_settings& source) {
 /// Returns the number of distinct ids of a live source without opening it: opening would
 /// start the child process, or take tokens out of a pipe. `ends` says that the
 /// end-of-text token follows its documents in any case.
+// A child process names ids itself.
 std::uint32_t live_vocabulary(const source_settings& source, bool ends) {
   if (source.command.empty()) {
     return source.turns || ends ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
@@ -60,6 +68,7 @@ std::uint32_t live_vocabulary(const source_settings& source, bool ends) {
 }
 
 /// Opens a source whose tokens arrive while it is read.
+/// The file list of the report has the command, the address or the name of the pipe.
 result<opened_source> open_live(const source_settings& source) {
   WEIR_CHECK(check_live(source));
   storage::live_options options;
@@ -85,6 +94,7 @@ result<opened_source> open_live(const source_settings& source) {
   return opened;
 }
 
+/// Opens texts whose ids a tokenizer makes while they are read.
 result<opened_source> open_texts(file_system& fs, const source_settings& source,
                                  opened_source opened) {
   tokenized_options options;
@@ -98,11 +108,13 @@ result<opened_source> open_texts(file_system& fs, const source_settings& source,
 }
 
 /// Files come in the order that `expand_paths` gives them.
+/// @param use  `looking` avoids reading the content, which may be large.
 result<opened_source> open_for(use_of use, file_system& fs,
                                const source_settings& source) {
   if (is_live(source)) {
     return open_live(source);
   }
+  // Standard input among files would be read at an unknown place.
   if (std::find(source.paths.begin(), source.paths.end(), "-") != source.paths.end()) {
     return error(errc::invalid_argument,
                  "opening the corpus failed: expected standard input alone, found it "
@@ -121,6 +133,7 @@ result<opened_source> open_for(use_of use, file_system& fs,
   options.separate_documents = source.eot;
   options.on_damage = source.on_damage;
   WEIR_TRY(options.skip, skipped_ranges(source));
+  // Damage is of no interest, and digests need not be computed.
   if (use == use_of::looking) {
     options.on_damage = storage::damage_policy::stop;
     options.digest_limit = 0;
@@ -131,6 +144,7 @@ result<opened_source> open_for(use_of use, file_system& fs,
 
 }  // namespace
 
+/// Opens a source with everything that is put around it.
 result<opened_source> open_source(file_system& fs, const source_settings& source,
                                   const named_sources& named) {
   WEIR_TRY(auto opened, source.mix.sources.empty() ? open_for(use_of::reading, fs, source)
@@ -140,8 +154,10 @@ result<opened_source> open_source(file_system& fs, const source_settings& source
 
 /// A range that is left out has the end-of-text token in its place, and the documents of
 /// a mixture, a sample or a shuffle end with it.
+/// @param wraps  The stream adds the token whatever the source does.
 result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& source,
                                     const named_sources& named, bool wraps) {
+  // Of a mixture, the largest number of its parts counts.
   if (!source.mix.sources.empty()) {
     WEIR_CHECK(check_mix("stream.", source, named));
     std::uint32_t largest = 0;
@@ -160,6 +176,7 @@ result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& sour
   const bool skips = source.on_damage == storage::damage_policy::skip && source.eot;
   const bool arranged =
       source.shuffle.window != 0 || source.sample.keep < source.sample.among;
+  // The separator may be a new id above all others.
   return wraps || skips || arranged ? std::max(ids, opened.tokens->separator() + 1) : ids;
 }
 

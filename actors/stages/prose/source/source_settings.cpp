@@ -2,6 +2,10 @@
 /// @file
 /// The table of a source's settings, the keys of named sources, and the check of a
 /// source.
+///
+/// Settings of a source appear under two prefixes: `stream.` for the main source and
+/// `source.NAME.` for others. Both use one table. Checks of single values are in the
+/// table; checks of several together follow below.
 #include "weir/actors/source_settings.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +21,7 @@
 namespace weir::actors {
 namespace {
 
+/// Rule of the setting `path`.
 bool can_be_paths(const std::vector<std::string>& paths) {
   return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
     return !path.empty() && path.find('\0') == std::string::npos;
@@ -24,6 +29,7 @@ bool can_be_paths(const std::vector<std::string>& paths) {
 }
 
 /// Returns the range that "FILE:BEGIN-END" names, or nothing.
+/// The last colon separates, because names of files may have one.
 std::optional<storage::file_range> range_of_text(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   const std::size_t dash = text.rfind('-');
@@ -43,12 +49,14 @@ std::optional<storage::file_range> range_of_text(std::string_view text) {
   return numbers && out.begin < out.end ? std::optional(std::move(out)) : std::nullopt;
 }
 
+/// Rule of the setting `skip`.
 bool are_ranges(const std::vector<std::string>& texts) {
   return std::all_of(texts.begin(), texts.end(), [](const std::string& text) {
     return range_of_text(text).has_value();
   });
 }
 
+/// Names are parts of keys, so they have no dots.
 bool is_source_name(std::string_view name) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -94,6 +102,7 @@ constexpr const char* skip_documentation =
     "a "
     "token file";
 
+/// Error of a setting that is needed and not given.
 error missing_setting(std::string_view prefix, std::string_view key) {
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
@@ -102,6 +111,7 @@ error missing_setting(std::string_view prefix, std::string_view key) {
 
 /// Checks that a source has one place from which its tokens come, and that the settings
 /// of sockets and of turns have a use.
+/// A mixture needs no place of its own.
 result<void> check_place(std::string_view prefix, const source_settings& source) {
   const int places = (source.paths.empty() ? 0 : 1) + (source.command.empty() ? 0 : 1) +
                      (source.listen.empty() ? 0 : 1);
@@ -174,6 +184,7 @@ void add_live_settings(settings_table<source_settings>& t) {
 
 }  // namespace
 
+/// The order of the settings is that of the documentation and of stored configurations.
 const settings_table<source_settings>& source_table() {
   static const settings_table<source_settings> all = [] {
     using s = source_settings;
@@ -212,6 +223,7 @@ const settings_table<source_settings>& source_table() {
         .rule("each of them FILE:BEGIN-END with BEGIN below END", are_ranges);
     add_live_settings(t);
     t.include("mix.", &s::mix, mix_table());
+    // Parts with settings of their own are included under their prefixes.
     t.include("shuffle.", &s::shuffle, shuffle_table());
     t.include("sample.", &s::sample, sample_table());
     return t;
@@ -219,6 +231,7 @@ const settings_table<source_settings>& source_table() {
   return all;
 }
 
+/// The table of an example, from which the documentation of named sources is made.
 const settings_table<example_source>& source_reference() {
   static const settings_table<example_source> all = [] {
     settings_table<example_source> t("a named source");
@@ -229,6 +242,8 @@ const settings_table<example_source>& source_reference() {
   return all;
 }
 
+/// Splits a key into the name of the source and its setting. @pre `key` begins with the
+/// prefix of sources.
 result<source_key> parse_source_key(std::string_view key) {
   WEIR_EXPECT(key.starts_with(source_prefix));
   const std::string_view rest = key.substr(source_prefix.size());
@@ -244,6 +259,7 @@ result<source_key> parse_source_key(std::string_view key) {
   const std::string_view inner = rest.substr(std::min(dot + 1, rest.size()));
   source_key found{std::string(name), source_table().find(inner)};
   if (found.info == nullptr) {
+    // The message has the most similar key of this source.
     std::vector<std::string> known;
     for (const auto& one : source_table().entries()) {
       known.push_back(fmt::format("{}{}.{}", source_prefix, name, one.name));
@@ -253,6 +269,7 @@ result<source_key> parse_source_key(std::string_view key) {
   return found;
 }
 
+/// Sets a value of a named source, which comes into being with its first setting.
 result<void> assign_source(named_sources& sources, std::string_view key,
                            const setting_value& value) {
   WEIR_TRY(const source_key found, parse_source_key(key));
@@ -265,6 +282,8 @@ result<void> assign_source(named_sources& sources, std::string_view key,
   return {};
 }
 
+/// Replaces every path of a source, for example by the one that begins at the folder of
+/// the configuration. Words that are no paths stay.
 void replace_paths(source_settings& source,
                    const std::function<std::string(const std::string&)>& replace) {
   for (std::string& path : source.paths) {
@@ -299,6 +318,7 @@ void replace_paths(source_settings& source,
   }
 }
 
+/// @error{invalid_argument; a range is malformed}
 result<std::vector<storage::file_range>> skipped_ranges(const source_settings& source) {
   std::vector<storage::file_range> out;
   for (const std::string& text : source.skip) {
@@ -314,6 +334,7 @@ result<std::vector<storage::file_range>> skipped_ranges(const source_settings& s
   return out;
 }
 
+/// Looks at the file system, because a named pipe has the name of a file.
 bool is_live(const source_settings& source) {
   std::error_code ignored;
   const bool alone = source.paths.size() == 1;
@@ -322,6 +343,8 @@ bool is_live(const source_settings& source) {
                     std::filesystem::is_fifo(source.paths.front(), ignored)));
 }
 
+/// Returns whether tokens that were read cannot be had again, so that a run cannot be
+/// resumed exactly.
 bool forgets_tokens(const source_settings& source, const named_sources& named) {
   const auto part_forgets = [&](const std::string& name) {
     const auto part = named.find(name);
@@ -331,12 +354,14 @@ bool forgets_tokens(const source_settings& source, const named_sources& named) {
          std::ranges::any_of(source.mix.sources, part_forgets);
 }
 
+/// Checks the settings of one source. @param prefix  Begin of its keys.
 result<void> check_source(std::string_view prefix, const source_settings& source) {
   WEIR_CHECK(source_table().check(source));
   WEIR_CHECK(check_place(prefix, source));
   return check_tokenizer(prefix, source);
 }
 
+/// Checks that every name belongs to a source. @param owner  For errors.
 result<void> check_uses(std::string_view owner, const std::vector<source_use>& uses,
                         const named_sources& named) {
   for (const source_use& use : uses) {
@@ -351,6 +376,7 @@ result<void> check_uses(std::string_view owner, const std::vector<source_use>& u
   return {};
 }
 
+/// Checks the main source and all named ones.
 result<void> check_sources(const source_settings& stream, const named_sources& named) {
   WEIR_CHECK(check_source("stream.", stream));
   WEIR_CHECK(check_mix("stream.", stream, named));

@@ -40,6 +40,8 @@ struct cut_mark {
   std::uint8_t begun = 0;    ///< as in `formats::token_cursor`
 };
 
+/// A source of ids. The newest `kept_ids` can be read again; older positions need a
+/// state.
 class tokenized_text final : public storage::token_source {
  public:
   tokenized_text(file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
@@ -50,7 +52,10 @@ class tokenized_text final : public storage::token_source {
     separator_ = options_.separator.value_or(end_of_text_id(with_));
   }
 
+  /// Measures the files and makes the identity of the source, which a resumed run
+  /// compares.
   result<void> attach() {
+    // Fails if the tokenizer cannot encode a stream.
     WEIR_CHECK(formats::token_stream::open(with_, stream_options()));
     record_writer list;
     list.put(with_.digest());
@@ -68,6 +73,7 @@ class tokenized_text final : public storage::token_source {
       list.put(leaf.bytes);
       identity_.leaves.push_back(std::move(leaf));
     }
+    // A long list of files is replaced by its digest.
     if (identity_.leaves.size() > storage::max_listed_leaves) {
       identity_.leaves.clear();
     }
@@ -80,6 +86,7 @@ class tokenized_text final : public storage::token_source {
   bool seekable() const noexcept override { return false; }
   std::uint64_t kept_tokens() const noexcept override { return kept_ids; }
   std::uint32_t separator() const noexcept override { return separator_; }
+  // A file alone has no separator behind it, unless damage puts one inside.
   std::uint32_t vocabulary() const noexcept override {
     const bool separates =
         options_.separate_documents && (files_.count() > 1 || options_.skip_damage);
@@ -88,6 +95,7 @@ class tokenized_text final : public storage::token_source {
   }
   const storage::source_identity& identity() const noexcept override { return identity_; }
 
+  /// Returns fewer ids than asked for at the end of the text, and then 0.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     if (index < first_) {
       return error(errc::source_unavailable,
@@ -96,6 +104,7 @@ class tokenized_text final : public storage::token_source {
                                first_, index))
           .located(place_text(index));
     }
+    // Encodes on until the wanted ids are known.
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
     if (start >= ids_.size()) {
@@ -110,6 +119,7 @@ class tokenized_text final : public storage::token_source {
     const place p = place_of(index);
     return fmt::format("{}:{}", files_.path(p.leaf), p.byte);
   }
+  /// Place of the last cut at or before an index, for people.
   place place_of(std::uint64_t index) const override {
     const cut_mark& mark = mark_before(index);
     return {mark.file, mark.offset};
@@ -127,6 +137,8 @@ class tokenized_text final : public storage::token_source {
     }
   }
 
+  /// The state is the last mark before the index and the number of ids since, with the
+  /// ranges before it. The ids between are encoded again on resuming.
   result<byte_vector> state(std::uint64_t index) const override {
     const cut_mark& mark = mark_before(index);
     if (mark.index > index || index > first_ + ids_.size()) {
@@ -139,6 +151,7 @@ class tokenized_text final : public storage::token_source {
     WEIR_TRY(const std::uint64_t before, files_.digest_before(mark.file, mark.offset));
     const storage::left_out_list ranges = files_.left_out(mark.file, mark.offset);
     record_writer out;
+    // Without ranges, the state has the form of the first version.
     out.put(ranges.all().empty() ? whole_version : tokenized_version);
     out.put(std::uint16_t{mark.inside});
     out.put(std::uint16_t{mark.begun});
@@ -152,6 +165,7 @@ class tokenized_text final : public storage::token_source {
     }
     return std::move(out).take();
   }
+  /// Takes a state. Several may be given; see below.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     const auto version = from.get<std::uint32_t>();
@@ -165,6 +179,7 @@ class tokenized_text final : public storage::token_source {
     const auto before = from.get<std::uint64_t>();
     storage::left_out_list ranges;
     const bool ordered = version != tokenized_version || ranges.get(from, true);
+    // Every number is compared with the files before it is used.
     if (from.failed() || !from.rest().empty() || version < whole_version ||
         version > tokenized_version || !ordered || mark.file >= files_.count() ||
         mark.offset > files_.size(mark.file) || since > index ||
@@ -173,6 +188,7 @@ class tokenized_text final : public storage::token_source {
                    "cannot restore the state of tokenised text: expected a cut within "
                    "its files, found other bytes");
     }
+    // The text before the cut must be the same.
     WEIR_TRY(const std::uint64_t found, files_.digest_before(mark.file, mark.offset));
     if (found != before) {
       return error(
@@ -193,13 +209,16 @@ class tokenized_text final : public storage::token_source {
     return {};
   }
   /// Encodes the ids before the index without and with new ranges, and compares them.
+  /// An empty setting changes nothing.
   result<void> go_on_at(std::uint64_t index) override {
     if (options_.skip.empty()) {
       return {};
     }
+    // Without an index, nothing was consumed.
     if (index == storage::unknown_size) {
       return files_.leave_out(options_.skip, files_.count(), 0).map([](auto&&) {});
     }
+    // The ids so far, without the new ranges.
     const cut_mark from = marks_.front();
     const std::uint64_t count = index - std::min(index, first_);
     WEIR_CHECK(fill(count));
@@ -209,6 +228,8 @@ class tokenized_text final : public storage::token_source {
     if (added.empty()) {
       return {};
     }
+    // The same ids once more, with them. A difference means that a range lies too far in
+    // front.
     WEIR_CHECK(begin_at(from, with_.digest()));
     WEIR_CHECK(fill(count));
     return first_ids(count) == before
@@ -232,6 +253,7 @@ class tokenized_text final : public storage::token_source {
           .located(place_text(index))
           .hint("the checkpoint was made without a tokenizer; start another run");
     }
+    // The ids since the mark of the state.
     const std::uint64_t since = index - first_;
     WEIR_CHECK(fill(since));
     const auto known = before.last(std::min<std::size_t>(before.size(), since));
@@ -249,6 +271,8 @@ class tokenized_text final : public storage::token_source {
               "the data has changed, or a range is to be left out that begins before "
               "the place at which the run goes on");
     }
+    // The ids before the mark cannot be encoded again; they are taken as they were
+    // stored.
     const auto older = before.first(before.size() - known.size());
     ids_.insert(ids_.begin(), older.begin(), older.end());
     first_ -= older.size();
@@ -256,6 +280,7 @@ class tokenized_text final : public storage::token_source {
   }
 
  private:
+  /// With damage allowed, invalid UTF-8 becomes the replacement character.
   [[nodiscard]] formats::token_stream_options stream_options() const {
     return {.add_special_tokens = false,
             .invalid = options_.skip_damage ? formats::invalid_utf8::replace
@@ -314,11 +339,13 @@ class tokenized_text final : public storage::token_source {
   /// becomes known.
   result<void> step() {
     WEIR_TRY(const text_block block, files_.read(file_, offset_));
+    // A text begins here: at a file, or behind a range.
     if (!stream_) {
       base_ = offset_;
       WEIR_TRY(stream_, formats::token_stream::open(with_, stream_options()));
     }
     auto done = stream_->push(block.bytes);
+    // The tokenizer holds the last ids back until the text ends.
     if (done && block.last) {
       done = stream_->finish();
     }
@@ -328,6 +355,7 @@ class tokenized_text final : public storage::token_source {
           .located(fmt::format("{}:{}", files_.path(file_), offset_))
           .because(std::move(done).error());
     }
+    // The bytes count as pushed even if their ids are not known yet.
     offset_ += block.bytes.size();
     take_ids();
     if (block.last) {
@@ -337,6 +365,7 @@ class tokenized_text final : public storage::token_source {
     return {};
   }
   /// Goes on behind a range that is left out.
+  // A range of damage gets a separator in its place; a range of the user gets none.
   void pass(const storage::left_out_range& range) {
     marks_.push_back({first_ + ids_.size(), file_, range.byte, 0, 0});
     if (!range.by_hand && options_.separate_documents) {
@@ -350,12 +379,14 @@ class tokenized_text final : public storage::token_source {
     }
   }
   /// Takes the ids that are known, and notes the cuts between them.
+  // A cut is noted once, when it moves.
   void take_ids() {
     const auto ready = stream_->ready();
     const std::size_t before = ids_.size();
     ids_.insert(ids_.end(), ready.begin(), ready.end());
     const std::size_t count = ready.size();
     for (std::size_t i = 0; i < count; ++i) {
+      // The cursor of the tokenizer is that behind one id.
       stream_->take(1);
       const formats::token_cursor at = stream_->cursor();
       const std::uint64_t cut = base_ + at.offset;
@@ -365,6 +396,7 @@ class tokenized_text final : public storage::token_source {
       }
     }
   }
+  /// Begins the next text behind a separator, or ends the source.
   void enter_next_file() {
     if (file_ + 1 == files_.count()) {
       ended_ = true;
@@ -378,6 +410,7 @@ class tokenized_text final : public storage::token_source {
     marks_.push_back({first_ + ids_.size(), file_, 0, 0, 0});
   }
   /// Drops old ids, and the marks that no id needs any more.
+  // Twice as many are collected first, so that ids are moved seldom.
   void forget() {
     if (ids_.size() <= 2 * kept_ids) {
       return;
@@ -385,6 +418,7 @@ class tokenized_text final : public storage::token_source {
     const std::size_t old = ids_.size() - kept_ids;
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(old));
     first_ += old;
+    // The mark at or before the oldest id must stay.
     const cut_mark oldest = mark_before(first_);
     while (marks_.front().index < oldest.index) {
       marks_.pop_front();
@@ -411,6 +445,7 @@ class tokenized_text final : public storage::token_source {
 
 }  // namespace
 
+/// Returns the usual end-of-text id of a tokenizer, or a new id if it has none.
 std::uint32_t end_of_text_id(const formats::tokenizer& with) {
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"}) {
     if (const auto id = with.id(name)) {
@@ -420,6 +455,7 @@ std::uint32_t end_of_text_id(const formats::tokenizer& with) {
   return with.vocabulary_size();
 }
 
+/// @param with  The tokenizer, which the source keeps.
 result<std::unique_ptr<storage::token_source>> open_tokenized(
     file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
     const tokenized_options& options) {
