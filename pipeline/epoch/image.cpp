@@ -5,6 +5,16 @@
 /// A stage adds its part in the place of the submission order where the barrier stands.
 /// Tensors are copied by tasks that read them, so that later items need not wait unless
 /// they overwrite bytes that are still being copied.
+///
+/// Sections of a stage named S: `STAGE/S` its counters, `STATE/S/...` its state,
+/// `CURSOR/S` of a source, `OFFSET/S` of a sink, `HELD/S` items of a call that is not
+/// complete, `LOOP/S/...` items on feedback edges that begin at it, `CONSTANT/S/n`
+/// digests of constants, `FAILURES/S` the count of failed items.
+///
+/// Invariant: the parts of all stages belong to the same barrier. Each stage adds its
+/// part when the barrier has reached it, so earlier items are in it and later ones are
+/// not; copies that run as tasks read the bytes of that moment, because later writers
+/// wait for them.
 #include "weir/pipeline/host/image.hpp"
 
 #include <cstring>
@@ -19,6 +29,7 @@
 namespace weir::flow {
 namespace {
 
+/// Returns the record of an item, or that of a gap.
 stored_item record_of(const item* one) {
   return one == nullptr ? stored_item{}
                         : stored_item{true, one->seq, one->lane, one->about};
@@ -26,6 +37,8 @@ stored_item record_of(const item* one) {
 
 /// Returns memory for a section. That of the image before needs no new pages, which would
 /// take longer than copying the bytes.
+// Sections of the same name and size exist in most images, because the pipeline is the
+// same.
 byte_vector memory_for(const std::string& name, std::size_t bytes,
                        std::vector<image_section>& spare) {
   for (image_section& old : spare) {
@@ -38,6 +51,7 @@ byte_vector memory_for(const std::string& name, std::size_t bytes,
 
 }  // namespace
 
+// A linear search: it is used on resuming only.
 const image_section* image::find(std::string_view name) const noexcept {
   for (const image_section& s : sections) {
     if (s.name == name) {
@@ -47,6 +61,7 @@ const image_section* image::find(std::string_view name) const noexcept {
   return nullptr;
 }
 
+/// The memory stays valid until the image is complete, although sections are added.
 mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
   image_section& s = growing_.sections.emplace_back();
   s.name = "STATE/" + stage_ + "/" + name;
@@ -55,11 +70,13 @@ mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
   return s.data;
 }
 
+/// Takes a section that exists already, for example from a child process.
 void state_writer::adopt(image_section part) {
   part.name = "STATE/" + stage_ + "/" + part.name;
   growing_.sections.push_back(std::move(part));
 }
 
+/// @error{corrupt; the image has no such part}
 result<bytes_view> state_reader::part(const std::string& name) const {
   const std::string section = "STATE/" + stage_ + "/" + name;
   const image_section* s = from_.find(section);
@@ -69,6 +86,9 @@ result<bytes_view> state_reader::part(const std::string& name) const {
   return bytes_view(s->data);
 }
 
+/// Adds a section with the bytes of a tensor. @param at_rest  No task writes the tensor
+/// and the stage is not called now, so the bytes are copied at once; otherwise a task
+/// copies them.
 result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t,
                                     bool at_rest) {
   if (!t.row_major()) {
@@ -83,6 +103,7 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   s.shape.assign(t.shape().begin(), t.shape().end());
   WEIR_TRY(const std::int64_t bytes, byte_size(t.type(), t.count()));
   s.data = memory_for(s.name, static_cast<std::size_t>(bytes), facts_.spare);
+  // The kernel is a structure of three words, so that submitting it allocates nothing.
   struct copy {
     const std::byte* from;
     std::byte* to;
@@ -102,10 +123,13 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   WEIR_TRY(const task_id id,
            facts_.host->base().submit("copy state", accesses,
                                       copy{t.data(), s.data.data(), bytes}));
+  // The image is complete only when these tasks have ended.
   facts_.copies.push_back(id);
   return {};
 }
 
+/// Copies the tensor of an item. The item gets one holder more until the copy has ended,
+/// because its slot could be taken for another item otherwise.
 result<void> stage_run::copy_item(std::string section, item& one, std::size_t outlet) {
   const std::size_t before = facts_.copies.size();
   WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor, false));
@@ -124,6 +148,7 @@ result<void> stage_run::contribute_state() {
     sections.insert(sections.end(), here_.state.begin(), here_.state.end());
     return {};
   }
+  // Declared state is copied here, and then the stage adds what it copies itself.
   for (const state_part& part : object_.state()) {
     const std::string section = "STATE/" + name_ + "/" + part.name;
     if (part.is_tensor) {
@@ -140,10 +165,12 @@ result<void> stage_run::contribute_state() {
 }
 
 /// Adds everything that the stage needs to continue behind the barrier.
+// The stage is now counted as contributed to the epoch (`epoch_`).
 result<void> stage_run::contribute() {
   epoch_ = facts_.epoch;
   WEIR_CHECK(contribute_state());
   record_writer numbers;
+  // Counters: next item taken, next item made, and whether the stage has ended.
   numbers.put(next_seq_);
   numbers.put(next_made_);
   numbers.put(static_cast<std::uint8_t>(ended_));
@@ -151,6 +178,7 @@ result<void> stage_run::contribute() {
   s.name = "STAGE/" + name_;
   s.data = std::move(numbers).take();
   s.shape = {static_cast<std::int64_t>(s.data.size())};
+  // The limit counts failed items of all runs together.
   if (max_failures_ != unlimited_failures) {
     record_writer count;
     count.put(failures_);
@@ -165,18 +193,21 @@ result<void> stage_run::contribute() {
 }
 
 /// Adds the items of a call that is not complete yet.
+// @pre The call that collects items is the newest one.
 result<void> stage_run::copy_items() {
   if (info_.takes == 1) {
     return {};
   }
   record_writer items;
   const call& c = calls_[next_open_ & (ring_size_ - 1)];
+  // The number of items so far, and the number of the first.
   items.put(static_cast<std::uint32_t>(collected_));
   items.put(c.seq);
   for (std::size_t i = 0; i < collected_ * in_.size(); ++i) {
     const call::input& one = c.inputs[i];
     put_item(items, record_of(one.body));
     if (one.body != nullptr) {
+      // The bytes of each item stand in a section of their own.
       WEIR_CHECK(copy_item(fmt::format("HELD/{}/{}", name_, i), *one.body, one.outlet));
     }
   }
@@ -188,6 +219,7 @@ result<void> stage_run::copy_items() {
 }
 
 /// Adds the items on the feedback edges that begin at the stage.
+// The tail of the loop adds them when the barrier passes it; the head waits until then.
 result<void> stage_run::copy_feedback() {
   for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
     for (std::size_t t = 0; t < out_[outlet].size(); ++t) {
@@ -216,6 +248,8 @@ result<void> stage_run::copy_feedback() {
   return {};
 }
 
+/// Adds the part of a stage that has ended: its state does not change any more. A sink
+/// settles first.
 result<void> stage_run::contribute_final() {
   if (info_.face == face::sink) {
     wants_settle_ = true;
@@ -227,6 +261,7 @@ result<void> stage_run::contribute_final() {
   return contribute();
 }
 
+/// Adds the cursor of a source and sends the barrier on behind the delivered items.
 result<void> stage_run::mark(const small_record& cursor) {
   image_section& s = facts_.growing->sections.emplace_back();
   s.name = "CURSOR/" + name_;
@@ -240,11 +275,15 @@ result<void> stage_run::mark(const small_record& cursor) {
   return {};
 }
 
+/// Keeps the position at which a joined source begins, in case that a barrier comes
+/// before its first item.
 result<void> stage_run::mark_begin() {
   WEIR_TRY(here_, mark_of(object_, name_));
   return {};
 }
 
+/// The position of a joined source is that of the last item that was handed on, and not
+/// that of its host, which may be ahead.
 result<void> stage_run::mark_here() {
   return mark(here_.cursor);
 }
@@ -269,6 +308,7 @@ result<void> stage_run::settled(const small_record& offset) {
 namespace {
 
 /// Fills a tensor that no task uses with the bytes of a section.
+/// The type must be the same, and the shape too, unless the tensor has none.
 result<void> fill(const runtime::tensor& t, const image_section& from) {
   const bool same =
       t.type() == from.type && t.row_major() &&
@@ -289,6 +329,7 @@ result<void> fill(const runtime::tensor& t, const image_section& from) {
   return {};
 }
 
+/// Returns a section that must be there.
 result<const image_section*> section(const image& from, const std::string& name) {
   const image_section* s = from.find(name);
   if (s == nullptr) {
@@ -299,6 +340,7 @@ result<const image_section*> section(const image& from, const std::string& name)
 
 }  // namespace
 
+/// Restores declared state and then the state that the stage has copied itself.
 result<void> stage_run::restore_state(const image& from) {
   for (state_part& part : object_.state()) {
     WEIR_TRY(const image_section* s, section(from, "STATE/" + name_ + "/" + part.name));
@@ -314,6 +356,8 @@ result<void> stage_run::restore_state(const image& from) {
   return object_.restore_state(state_reader(from, name_));
 }
 
+/// Continues from an image. The order matters: the stage knows its state before it is
+/// told its position, and items come last.
 result<void> stage_run::restore(const image& from) {
   epoch_ = from.epoch;
   WEIR_CHECK(same_constants(from));
@@ -322,10 +366,12 @@ result<void> stage_run::restore(const image& from) {
   record_reader numbers(s->data);
   next_seq_ = numbers.get<std::uint64_t>();
   next_made_ = numbers.get<std::uint64_t>();
+  // Whether the stage had ended: it will see the end again.
   static_cast<void>(numbers.get<std::uint8_t>());
   if (numbers.failed()) {
     return bad_section(s->name, "17 bytes", fmt::format("{}", s->data.size()));
   }
+  // Without a limit, the section does not exist.
   if (const image_section* count = from.find("FAILURES/" + name_)) {
     failures_ = record_reader(count->data).get<std::uint64_t>();
   }
@@ -341,6 +387,8 @@ result<void> stage_run::restore(const image& from) {
 }
 
 /// Makes an item that the image holds, or of zeros if there is no section.
+// Slots and items of these come from pools of their own, made at the first use; the size
+// of the pools is the number of items that an image can hold at most.
 result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one,
                                       const port_type& type, const image_section* bytes) {
   if (!initial_slots_) {
@@ -360,6 +408,7 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
     shape.push_back(e.number);
   }
   const dtype element = bytes != nullptr ? bytes->type : *type.element;
+  // Shape and size come from the image and are compared by `fill`.
   WEIR_TRY(slot * s,
            initial_slots_->take(element, bytes != nullptr ? bytes->shape : shape));
   if (bytes != nullptr) {
@@ -367,6 +416,7 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
   } else {
     std::memset(s->tensor.data(), 0, static_cast<std::size_t>(s->bytes));
   }
+  // The item has no holder yet; the caller adds them.
   item& made = initial_items_->take();
   made.seq = one.seq;
   made.lane = one.lane;
@@ -375,6 +425,7 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
   return &made;
 }
 
+/// Restores the items of a call that is not complete, and those on feedback edges.
 result<void> stage_run::restore_items(const image& from) {
   if (info_.takes > 1) {
     WEIR_TRY(const image_section* s, section(from, "HELD/" + name_));
@@ -382,6 +433,7 @@ result<void> stage_run::restore_items(const image& from) {
     const std::size_t count = items.get<std::uint32_t>();
     call& c = current();
     c.seq = items.get<std::uint64_t>();
+    // A call with all items would have been run.
     if (count >= info_.takes) {
       return bad_section(s->name, fmt::format("fewer than {} items", info_.takes),
                          fmt::format("{}", count));
@@ -394,6 +446,7 @@ result<void> stage_run::restore_items(const image& from) {
         WEIR_TRY(const image_section* bytes,
                  section(from, fmt::format("HELD/{}/{}", name_, i)));
         WEIR_TRY(taken_input.body, make_initial(in.outlet, one, {}, bytes));
+        // The call holds the item, and the edge counts its credit as used.
         taken_input.body->holders = 1;
         taken_input.bytes = taken_input.body->slots[in.outlet]->bytes;
         in.from->take_credit(taken_input.bytes);
@@ -415,6 +468,7 @@ result<void> stage_run::restore_items(const image& from) {
   return {};
 }
 
+/// Puts the items of a feedback edge back on it.
 result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
                                          std::size_t nth) {
   target& to = out_[outlet][nth];
@@ -425,6 +479,7 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
   to.to->epoch_passed = from.epoch;
   for (std::size_t i = 0; i < count && !items.failed(); ++i) {
     const stored_item one = get_item(items);
+    // A damaged count must not fill more places than the edge has.
     if (!to.to->has_credit(1)) {
       return bad_section(name, "as many items as the window of the edge allows",
                          fmt::format("{}", count));
@@ -443,6 +498,8 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
   return {};
 }
 
+/// Begins a loop: as many items of zeros as the delay says, or gaps if the size of an
+/// item is not known.
 result<void> stage_run::fill_feedback() {
   for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
     for (target& to : out_[outlet]) {

@@ -9,6 +9,7 @@
 
 namespace weir::flow {
 
+/// The counterpart is `get_item`. Kinds of values are their index in `attribute`.
 void put_item(record_writer& out, const stored_item& one) {
   out.put(static_cast<std::uint8_t>(one.present));
   out.put(one.seq);
@@ -29,11 +30,13 @@ void put_item(record_writer& out, const stored_item& one) {
   }
 }
 
+/// A damaged record makes the reader fail; what was read until then is returned.
 stored_item get_item(record_reader& from) {
   stored_item one;
   one.present = from.get<std::uint8_t>() != 0;
   one.seq = from.get<std::uint64_t>();
   one.lane = from.get<std::uint32_t>();
+  // Each attribute has at least five bytes, which limits the count.
   const std::size_t count = from.get_count<std::uint32_t>(5);
   for (std::size_t i = 0; i < count && !from.failed(); ++i) {
     std::string name = from.get_text();
@@ -51,6 +54,7 @@ stored_item get_item(record_reader& from) {
   return one;
 }
 
+/// @param name  Name of the section.
 error bad_section(const std::string& name, const std::string& expected,
                   const std::string& found) {
   return error(errc::corrupt,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Copies of the position and the state of a source.
+///
+/// A joined source hands items on only when all sources of its group have read as many.
+/// Its host may therefore be ahead of a barrier, and each item carries the position and
+/// state behind it.
 #include "epoch/source_mark.hpp"
 
 #include <cstring>
@@ -12,9 +16,12 @@
 
 namespace weir::flow {
 
+/// Called on the thread of the source, behind an item. State that needs tasks to be
+/// copied is refused, because this thread must not submit any.
 result<source_mark> mark_of(stage_object& source, const std::string& name) {
   source_mark made;
   made.cursor = source.position();
+  // A small image of its own collects the parts.
   image own;
   for (const state_part& part : source.state()) {
     image_section& s = own.sections.emplace_back();
@@ -22,6 +29,7 @@ result<source_mark> mark_of(stage_object& source, const std::string& name) {
     bytes_view from = part.value;
     s.shape = {static_cast<std::int64_t>(from.size())};
     if (part.is_tensor) {
+      // As in `stage_run::copy_tensor`.
       if (!part.tensor.row_major()) {
         return error(errc::invalid_argument,
                      fmt::format("cannot store \"{}\": expected a row-major tensor, "

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Comparison of the outputs of a finished run with its last image.
+///
+/// A run that had finished is not begun again. Instead every sink compares its output
+/// with its offset. Sinks that cannot tell, such as pipes, are returned by name.
 #include "weir/pipeline/host/verification.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +12,7 @@
 
 namespace weir::flow {
 
+/// @param stages  Objects of the graph, of which only sinks are called.
 result<std::vector<std::string>> verify_outputs(
     const graph& g, const std::vector<std::unique_ptr<stage_object>>& stages,
     weir::engine& host, const execution_options& options, const image& from) {
@@ -27,6 +31,7 @@ result<std::vector<std::string>> verify_outputs(
                       "the checkpoint, found none",
                       name));
     }
+    // Sinks are told that they resume, so that they change nothing.
     opening run({&host, options.folder, true, options.seed, options.load});
     auto complete = guarded(
         [&] { return stages[i]->verify(run, offset->data, state_reader(from, name)); });

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages by name.
+///
+/// A catalog maps names to factories. Stages of the program, of plug-ins and of Python
+/// files stand in one catalog; each entry knows its home, so that a child process can
+/// load the same file.
 #include "weir/pipeline/catalog.hpp"
 
 #include <fmt/format.h>
@@ -12,11 +16,14 @@
 
 namespace weir::flow {
 
+/// Adds a stage. @param about  Its description, if it is known without making it. @param
+/// home  Where it comes from.
 result<void> catalog::add(std::string name, factory make, stage_info about,
                           stage_home home) {
   if (home.file.empty() && home.command.empty()) {
     home.file = adding_from_;
   }
+  // Keys of a stage's table in a file that are not settings would hide such a setting.
   for (const setting_info& one : about.settings) {
     if (std::ranges::count(reserved_keys(), one.name) > 0) {
       return error(
@@ -37,11 +44,14 @@ result<void> catalog::add(std::string name, factory make, stage_info about,
   return {};
 }
 
+/// Adds all stages of a plug-in or none of them.
 result<void> catalog::add_plugin(catalog&& stages, const std::string& file) {
+  // For the message: whose stage has the name.
   const auto owner = [](const entry& one) {
     return one.home.file.empty() ? std::string("one of the program")
                                  : fmt::format("one of \"{}\"", one.home.file);
   };
+  // All names are compared before the first one is added.
   for (const auto& [name, one] : stages.entries_) {
     if (const auto known = entries_.find(name); known != entries_.end()) {
       return error(errc::already_exists,
@@ -63,6 +73,7 @@ bool catalog::has_plugin(std::string_view file) const noexcept {
   });
 }
 
+/// @error{unknown_key; with the most similar name}
 result<const catalog::entry*> catalog::find(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
@@ -75,6 +86,7 @@ result<const catalog::entry*> catalog::find(std::string_view name) const {
   return &found->second;
 }
 
+/// Makes a stage by its name, and notes how it was made, so that it can be made again.
 result<described_stage> catalog::make(std::string_view name,
                                       const given_settings& settings) const {
   WEIR_TRY(const entry* found, find(name));
@@ -93,6 +105,7 @@ result<stage_home> catalog::home_of(std::string_view name) const {
   return found->home;
 }
 
+/// Files of plug-ins, each once, in the order of the names of their stages.
 std::vector<std::string> catalog::files() const {
   std::vector<std::string> all;
   for (const auto& [name, one] : entries_) {
@@ -103,6 +116,8 @@ std::vector<std::string> catalog::files() const {
   return all;
 }
 
+/// Returns the description without settings. Where it is not known, the stage is made in
+/// order to get it; missing settings do not matter.
 result<stage_info> catalog::describe(std::string_view name) const {
   WEIR_TRY(const entry* found, find(name));
   if (!found->about.name.empty()) {
@@ -122,6 +137,7 @@ std::vector<std::string> catalog::names() const {
   return all;
 }
 
+/// Keys that a table [[stage]] has for all stages.
 std::span<const std::string_view> reserved_keys() noexcept {
   static constexpr std::array<std::string_view, 10> keys{
       "name",     "use",  "from",    "inlets", "window",
@@ -129,6 +145,7 @@ std::span<const std::string_view> reserved_keys() noexcept {
   return keys;
 }
 
+// It is never destroyed, because its order against other static objects is unknown.
 catalog& stages() {
   static auto* const all = new catalog;  // threads may use it at the end of the process
   return *all;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The description of a function as a stage, and the shape of its results.
+///
+/// The types of both ports follow from the parameters of the function: their elements and
+/// ranks are known to the compiler, their extents come from a text such as "f32[n,4]".
 #include "weir/pipeline/map_stage.hpp"
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 namespace weir::flow {
 namespace {
 
+/// Reads the type of a port and compares it with the parameter.
 result<port_type> type_for(std::string_view text, dtype element, int rank,
                            std::string_view port) {
   WEIR_TRY(port_type type, port_type::parse(text));
@@ -22,6 +26,7 @@ result<port_type> type_for(std::string_view text, dtype element, int rank,
   return type;
 }
 
+/// Returns the extent of a type that has a letter, or null.
 const extent* letter_in(const port_type& type, char letter) {
   const auto found =
       std::find_if(type.shape.begin(), type.shape.end(), [&](const extent& e) {
@@ -32,6 +37,7 @@ const extent* letter_in(const port_type& type, char letter) {
 
 }  // namespace
 
+/// Describes the function as a stage with the ports x and y.
 result<stage_info> describe_map(std::string_view from, dtype from_element, int from_rank,
                                 std::string_view to, dtype to_element, int to_rank) {
   stage_info info;
@@ -40,6 +46,7 @@ result<stage_info> describe_map(std::string_view from, dtype from_element, int f
   info.stateless = true;
   WEIR_TRY(port_type x, type_for(from, from_element, from_rank, "x"));
   WEIR_TRY(port_type y, type_for(to, to_element, to_rank, "y"));
+  // Every extent of the result must be known when an item comes.
   for (const extent& e : y.shape) {
     const bool known = e.is == extent::kind::fixed ||
                        (e.is == extent::kind::letter && letter_in(x, e.letter));
@@ -54,6 +61,7 @@ result<stage_info> describe_map(std::string_view from, dtype from_element, int f
   return info;
 }
 
+/// Computes the shape of a result from that of an item; `to` keeps its memory.
 void map_shape(const stage_info& info, std::span<const std::int64_t> from,
                std::vector<std::int64_t>& to) {
   const port_type& x = info.ports[0].type;
@@ -61,6 +69,7 @@ void map_shape(const stage_info& info, std::span<const std::int64_t> from,
   for (const extent& e : info.ports[1].type.shape) {
     const extent* letter =
         e.is == extent::kind::letter ? letter_in(x, e.letter) : nullptr;
+    // A letter has the extent of the item at the place of the letter.
     to.push_back(letter == nullptr
                      ? e.number
                      : from[static_cast<std::size_t>(letter - x.shape.data())]);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Building graphs from the calls of a program.
+///
+/// Mistakes of a program are collected and not reported at once: the first one is
+/// returned by `check`, so that a pipeline can be written without a test behind each
+/// call.
 #include "weir/pipeline.hpp"
 
 #include <algorithm>
@@ -9,15 +13,19 @@
 
 namespace weir {
 
+/// Names a port of the node.
 node node::operator[](std::string_view port) const {
   return {*owner_, stage_, std::string(port)};
 }
 
+/// Sets the window of edges that end at the node; applied in `apply_windows`.
 node& node::window(std::uint32_t items, std::int64_t bytes) {
   owner_->windows_.push_back({stage_, port_, items, bytes});
   return *this;
 }
 
+/// The ports for failed items are added to the description at once, so that they can be
+/// connected.
 node& node::failing(flow::failure_policy policy, std::uint64_t max_failures) {
   flow::graph_stage& stage = owner_->graph_.stages[stage_];
   stage.on_failure = policy;
@@ -38,11 +46,13 @@ node& node::defined_at(std::string place) {
   return *this;
 }
 
+/// Connects two nodes and returns the second one, so that calls can be chained.
 node operator>>(node from, node to) {
   from.owner_->connect(from.stage_, from.port_, to.stage_, to.port_);
   return to;
 }
 
+/// A loop without a delay would wait for itself.
 void node::feed_back(node to, std::uint32_t delay) const {
   if (delay == 0) {
     owner_->mistake(error(errc::invalid_argument,
@@ -53,17 +63,20 @@ void node::feed_back(node to, std::uint32_t delay) const {
   owner_->connect(stage_, port_, to.stage_, to.port_, delay);
 }
 
+// The graph and the objects grow together, with equal numbers.
 pipeline::pipeline(std::string name) {
   graph_.name = std::move(name);
 }
 pipeline::~pipeline() = default;
 
+/// Keeps the first mistake; later ones often follow from it.
 void pipeline::mistake(error e) {
   if (!mistake_) {
     mistake_ = std::move(e);
   }
 }
 
+/// Adds a stage of the catalog.
 node pipeline::add(std::string name, std::string_view stage,
                    const given_settings& settings) {
   return add_maker(std::move(name), [use = std::string(stage), settings] {
@@ -71,12 +84,15 @@ node pipeline::add(std::string name, std::string_view stage,
   });
 }
 
+/// Adds a stage that `make` makes, now and again after a restart.
 node pipeline::add_maker(std::string name,
                          std::function<result<flow::described_stage>()> make) {
   auto made = make();
   return add_made(std::move(name), std::move(made), std::move(make));
 }
 
+/// Adds a made stage. A stage that could not be made stays as an empty entry, so that the
+/// numbers of later stages are right.
 node pipeline::add_made(std::string name, result<flow::described_stage> stage,
                         std::function<result<flow::described_stage>()> make) {
   flow::graph_stage added;
@@ -98,6 +114,7 @@ node pipeline::add_made(std::string name, result<flow::described_stage> stage,
 
 /// Without a name the stage must have exactly one port in that direction, apart from
 /// outlets for failed items.
+/// Returns nothing after a mistake.
 std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_view port,
                                                bool inlet) {
   const flow::graph_stage& s = graph_.stages[stage];
@@ -129,6 +146,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
   return std::nullopt;
 }
 
+/// Adds an edge, unless one of its ends is a mistake.
 void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
                        std::string_view inlet, std::uint32_t delay, std::string place) {
   const auto begin = port_of(from, outlet, false);
@@ -145,6 +163,8 @@ void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_
   }
 }
 
+/// Sets the windows of all edges. This comes last, because a window may be set before its
+/// edge exists.
 void pipeline::apply_windows(flow::graph& g) const {
   for (const window_setting& w : windows_) {
     for (flow::graph_edge& e : g.edges) {
@@ -157,6 +177,7 @@ void pipeline::apply_windows(flow::graph& g) const {
   }
 }
 
+/// Checks a copy of the graph, so a program can go on building and check again.
 result<flow::plan> pipeline::check() const {
   if (mistake_) {
     return *mistake_;
@@ -166,6 +187,7 @@ result<flow::plan> pipeline::check() const {
   return flow::check(std::move(g));
 }
 
+/// Gives the objects away; they have state and serve one run.
 result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages() {
   if (mistake_) {
     return *mistake_;
@@ -181,6 +203,7 @@ result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages()
   return std::move(objects_);
 }
 
+/// Makes all stages anew. A stage that the program has made itself cannot be repeated.
 result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::remake_stages() const {
   std::vector<std::unique_ptr<flow::stage_object>> all;
   for (std::size_t i = 0; i < makers_.size(); ++i) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Calls of sources and sinks, and the errors that name them.
+///
+/// Hosts call stages through these functions. Each of them turns exceptions into errors
+/// (`guarded`) and names the stage and the item. A stage of a child process works on
+/// batches; all others are called item by item.
 #include "weir/pipeline/host/stage_calls.hpp"
 
 #include <fmt/core.h>
@@ -10,16 +14,19 @@
 
 namespace weir::flow {
 
+/// The code of the cause stays.
 error item_error(const std::string& stage, std::uint64_t seq, error cause) {
   const errc code = cause.code();
   return error(code, fmt::format("cannot process item {} in stage \"{}\"", seq, stage))
       .because(std::move(cause));
 }
 
+/// Lets a source fill an item. Returns false at the end of its data.
 result<bool> call_next(stage_object& stage, const std::string& name, blank& item) {
   auto more = guarded([&]() -> result<bool> {
     pull p(item);
     WEIR_TRY(const bool goes_on, stage.next(p));
+    // A joined source needs the position behind each item.
     if (goes_on && item.wants_mark && !item.nothing_yet) {
       WEIR_TRY(item.mark, mark_of(stage, item.stage->name()));
     }
@@ -31,6 +38,7 @@ result<bool> call_next(stage_object& stage, const std::string& name, blank& item
   return more;
 }
 
+/// Lets a blocking stage process one item.
 result<void> call_on_ready(stage_object& stage, exchange& item) {
   taken from(item.input);
   pull to(item.output);
@@ -40,6 +48,7 @@ result<void> call_on_ready(stage_object& stage, exchange& item) {
 namespace {
 
 /// Calls a stage with a batch. An exception becomes the error of the first item.
+/// @param failure  The member that holds the error.
 template <class Result, class Function>
 Result in_batch(Function&& call_stage, std::optional<error> Result::*failure) {
   Result done;
@@ -48,12 +57,14 @@ Result in_batch(Function&& call_stage, std::optional<error> Result::*failure) {
     return {};
   });
   if (!called) {
+    // What was done before an exception is not known.
     done = {};
     done.*failure = std::move(called.error());
   }
   return done;
 }
 
+/// Fills items until the source has none, ends or fails.
 filled_items fill_each(stage_object& stage, const std::string& name,
                        std::span<blank* const> items) {
   filled_items done;
@@ -65,6 +76,7 @@ filled_items fill_each(stage_object& stage, const std::string& name,
     }
     if (!*more) {
       done.ended = true;
+      // The position at the end goes into the last image.
       done.cursor = stage.position();
       break;
     }
@@ -77,6 +89,7 @@ filled_items fill_each(stage_object& stage, const std::string& name,
   return done;
 }
 
+/// Writes items until one fails.
 processed_items write_each(stage_object& stage, const std::string& name,
                            std::span<const ready* const> items) {
   processed_items done;
@@ -91,6 +104,7 @@ processed_items write_each(stage_object& stage, const std::string& name,
   return done;
 }
 
+/// Error of a batch stage that is called by the function of another face.
 error no_batches() {
   return error(errc::internal,
                "call of a stage with several items: expected a stage "
@@ -99,6 +113,7 @@ error no_batches() {
 
 }  // namespace
 
+/// The defaults are for batch stages of other faces.
 processed_items batch_stage::work(std::span<exchange* const> /*items*/) {
   return {0, no_batches(), false};
 }
@@ -111,6 +126,7 @@ processed_items batch_stage::write(std::span<const ready* const> /*items*/) {
   return {0, no_batches(), false};
 }
 
+/// Processes items of a blocking stage; `processed` of them are complete.
 processed_items call_work(stage_object& stage, std::span<exchange* const> items) {
   if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
     return in_batch<processed_items>([&] { return batches->work(items); },
@@ -127,6 +143,7 @@ processed_items call_work(stage_object& stage, std::span<exchange* const> items)
   return done;
 }
 
+/// Fills items of a source.
 filled_items call_fill(stage_object& stage, const std::string& name,
                        std::span<blank* const> items) {
   if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
@@ -136,6 +153,7 @@ filled_items call_fill(stage_object& stage, const std::string& name,
   return fill_each(stage, name, items);
 }
 
+/// Writes items of a sink.
 processed_items call_write(stage_object& stage, const std::string& name,
                            std::span<const ready* const> items) {
   if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
@@ -153,6 +171,7 @@ result<void> call_put(stage_object& stage, const std::string& name, taken& item)
   return put;
 }
 
+/// Makes the items of a sink durable and returns its offset.
 result<small_record> call_settle(stage_object& stage, const std::string& name) {
   auto offset = guarded([&] { return stage.settle(); });
   if (!offset) {

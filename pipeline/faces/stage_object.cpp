@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Functions of faces that a stage does not have, and types of ports of stage classes.
+///
+/// A stage has the functions of one face only. The others fail with an error of the
+/// program, because a host calls only functions of the face in the description.
 #include "weir/pipeline/stage_object.hpp"
 
 #include "weir/pipeline/faces.hpp"
@@ -8,6 +11,7 @@
 namespace weir::flow {
 namespace {
 
+/// @param function  Name of the function that the stage lacks.
 error not_of_this_face(const char* function) {
   return error(errc::internal,
                std::string("call of a stage: expected a stage that has ") + function +
@@ -34,6 +38,7 @@ result<void> stage_object::on_ready(taken&, pull&) {
 result<bool> stage_object::next(pull&) {
   return not_of_this_face("next");
 }
+/// A source that does not override it has no position.
 small_record stage_object::position() const {
   return {};
 }
@@ -46,6 +51,7 @@ result<void> stage_object::put(taken&) {
 result<small_record> stage_object::settle() {
   return not_of_this_face("settle");
 }
+/// A sink that does not override it cannot tell whether its output is complete.
 result<bool> stage_object::verify(opening& /*run*/, bytes_view /*offset*/,
                                   const state_reader& /*state*/) {
   return false;
@@ -53,6 +59,7 @@ result<bool> stage_object::verify(opening& /*run*/, bytes_view /*offset*/,
 result<void> stage_object::rewind(bytes_view) {
   return not_of_this_face("rewind");
 }
+/// Stages without state need none of the following functions.
 std::vector<state_part> stage_object::state() {
   return {};
 }
@@ -64,6 +71,8 @@ result<void> stage_object::restore_state(const state_reader&) {
 }
 void stage_object::report(figures&) const {}
 
+/// Returns the type of a port whose element and rank the class fixes. A mistake in the
+/// text of the extents ends the program at its start.
 port_type static_type(dtype element, int rank, std::string_view extents) {
   WEIR_EXPECT(element != dtype{});
   port_type type = or_throw(port_type::parse(std::string(port_text(element)) + "[" +

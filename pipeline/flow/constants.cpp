@@ -2,6 +2,9 @@
 /// @file
 /// Constants of stages: loading them, and comparing their digests with those of a
 /// checkpoint.
+///
+/// Constants are loaded by `open` of a stage and stay for the run. Their digests are
+/// stored in each image, so that a resumed run finds a file whose contents have changed.
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
@@ -9,12 +12,15 @@
 
 namespace weir {
 
+/// Loads a tensor through the loader of the host and notes its digest. @param rank
+/// Number of dimensions that the stage wants.
 result<runtime::tensor> opening::constant_bytes(const std::string& file,
                                                 const std::string& name, dtype type,
                                                 std::size_t rank) {
   if (!run_.load) {
     return error(errc::unsupported,
                  fmt::format("cannot load the tensor \"{}\" of \"{}\": expected a host "
+                             // The host waits until the tensor is there.
                              "with a loader of tensors, found none",
                              name, file));
   }
@@ -24,6 +30,7 @@ result<runtime::tensor> opening::constant_bytes(const std::string& file,
   for (const std::int64_t n : loaded.shape()) {
     found.shape.push_back({flow::extent::kind::fixed, n, '?'});
   }
+  // A view with gaps could not be given to kernels as an array.
   if (loaded.type() != type || loaded.shape().size() != rank || !loaded.row_major()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use the tensor \"{}\" of \"{}\": expected {} with "
@@ -41,10 +48,12 @@ result<runtime::tensor> opening::constant_bytes(const std::string& file,
 
 namespace weir::flow {
 
+/// Name of the section of a constant, by the order in which they were loaded.
 std::string stage_run::constant_section(std::size_t nth) const {
   return fmt::format("CONSTANT/{}/{}", name_, nth);
 }
 
+/// Adds a section per constant: its name and its digest.
 void stage_run::add_constants() {
   for (std::size_t i = 0; i < constants_.size(); ++i) {
     image_section& s = facts_.growing->sections.emplace_back();
@@ -54,6 +63,7 @@ void stage_run::add_constants() {
   }
 }
 
+/// Compares the loaded constants with those of an image.
 result<void> stage_run::same_constants(const image& from) const {
   for (std::size_t i = 0; i < constants_.size(); ++i) {
     const constant_info& one = constants_[i];
@@ -62,6 +72,7 @@ result<void> stage_run::same_constants(const image& from) const {
     if (stored == one.tensor + "\n" + one.digest) {
       continue;
     }
+    // An image of a version without this constant has no section.
     const std::size_t end = stored.find('\n');
     const std::string expected =
         end == std::string_view::npos

@@ -2,6 +2,17 @@
 /// @file
 /// Blocking stages on the host's thread: handing complete items out together with empty
 /// ones, taking both back, and handing the filled ones on in order.
+///
+/// Indices: calls are numbered from `first_open_`. The first `handed_out_` of them are
+/// with the stage or have come back; of these the first `returned_` have come back
+/// without a gap before them. Items come back in any order within a batch, but are handed
+/// on in the order of the calls.
+///
+/// first_open_ ... +returned_ ... +handed_out_ ... next_open_: returned
+///
+/// with the stage
+///
+/// waiting.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,6 +23,8 @@
 namespace weir::flow {
 
 /// Makes the items that a blocking stage takes and fills.
+/// Each place of the ring of calls has one; further blanks are for stages that make
+/// several items of a call.
 void stage_run::make_exchanges() {
   for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
     exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
@@ -24,25 +37,30 @@ void stage_run::make_exchanges() {
 /// Each item that is handed out has the memory and the credits of the item that the stage
 /// makes of it, so that it can be handed on at any time. The bytes of items of varying
 /// size are known only when they come back, so that only one of them is handed out.
+/// Returns null if nothing can be handed out now.
 result<exchange*> stage_run::next_exchange() {
   while (handed_out_ != open()) {
     const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
     call& c = calls_[place];
+    // Credits are needed for all calls that are handed out, and for this one.
     if (!has_output((static_cast<std::uint32_t>(handed_out_) + 1) * info_.gives)) {
       return nullptr;
     }
+    // A gap is passed over; it counts as returned when all before it have.
     if (c.gap) {
       c.returned = true;
       ++handed_out_;
       returned_ += returned_ + 1 == handed_out_ ? 1 : 0;
       continue;
     }
+    // Tasks still write the input.
     if (!facts_.host->base().ended(c.last)) {
       return nullptr;
     }
     if (auto failed = failure_of(c)) {
       return at_item(c.seq, std::move(*failed));
     }
+    // Memory for each item of the call; of varying sizes only one call is out.
     for (const auto& pool : pools_) {
       if (pool && (!pool->available(info_.gives) ||
                    (!pool->fixed() && handed_out_ != returned_))) {
@@ -50,6 +68,7 @@ result<exchange*> stage_run::next_exchange() {
       }
     }
     exchange& e = *exchanges_[place];
+    // The exchange is filled in for this call; its memory is reused.
     e.input.holder = &c;
     e.source_ns = left_source(c);
     e.turn_ns = facts_.turn_ns;
@@ -61,6 +80,7 @@ result<exchange*> stage_run::next_exchange() {
       b.seq = c.seq;
       b.filled = {};
       b.nothing_yet = b.skipped = b.about_final = false;
+      // The item begins with the attributes of its input.
       b.about = taken(e.input).about();
       for (std::size_t o = 0; o < pools_.size(); ++o) {
         b.slots[o] = pools_[o] ? &pools_[o]->take_blank() : nullptr;
@@ -72,6 +92,8 @@ result<exchange*> stage_run::next_exchange() {
   return nullptr;
 }
 
+/// Takes an exchange back. A failed item becomes a gap or leaves through the outlets for
+/// failed items.
 result<void> stage_run::give_back(exchange& item, const error* failed) {
   call& c = calls_[(first_open_ + returned_) & (ring_size_ - 1)];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
@@ -85,7 +107,9 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
     made.skipped = true;
     made.about.clear();
   }
+  // Slots that were not filled return to their pools.
   fill_made(c, made);
+  // An item and a gap at the same time, or neither of them.
   if (any_filled(made) == made.skipped) {
     return at_item(c.seq, error(errc::invalid_argument,
                                 fmt::format("on_ready must fill an outlet or skip: "
@@ -105,6 +129,7 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
 
 /// Takes the items of a stage whose items have numbers of their own. They are handed on
 /// by `settle_returned`.
+/// Unused slots return at once.
 result<void> stage_run::take_made(exchange& item, call& c, const error* failed) {
   if (failed != nullptr) {
     WEIR_CHECK(count_failure(c.seq, *failed));
@@ -125,6 +150,7 @@ result<void> stage_run::take_made(exchange& item, call& c, const error* failed) 
   return {};
 }
 
+/// Marks a call as returned and counts all returned ones without a gap before them.
 void stage_run::return_call(call& c) noexcept {
   c.returned = true;
   while (returned_ != handed_out_ &&
@@ -135,8 +161,10 @@ void stage_run::return_call(call& c) noexcept {
 
 /// Hands on the items that a stage with numbers of its own has made of a call. Returns
 /// whether the call is complete.
+/// Each item gets the next number of the stage.
 bool stage_run::publish_made(call& c) {
   exchange& e = *exchanges_[first_open_ & (ring_size_ - 1)];
+  // The slots go from the blanks into the item.
   for (std::size_t i = 0; i < e.made; ++i) {
     blank& b = e.item(i);
     for (std::size_t o = 0; o < pools_.size(); ++o) {
@@ -157,6 +185,7 @@ bool stage_run::publish_made(call& c) {
 }
 
 /// Hands on what the stage has made, from the oldest item.
+/// Stops at the first call that has not come back.
 result<bool> stage_run::settle_returned() {
   bool any = false;
   while (open() != 0 && has_output(info_.gives)) {
@@ -173,6 +202,7 @@ result<bool> stage_run::settle_returned() {
     } else {
       publish(c);
     }
+    // The counts are those from the oldest call on, which leaves now.
     handed_out_ -= c.returned ? 1 : 0;
     returned_ -= c.returned ? 1 : 0;
     finish(c);
@@ -184,6 +214,7 @@ result<bool> stage_run::settle_returned() {
 
 namespace {
 
+/// Fills in what a child process sees of a call.
 void look_at_call(const call& c, call_view& to) {
   to.seq = c.seq;
   to.inputs.clear();
@@ -191,6 +222,7 @@ void look_at_call(const call& c, call_view& to) {
     const bool present = one.body != nullptr;
     to.inputs.push_back(present ? &one.body->slots[one.outlet]->tensor : nullptr);
   }
+  // The lane is that of the first item.
   const auto first = std::ranges::find_if(
       c.inputs, [](const call::input& one) { return one.body != nullptr; });
   to.lane = first == c.inputs.end() ? 0 : first->body->lane;
@@ -198,6 +230,7 @@ void look_at_call(const call& c, call_view& to) {
 
 }  // namespace
 
+/// These functions let other modules look at exchanges without their definition.
 void look_at(const exchange& from, call_view& to) {
   look_at_call(*from.input.holder, to);
   to.about = &taken(from.input).about();
@@ -213,6 +246,8 @@ void look_at(const ready& from, call_view& to) {
 blank& made_item(exchange& of_call, std::size_t nth) {
   return of_call.item(nth);
 }
+/// Returns the memory of an outlet, if the engine knows it; a child process may then
+/// write there.
 runtime::storage memory_at(const blank& of_item, std::size_t outlet) {
   const slot* s = of_item.slots[outlet];
   const bool known = s != nullptr && !s->grown;

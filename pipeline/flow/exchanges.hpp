@@ -18,6 +18,7 @@ class stage_run;
 struct call;
 
 /// An empty item that a source or a blocking stage fills.
+/// Its memory is granted with it: the slots are taken when the blank is handed out.
 class blank {
  public:
   stage_run* stage = nullptr;            ///< stage that granted it
@@ -36,6 +37,7 @@ class blank {
 /// An item that a sink or a blocking stage takes.
 class ready {
  public:
+  /// The call stays open, and its input valid, until the item comes back.
   const call* holder = nullptr;  ///< call that holds the item
 };
 

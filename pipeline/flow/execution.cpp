@@ -2,6 +2,14 @@
 /// @file
 /// A run of a pipeline: makes edges and stages from a plan, gives stages turns, and keeps
 /// the epoch in flight.
+///
+/// All functions are called by the thread of the host. `turn` is the loop of the run: it
+/// never blocks; a turn without work returns false, and the host decides what to wait
+/// for.
+///
+/// An epoch goes through these states: none (`facts.epoch` is 0), growing (begun, stages
+/// contribute), complete (all have contributed and all copies have ended), and none again
+/// after `committed` or `abandoned`.
 #include "weir/pipeline/host/execution.hpp"
 
 #include <algorithm>
@@ -22,6 +30,7 @@
 namespace weir::flow {
 namespace {
 
+/// No item is behind it.
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 /// Longest time of a turn in which tasks run, and then in which kernels may be called at
 /// once. The last one may take longer, as a task between two turns may.
@@ -44,11 +53,15 @@ std::shared_ptr<slot_memory> memory_of(const stage_object& object) {
 
 }  // namespace
 
+/// Everything that belongs to a run. Members are destroyed from the last to the first:
+/// stages before the edges that they use.
 struct execution::state {
   plan planned;
   execution_options options;
   std::vector<std::unique_ptr<stage_object>> objects;
+  /// Shared by all stages.
   run_facts facts;
+  /// Image of the epoch in flight.
   image growing;
   std::unique_ptr<item_recorder> recorder;
   std::vector<std::unique_ptr<edge>> edges;
@@ -73,6 +86,7 @@ struct execution::state {
 
 /// Returns the memory from which the slots of a stage come: that of its own child
 /// process, or of the first child behind it.
+/// Items then need no copy on their way to the child.
 std::shared_ptr<slot_memory> execution::state::memory_near(std::uint32_t stage) const {
   auto memory = memory_of(*objects[stage]);
   for (const graph_edge& e : planned.source.edges) {
@@ -86,6 +100,7 @@ std::shared_ptr<slot_memory> execution::state::memory_near(std::uint32_t stage) 
 /// Makes edges and stages, and connects them.
 result<void> execution::state::build() {
   const graph& g = planned.source;
+  // Items that are made before the first turn need a time as well.
   facts.turn_ns = now_ns();
   if (options.recorded_items != 0) {
     recorder = std::make_unique<item_recorder>(options.recorded_items);
@@ -94,11 +109,13 @@ result<void> execution::state::build() {
   for (const graph_edge& e : g.edges) {
     edges.push_back(std::make_unique<edge>(e.window_items, e.window_bytes));
   }
+  // Stages and edges have the numbers of the plan.
   for (std::size_t i = 0; i < g.stages.size(); ++i) {
     stages.push_back(std::make_unique<stage_run>(g.stages[i].name, g.stages[i].info,
                                                  *objects[i], facts));
     stages.back()->index = static_cast<std::uint32_t>(i);
   }
+  // Edges know ports by their number among inlets or outlets.
   for (std::size_t i = 0; i < g.edges.size(); ++i) {
     const graph_edge& e = g.edges[i];
     const std::uint32_t outlet = number_of_port(g.stages[e.from].info, e.outlet);
@@ -106,6 +123,7 @@ result<void> execution::state::build() {
     stages[e.from]->connect_outlet(outlet, *edges[i], e.delay, *stages[e.to]);
     stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0, *stages[e.from]);
   }
+  // Sizes of pools and rings follow from the windows around each stage.
   for (std::uint32_t i = 0; i < stages.size(); ++i) {
     std::uint32_t open_calls = 1;
     std::int64_t budget = 1;
@@ -113,6 +131,7 @@ result<void> execution::state::build() {
       open_calls = e.to == i ? std::max(open_calls, e.window_items) : open_calls;
       budget = e.from == i ? std::max(budget, e.window_bytes) : budget;
     }
+    // One call more than the window holds, unless the stage limits them.
     const std::uint32_t max_calls = g.stages[i].info.max_open_calls;
     open_calls = max_calls == 0 ? open_calls + 1 : std::min(max_calls, open_calls + 1);
     stages[i]->share(memory_near(i));
@@ -130,6 +149,7 @@ result<void> execution::state::build() {
   return {};
 }
 
+/// Opens the stages in their order, and lets them continue from the image or begin.
 result<void> execution::state::open_stages(const image* from) {
   for (const auto& s : stages) {
     const cut_scope scope;
@@ -137,10 +157,13 @@ result<void> execution::state::open_stages(const image* from) {
         {facts.host, options.folder, from != nullptr, options.seed, options.load});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
+      // Constants are compared while the stage is restored.
       s->set_constants(run.constants());
       WEIR_CHECK(from != nullptr ? s->restore(*from) : s->fill_feedback());
+      // The position before the first item, for a barrier that comes before it.
       return s->joined() ? s->mark_begin() : result<void>();
     });
+    // What a stage cuts off its output on opening is reported with its figures.
     cuts.push_back(scope.cuts());
     if (!opened) {
       const errc code = opened.error().code();
@@ -154,11 +177,13 @@ result<void> execution::state::open_stages(const image* from) {
   return {};
 }
 
+/// Returns whether the tasks that fill the image have ended.
 bool execution::state::copies_ended() const {
   return std::all_of(facts.copies.begin(), facts.copies.end(),
                      [&](task_id id) { return facts.host->base().ended(id); });
 }
 
+/// Returns whether every stage has added its part to the epoch in flight.
 bool execution::state::contributed() const {
   return std::all_of(stages.begin(), stages.end(),
                      [](const auto& s) { return s->contributed(); });
@@ -175,6 +200,7 @@ result<void> execution::state::contribute_ended() {
   return {};
 }
 
+/// See `create`.
 execution::execution(std::unique_ptr<state> s) : state_(std::move(s)) {}
 
 /// Stages and items are destroyed before the engine, so their tasks have to end first.
@@ -182,6 +208,7 @@ execution::~execution() {
   static_cast<void>(state_->facts.host->wait());
 }
 
+/// Makes and opens all stages. Nothing runs before the first turn.
 result<std::unique_ptr<execution>> execution::create(
     plan p, std::vector<std::unique_ptr<stage_object>> stages, weir::engine& host,
     execution_options options, const image* from) {
@@ -217,16 +244,19 @@ void execution::state::call_tasks_at_once() {
 
 /// Stages let go of what has ended, and then work in the order of the pipeline, so that
 /// an item passes all stages in one turn.
+/// @returns whether anything has happened.
 result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
   s.call_tasks_at_once();
   bool any = false;
+  // Slots whose copies have ended are free from now on.
   s.facts.let_go_of_copied_items();
   for (const std::uint32_t i : s.planned.order) {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;
   }
+  // Sources are driven by the host, with `grant` and `deliver`.
   for (const std::uint32_t i : s.planned.order) {
     if (s.planned.source.stages[i].info.face != face::source) {
       WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));
@@ -250,6 +280,8 @@ stage_object& execution::stage(std::uint32_t index) noexcept {
   return state_->stages[index]->object();
 }
 
+/// A source that has not contributed to the epoch in flight gets nothing, so that its
+/// barrier stands behind what it has.
 blank* execution::grant(std::uint32_t source) {
   stage_run& s = *state_->stages[source];
   const bool waits = state_->facts.epoch != 0 && !s.contributed();
@@ -258,6 +290,7 @@ blank* execution::grant(std::uint32_t source) {
 bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexcept {
   return state_->stages[source]->can_grant(count, state_->limit);
 }
+/// An item of a joined source may release items of all sources of its group.
 result<void> execution::deliver(blank& filled) {
   stage_run& s = *filled.stage;
   WEIR_CHECK(s.deliver(filled));
@@ -274,6 +307,7 @@ result<void> execution::end(blank& unused, const small_record& cursor) {
   s.end_source(unused, cursor);
   return state_->joined.release(s.index);
 }
+/// The cursor is asked for when all granted items have come back.
 bool execution::wants_cursor(std::uint32_t source) const noexcept {
   const stage_run& s = *state_->stages[source];
   return state_->facts.epoch != 0 && !s.contributed() && !s.ended() && !s.has_grants();
@@ -303,6 +337,7 @@ result<void> execution::settled(std::uint32_t sink, const small_record& offset) 
   return state_->stages[sink]->settled(offset);
 }
 
+/// Sources are at different items; `items` is the sum, `next_item` the largest.
 stand execution::reached() const noexcept {
   stand now;
   for (const std::uint32_t i : state_->sources) {
@@ -317,6 +352,8 @@ void execution::stop_before(std::uint64_t next) noexcept {
   state_->limit = next;
 }
 
+/// Begins an epoch: the new image takes over the memory of the image before, and joined
+/// sources are marked at once, because their positions are known.
 result<void> execution::begin_epoch() {
   state& s = *state_;
   WEIR_EXPECT(s.facts.epoch == 0);
@@ -326,6 +363,7 @@ result<void> execution::begin_epoch() {
   s.growing.finished = all_ended();
   image_section& section = s.growing.sections.emplace_back();
   section.name = identity_section;
+  // The identity comes first, so that it is compared first.
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
   s.facts.skipped.store(s.growing);
@@ -336,6 +374,7 @@ result<void> execution::begin_epoch() {
   }
   return {};
 }
+/// The place of the newest barrier, in the units of `reached`.
 stand execution::barrier() const noexcept {
   stand there;
   for (const std::uint32_t i : state_->sources) {
@@ -354,6 +393,7 @@ bool execution::complete() const noexcept {
   return s.facts.epoch != 0 && s.contributed() && s.copies_ended();
 }
 
+/// Returns the image. Its copies have ended, and a failed one is an error here.
 result<const image*> execution::completed() {
   WEIR_EXPECT(complete());
   for (const task_id id : state_->facts.copies) {
@@ -363,6 +403,7 @@ result<const image*> execution::completed() {
   return &state_->growing;
 }
 
+/// Items before the barrier are durable now.
 void execution::committed() {
   for (const std::uint32_t sink : state_->sinks) {
     state_->stages[sink]->latency.durable(now_ns());
@@ -370,6 +411,7 @@ void execution::committed() {
   abandoned();
 }
 
+/// The image is dropped, and its memory serves the next one.
 void execution::abandoned() {
   state_->facts.epoch = 0;
   state_->facts.copies.clear();
@@ -385,6 +427,7 @@ bool execution::tasks_in_flight() const noexcept {
 }
 
 /// Stages that wait for each other are the whole reason, so only they are named.
+/// Otherwise each stage is listed with its reason.
 std::string execution::waiting() const {
   const auto text_of = [](const std::vector<const stage_run*>& stages) {
     std::string text;
@@ -398,6 +441,7 @@ std::string execution::waiting() const {
   for (const auto& s : state_->stages) {
     std::vector<const stage_run*> path;
     const stage_run* next = s.get();
+    // Follows the stages that have to act. A stage that occurs twice closes a circle.
     while (next != nullptr && std::ranges::find(path, next) == path.end()) {
       path.push_back(next);
       next = next->waiting_for().other;
@@ -411,6 +455,8 @@ std::string execution::waiting() const {
   return text_of(all);
 }
 
+/// Returns the last stage that has work, seen from the end: stages in front of it wait
+/// for it.
 std::string execution::bottleneck() const {
   const auto& order = state_->planned.order;
   for (auto i = order.rbegin(); i != order.rend(); ++i) {
@@ -422,6 +468,7 @@ std::string execution::bottleneck() const {
   return {};
 }
 
+/// Times of tasks are those that the engine has measured by tag.
 run_counters execution::counters() const {
   run_counters all;
   const auto times = state_->facts.host->base().kernel_times();
@@ -439,6 +486,7 @@ run_counters execution::counters() const {
   return all;
 }
 
+/// For tests and reports: credits of every edge and where they are.
 std::vector<edge_credits> execution::credits() const {
   std::vector<edge_credits> all;
   const graph& g = state_->planned.source;
@@ -456,6 +504,7 @@ std::vector<edge_credits> execution::credits() const {
   return all;
 }
 
+/// Adds the recorded items to the trace of the engine.
 void execution::add_to_trace() const {
   if (!state_->recorder) {
     return;
@@ -469,6 +518,7 @@ void execution::add_to_trace() const {
   state_->recorder->add_to(state_->facts.host->base().tracer(), names, numberings);
 }
 
+/// @param outside  Also asks stages on other threads, which must be idle.
 std::vector<figures> execution::reports(bool outside) const {
   std::vector<figures> all(state_->objects.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

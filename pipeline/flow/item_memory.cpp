@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Pools of slots and items.
+///
+/// A slot has one of three states: free (in `free_`), taken (`names` counts the items and
+/// calls that use it), or blank (taken, while a stage on another thread fills it). All
+/// fields of the pool belong to the thread of the host. A blank belongs to the thread
+/// that fills it, which may only call `shape`; larger memory is then kept in `grown`, and
+/// `settle` makes it known to the engine on the host's thread.
 #include "flow/item_memory.hpp"
 
 #include <algorithm>
@@ -11,6 +17,7 @@
 namespace weir::flow {
 namespace {
 
+/// Alignment of slots, that of vector registers and cache lines. @units{bytes}
 constexpr std::int64_t alignment = 64;
 
 }  // namespace
@@ -23,6 +30,7 @@ result<std::unique_ptr<slot_pool>> slot_pool::create(
   for (std::size_t i = 0; i < count; ++i) {
     slot& s = *pool->all_.emplace_back(std::make_unique<slot>());
     s.home = pool.get();
+    // Slots of varying size get memory when they are first taken.
     if (fixed_bytes != 0) {
       WEIR_CHECK(pool->give_memory(s, fixed_bytes));
     }
@@ -34,12 +42,15 @@ result<std::unique_ptr<slot_pool>> slot_pool::create(
   return pool;
 }
 
+/// No task uses a slot any more; see `execution::~execution`.
 slot_pool::~slot_pool() {
   for (const auto& s : all_) {
     release(*s);
   }
 }
 
+/// The child process of a stage reaches shared memory; when that is full, the slot comes
+/// from the heap and the item is copied for the child. Returns null without memory.
 slot::buffer slot_pool::allocate(std::int64_t bytes) const noexcept {
   const std::int64_t rounded =
       std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -52,6 +63,7 @@ slot::buffer slot_pool::allocate(std::int64_t bytes) const noexcept {
       std::aligned_alloc(alignment, static_cast<std::size_t>(rounded))));
 }
 
+/// Names the outlet and the size.
 error slot_pool::no_memory(std::int64_t bytes) const {
   return error(errc::out_of_memory,
                fmt::format("cannot allocate an item of \"{}\": expected {} bytes of free "
@@ -60,6 +72,7 @@ error slot_pool::no_memory(std::int64_t bytes) const {
 }
 
 /// Gives a slot that no task uses memory of another size.
+/// The engine learns the new address and forgets the old one.
 result<void> slot_pool::give_memory(slot& s, std::int64_t bytes) {
   release(s);
   s.owned = allocate(bytes);
@@ -71,6 +84,7 @@ result<void> slot_pool::give_memory(slot& s, std::int64_t bytes) {
   return {};
 }
 
+/// Gives the memory of a slot back; the slot itself stays.
 void slot_pool::release(slot& s) noexcept {
   if (s.owned) {
     static_cast<void>(host_.base().release(s.memory.id));
@@ -82,6 +96,7 @@ void slot_pool::release(slot& s) noexcept {
 }
 
 /// The slot has no task left, so that its bytes may be written without one.
+/// Filling shows elements that a stage does not write.
 void slot_pool::fill(const runtime::storage& memory) const noexcept {
   if (fill_ >= 0 && memory.size > 0) {
     std::memset(memory.base, fill_, static_cast<std::size_t>(memory.size));
@@ -95,6 +110,8 @@ void slot_pool::trim() noexcept {
   }
 }
 
+/// Computes the size of a tensor. It is limited by the size of the slot, or by the window
+/// in bytes behind the outlet.
 result<std::int64_t> slot_pool::bytes_for(dtype type,
                                           std::span<const std::int64_t> shape) const {
   std::int64_t count = 1;
@@ -130,6 +147,7 @@ result<void> slot_pool::name_tensor(slot& s, const runtime::storage& memory, dty
   return {};
 }
 
+/// Takes a slot without a tensor. @pre `available(1)`
 slot& slot_pool::take_blank() noexcept {
   if (fixed_ == 0) {
     trim();
@@ -143,10 +161,12 @@ slot& slot_pool::take_blank() noexcept {
   free_.pop_back();
   s.names = 1;
   s.complete = true;
+  // `used_` counts the memory of slots that are not free.
   used_ += s.memory.size;
   return s;
 }
 
+// The order of the steps keeps `used_` right even if the allocation fails.
 result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
   auto bytes = bytes_for(type, shape);
   if (!bytes) {
@@ -165,6 +185,7 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
   }
   auto named = name_tensor(s, s.memory, type, shape);
   if (!named) {
+    // The slot returns to the pool after an error.
     drop(s);
     return std::move(named.error());
   }
@@ -175,11 +196,13 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
 }
 
 /// Runs on the thread of a source, so it touches the slot alone.
+/// A slot that is too small gets `grown`, which the engine does not know yet.
 result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t> shape) {
   auto bytes = bytes_for(type, shape);
   if (!bytes) {
     return std::move(bytes.error());
   }
+  // Memory that an earlier call has grown is used again.
   runtime::storage memory = s.memory;
   if (s.grown) {
     memory.base = s.grown.get();
@@ -200,6 +223,8 @@ result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t>
   return {};
 }
 
+/// Makes grown memory the memory of the slot. The tensor of the slot then names the new
+/// memory, whose address is the same.
 void slot_pool::settle(slot& s) {
   if (!s.grown) {
     return;
@@ -214,6 +239,8 @@ void slot_pool::settle(slot& s) {
   s.tensor = or_throw(runtime::tensor::over(s.memory, s.tensor.type(), s.tensor.shape()));
 }
 
+/// Gives a slot new memory of the same size, because tasks that have failed may still
+/// write to the old one in part.
 result<void> slot_pool::replace(slot& s) {
   const std::int64_t size = s.memory.size;
   used_ -= size;
@@ -222,10 +249,12 @@ result<void> slot_pool::replace(slot& s) {
   return given;
 }
 
+/// @param outlets  Outlets of the stage, which bound the work of `give_back`.
 item_pool::item_pool(std::size_t count, std::size_t outlets) : outlets_(outlets) {
   add(count);
 }
 
+/// Addresses of items never change, because the container does not move them.
 void item_pool::add(std::size_t count) {
   const std::size_t before = all_.size();
   all_.resize(before + count);
@@ -236,6 +265,7 @@ void item_pool::add(std::size_t count) {
   }
 }
 
+/// Drops the slots of an item and returns it to the pool.
 void item_pool::give_back(item& one) noexcept {
   for (std::size_t o = 0; o < outlets_; ++o) {
     if (slot*& s = one.slots[o]; s != nullptr) {

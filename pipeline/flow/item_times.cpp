@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Samples of latencies, and records of items for traces.
+///
+/// A latency is the time from the source of an item to the checkpoint that makes its
+/// output durable. It is known only at the checkpoint, so the times at which items left
+/// their source are kept until then, in a sample of bounded size.
+///
+/// `open_`: written since the last barrier; `settled_`: written before a barrier whose
+/// checkpoint is not durable yet.
 #include "flow/item_times.hpp"
 
 #include <algorithm>
@@ -11,10 +18,13 @@
 namespace weir::flow {
 namespace {
 
+/// Samples of a barrier at most.
 constexpr std::size_t most_samples = 4096;
 
 }  // namespace
 
+/// Class k counts latencies from 2^k to below 2^(k+1) nanoseconds; the last one counts
+/// all above. Returns the upper end of the class.
 std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
   std::uint64_t all = 0;
   for (const std::uint64_t count : items) {
@@ -33,6 +43,7 @@ std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
 }
 
 /// Keeps every second sample, each of which then stands for twice as many items.
+/// Samples stay evenly spread over the items.
 void sink_latency::thin_out(sample& s) {
   for (std::size_t i = 0; 2 * i < s.times.size(); ++i) {
     s.times[i] = s.times[2 * i];
@@ -41,6 +52,7 @@ void sink_latency::thin_out(sample& s) {
   s.stride *= 2;
 }
 
+/// Called for each item that a sink has written. Every `stride`-th one is a sample.
 void sink_latency::written(std::int64_t left_source_ns) {
   if (open_.items++ % open_.stride != 0) {
     return;
@@ -53,6 +65,7 @@ void sink_latency::written(std::int64_t left_source_ns) {
 }
 
 /// Samples whose checkpoint could not be written stay in front of the new ones.
+// Both samples must have the same stride before they are joined.
 void sink_latency::settled() {
   while (!settled_.times.empty() && settled_.stride < open_.stride) {
     thin_out(settled_);
@@ -70,6 +83,7 @@ void sink_latency::settled() {
   open_.items = 0;
 }
 
+/// Called when a checkpoint is durable.
 void sink_latency::durable(std::int64_t now_ns) {
   for (const std::int64_t time : settled_.times) {
     const auto latency =
@@ -79,6 +93,7 @@ void sink_latency::durable(std::int64_t now_ns) {
   settled_ = {};
 }
 
+/// Keeps the first items of a run and the newest ones, in a ring.
 void item_recorder::record(std::uint32_t stage, std::uint64_t seq, std::int64_t start_ns,
                            std::int64_t end_ns) {
   const stretch one{stage, seq, start_ns, end_ns};
@@ -94,6 +109,7 @@ void item_recorder::record(std::uint32_t stage, std::uint64_t seq, std::int64_t 
 
 /// Stretches of one line must not overlap, so that a stage which works on several items
 /// at a time has several lines.
+/// Each stretch gets the first line that is free at its start.
 void item_recorder::add_to(runtime::trace& to, const std::vector<std::string>& names,
                            const std::vector<std::uint32_t>& numberings) const {
   std::vector<stretch> all = first_;
@@ -114,6 +130,7 @@ void item_recorder::add_to(runtime::trace& to, const std::vector<std::string>& n
     ends.resize(std::max(ends.size(), line + 1));
     ends[line] = one.end_ns;
     // An arrow joins the stages that see the same item, which have one numbering.
+    // Bits from 48 on tell numberings apart.
     const std::uint64_t arrow =
         (std::uint64_t{numberings[one.stage]} << 48U) + one.seq + 1;
     to.span(line == 0 ? fmt::format("stage {}", names[one.stage])

@@ -13,6 +13,7 @@
 
 namespace weir::flow {
 
+/// Decided once, when the stage is allocated.
 bool stage_run::is_plain() const noexcept {
   if (facts_.alone) {
     return false;
@@ -38,15 +39,20 @@ bool stage_run::has_credit() const noexcept {
 /// Takes items and gaps, at most `limit`, as long as there are some, and credits and
 /// memory. Returns how many it has taken. What it leaves to `look` are markers, and the
 /// reason for which it has stopped.
+/// Each entry is a call of its own, whose vectors keep their one element.
 result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   edge& from = *in_.front().from;
   const slot_pool* const pool = pools_.front().get();
   tag_tasks();
   step s(*this);
+  // One object serves all calls: it refers to the active one.
   std::uint32_t taken = 0;
+  // The conditions are those of `look`, for one inlet and one outlet.
   while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
          open() + 1 < ring_size_ && (pool == nullptr || pool->available(1)) &&
          has_credit()) {
+    // The entry stays valid until something is pushed on this edge, which `on_item`
+    // cannot do.
     const entry& e = from.pop();
     WEIR_EXPECT(e.number == next_seq_);
     ++taken;
@@ -70,6 +76,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     if (!done) {
       return at_item(c.seq, std::move(done.error()));
     }
+    // An item must be made exactly once, or skipped.
     if (c.emissions + (c.skipped ? 1U : 0U) != 1) {
       WEIR_CHECK(emitted_once(c, "on_item"));
     }
@@ -89,6 +96,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
 }
 
 /// The same for a sink, which gets the items later.
+/// A gap ends here, because a sink has nothing behind it.
 result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
   edge& from = *in_.front().from;
   std::uint32_t taken = 0;
@@ -111,6 +119,7 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
     if (facts_.recorder != nullptr) {
       c.taken_ns = now_ns();
     }
+    // Tasks write the item: a task behind them shows when they have ended.
     if (!e.body->slots[input.outlet]->complete) {
       WEIR_CHECK(gate(c));
     }
@@ -122,6 +131,7 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
 /// Hands on the item of a call. If the stage has passed on the only tensor of the item
 /// that it took and has not changed its attributes, both items are equal, and the edges
 /// behind the stage hold the one that is there.
+/// The item then counts one holder more per edge, and no new item is taken.
 void stage_run::publish_plainly(call& c) {
   item& old = *c.inputs.front().body;
   slot* const s = c.made.front();
@@ -144,6 +154,7 @@ void stage_run::publish_plainly(call& c) {
       one->about = old.about;
     }
   }
+  // The number on a feedback edge is later by its delay.
   for (const target& t : out_.front()) {
     if (s != nullptr) {
       t.to->push(*one, c.seq + t.delay, s->bytes);
@@ -155,6 +166,7 @@ void stage_run::publish_plainly(call& c) {
 }
 
 /// Returns a call to its empty state.
+/// Only what a plain call can have set is cleared.
 void stage_run::finish_plainly(call& c) {
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
@@ -182,6 +194,7 @@ void stage_run::finish_plainly(call& c) {
 
 /// Lets go of the calls whose tasks have ended, from the oldest. Returns whether there
 /// were any.
+/// @pre The face is not that of a sink.
 result<bool> stage_run::settle_plainly() {
   std::size_t ended = first_open_;
   while (ended != next_open_ && tasks_ended(calls_[ended & (ring_size_ - 1)])) {
@@ -190,6 +203,7 @@ result<bool> stage_run::settle_plainly() {
   if (ended == first_open_) {
     return false;
   }
+  // Failures are rare, so the tasks of calls are looked at only if there are any.
   const bool any_failed = facts_.host->base().failures() != 0;
   for (; first_open_ != ended; ++first_open_) {
     call& c = oldest();
@@ -207,6 +221,7 @@ result<bool> stage_run::settle_plainly() {
 
 namespace weir {
 
+/// A plain stage whose attributes are unchanged skips the checks of `stage_run::emit`.
 result<void> step::emit() {
   flow::call& c = *stage_.active_;
   if (stage_.plain_ && c.emissions == 0 && !c.about_set) {

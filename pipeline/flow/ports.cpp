@@ -2,6 +2,10 @@
 /// @file
 /// Sources and sinks on the host's thread: granting empty items, taking them back filled,
 /// and handing complete items out.
+///
+/// Granted blanks form a ring. From the oldest: `held_` filled items that a joined source
+/// may not hand on yet, and then items that are with the source; together they are
+/// `granted_`. The number of a blank is that of the item that it becomes.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,6 +17,8 @@ namespace weir::flow {
 
 /// Items of varying size are granted one at a time, because their bytes are known only
 /// when they come back.
+/// Returns null if nothing may be granted. @param before  First number that is not
+/// granted.
 blank* stage_run::grant(std::uint64_t before) {
   const std::uint64_t number = next_seq_ + granted_;
   if (end_read_ || number >= before || granted_ == max_grants_ ||
@@ -38,6 +44,7 @@ blank* stage_run::grant(std::uint64_t before) {
   return &b;
 }
 
+/// Tells without a change whether `grant` would succeed so often.
 bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexcept {
   const std::uint64_t number = next_seq_ + granted_;
   if (end_read_ || number >= before) {
@@ -45,6 +52,7 @@ bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexc
   }
   const bool fixed = std::all_of(pools_.begin(), pools_.end(),
                                  [](const auto& pool) { return pool->fixed(); });
+  // Of varying sizes one item is granted at a time.
   const std::uint64_t wanted =
       fixed ? std::min<std::uint64_t>(count, before - number) : 1;
   return granted_ + wanted <= max_grants_ &&
@@ -54,6 +62,7 @@ bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexc
 }
 
 /// The memory of an item that is skipped returns to its pools at once.
+/// The number becomes a gap behind the source.
 void stage_run::skip_delivered(blank& filled) {
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     pools_[o]->settle(*filled.slots[o]);
@@ -64,6 +73,7 @@ void stage_run::skip_delivered(blank& filled) {
 }
 
 /// Names the slots of a filled item in the call that hands it on.
+/// A slot that was not filled returns to its pool.
 void stage_run::fill_made(call& c, blank& filled) {
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     if (!pools_[o]) {
@@ -90,6 +100,7 @@ bool stage_run::any_filled(const blank& filled) const noexcept {
                      [](bool one) { return one; });
 }
 
+/// Blanks come back in the order in which they were granted.
 result<void> stage_run::deliver(blank& filled) {
   WEIR_EXPECT(has_grants() && filled.seq == next_seq_ + held_);
   if (joined_) {
@@ -99,6 +110,7 @@ result<void> stage_run::deliver(blank& filled) {
   return hand_on(filled);
 }
 
+/// Hands on held items with numbers below `before`, each with the mark behind it.
 result<void> stage_run::release(std::uint64_t before) {
   while (held_ != 0 && next_seq_ < before) {
     blank& oldest = *blanks_[first_blank_ & (blanks_.size() - 1)];
@@ -112,13 +124,16 @@ result<void> stage_run::release(std::uint64_t before) {
   return {};
 }
 
+/// Makes an item of the oldest blank and pushes it on the edges.
 result<void> stage_run::hand_on(blank& filled) {
   ++first_blank_;
   --granted_;
+  // A number that the user wants to skip was read and is dropped here.
   if (facts_.skipped.contain(filled.seq)) {
     skip_delivered(filled);
     return {};
   }
+  // Sources have no input; a call is used for the moment only.
   call& c = current();
   fill_made(c, filled);
   if (!any_filled(filled)) {
@@ -137,6 +152,7 @@ result<void> stage_run::hand_on(blank& filled) {
   return {};
 }
 
+/// The newest blanks are taken back, so that the numbers before them stay.
 void stage_run::take_back_grants() noexcept {
   while (has_grants()) {
     --granted_;
@@ -148,6 +164,7 @@ void stage_run::take_back_grants() noexcept {
   }
 }
 
+/// Notes the end. Items that are held go before it.
 void stage_run::end_source(blank& unused, const small_record& cursor) {
   WEIR_EXPECT(unused.seq == next_seq_ + held_);
   take_back_grants();
@@ -158,11 +175,13 @@ void stage_run::end_source(blank& unused, const small_record& cursor) {
   }
 }
 
+/// The end is an entry without a number.
 void stage_run::push_end() {
   ended_ = true;
   push_marker(entry_kind::end, ~std::uint64_t{0});
 }
 
+/// Items are handed out in order, each when the tasks that write it have ended.
 result<const ready*> stage_run::next_ready() {
   const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
   if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
@@ -177,6 +196,7 @@ result<const ready*> stage_run::next_ready() {
   return &ready_[place];
 }
 
+/// Lets go of the oldest item of a sink, which has written it.
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;

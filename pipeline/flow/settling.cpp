@@ -2,6 +2,11 @@
 /// @file
 /// The end of calls: their tasks have ended, late stages look at the results, and failed
 /// items are skipped or stop the run.
+///
+/// A call ends in three steps: its tasks have ended (`tasks_ended`); the stage looks at
+/// them if its face has such a function, and late items are handed on (`settle_front`);
+/// and the call lets go of its inputs (`finish`). Calls end in the order in which they
+/// began, so items behind a stage keep their order.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -25,8 +30,10 @@ std::string repeatable_text(const error& failure) {
 
 /// Adds an attribute `error` with as much of a text as the attributes have room for. If
 /// they have none, it replaces them.
+/// A character of UTF-8 is never cut.
 void add_error(attributes& to, const std::string& text) {
   to["error"] = std::string();
+  // Half of the space is kept for the text.
   if (encoded_size(to) > max_attribute_bytes / 2) {
     to = {{"error", std::string()}};
   }
@@ -42,6 +49,8 @@ void add_error(attributes& to, const std::string& text) {
 }  // namespace
 
 /// Returns whether all tasks of a call have ended.
+/// `next` remembers how far the tasks were seen to have ended, so that every task is
+/// asked about once.
 bool stage_run::tasks_ended(call& c) const noexcept {
   while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
     ++c.next;
@@ -49,6 +58,8 @@ bool stage_run::tasks_ended(call& c) const noexcept {
   return c.next == 0 || c.next > c.last;
 }
 
+/// Ends all calls that can end. Returns whether any did, or whether a loop has made a
+/// step.
 result<bool> stage_run::settle() {
   if (info_.face == face::sink) {
     return false;
@@ -62,10 +73,12 @@ result<bool> stage_run::settle() {
   bool any = false;
   while (open() != 0) {
     call& c = oldest();
+    // Calls behind an open one wait, even if their tasks have ended.
     if (!tasks_ended(c)) {
       break;
     }
     WEIR_TRY(const settling end, settle_front(c));
+    // The call waits for space behind the stage, or for another step.
     if (end != settling::ended) {
       return any || end == settling::stepped;
     }
@@ -77,6 +90,7 @@ result<bool> stage_run::settle() {
 }
 
 /// Looks at the tasks of a call only if the engine has counted failures.
+/// @returns the first failure in the order of submission.
 std::optional<error> stage_run::failure_of(const call& c) {
   if (c.first == 0 || facts_.host->base().failures() == 0) {
     return std::nullopt;
@@ -91,6 +105,7 @@ std::optional<error> stage_run::failure_of(const call& c) {
 
 /// Notes that no task writes the outputs of a call any more, if its tasks have ended.
 /// Other stages write the tensors that the call hands on from its inputs.
+// Later stages need no task then to wait for the item.
 void stage_run::mark_complete(call& c) noexcept {
   if (c.next != 0 && c.next <= c.last) {
     return;  // on_done has submitted further tasks
@@ -119,10 +134,12 @@ void stage_run::mark_emitted_complete(call& c) noexcept {
 /// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
 result<stage_run::settling> stage_run::settle_front(call& c) {
   const bool looping = info_.face == face::looping && !c.gap;
+  // What the call may emit must fit, before the stage is asked.
   if ((emits_late() || looping) && !has_output(info_.gives)) {
     ++counters.blocked_output;
     return settling::blocked;
   }
+  // A refusal by the stage itself is answered when its tasks have ended.
   if (c.refusal) {
     WEIR_CHECK(answer_failure(c, std::move(*c.refusal)));
     return settling::ended;
@@ -135,6 +152,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     push_gap(c.seq);
     return settling::ended;
   }
+  // A loop may go on with another step.
   if (looping) {
     WEIR_TRY(const settling stepped, call_step(c));
     if (stepped != settling::ended) {
@@ -148,6 +166,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
       return settling::stepped;  // `on_done` may have submitted tasks
     }
   }
+  // Items whose failures are skipped are handed on only now.
   if (c.wants_emit) {
     mark_complete(c);
     publish(c);
@@ -168,6 +187,7 @@ result<void> stage_run::refuse(call& c, error cause) {
   return {};
 }
 
+/// Calls `on_done`. An error of it is a refusal of the item.
 result<void> stage_run::call_done(call& c) {
   active_ = &c;
   in_on_done_ = true;
@@ -184,16 +204,19 @@ result<void> stage_run::call_done(call& c) {
 
 /// Lets a step loop work on its item. The tasks and items of the steps before have ended
 /// and may go, so that a loop of any length holds what one step makes.
+/// Returns `stepped` as long as the loop goes on.
 result<stage_run::settling> stage_run::call_step(call& c) {
   let_go_of_emitted(c);
   c.first = c.last = c.next = 0;
   if (c.over) {
     return settling::ended;
   }
+  // A step needs memory for what it may emit.
   if (!slots_available()) {
     ++counters.blocked_output;
     return settling::blocked;
   }
+  // Every step of such a stage may emit as many items as a call.
   c.emissions = info_.own_numbering ? 0 : c.emissions;
   ++c.round;
   active_ = &c;
@@ -210,10 +233,12 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   }
   WEIR_CHECK(emitted_once(c, "on_step"));
   c.over = true;
+  // Tasks of the last step must end before the call does.
   return c.first == 0 ? settling::ended : settling::stepped;
 }
 
 /// Counts an item that failed. Returns an error if the run has to stop.
+/// The limit counts the failures of earlier runs, too.
 result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   if (!skips_failures_) {
     return at_item(seq, std::move(cause));
@@ -234,6 +259,7 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
 }
 
 /// Lets the inputs of a failed call leave through the outlets for failed items.
+/// The outlets for failed items are the last ones, one per inlet.
 void stage_run::send_to_dead_letters(call& c, const error& cause) {
   const std::size_t first = out_.size() - in_.size();
   for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -243,6 +269,7 @@ void stage_run::send_to_dead_letters(call& c, const error& cause) {
       c.made[first + i] = s;
     }
   }
+  // The attributes are those of the first input, with the error added.
   c.about = {};
   for (const call::input& one : c.inputs) {
     if (one.body != nullptr) {
@@ -255,8 +282,11 @@ void stage_run::send_to_dead_letters(call& c, const error& cause) {
   add_error(c.about, repeatable_text(cause));
 }
 
+/// Ends a failed call: memory that its tasks may still write is replaced, and a gap or
+/// the failed inputs go on.
 result<void> stage_run::answer_failure(call& c, error cause) {
   WEIR_CHECK(count_failure(c.seq, cause));
+  // A slot with one name is used by this call alone.
   for (slot* s : c.made) {
     if (s != nullptr && s->names == 1) {
       WEIR_CHECK(s->home->replace(*s));

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ranges of items that a run does not process, and their section of an image.
+///
+/// A user can name ranges of items that cannot be processed. Their numbers become gaps
+/// behind the source. The ranges are part of the image, so a resumed run skips the same
+/// ones.
 #include "flow/skipped_items.hpp"
 
 #include <algorithm>
@@ -15,6 +19,7 @@ namespace {
 
 constexpr const char* section_name = "SKIPPED";
 
+/// Items before the checkpoint have been processed and cannot be skipped any more.
 result<void> check(const item_range& range, std::uint64_t next_item) {
   if (range.first >= range.last) {
     return error(errc::invalid_argument,
@@ -34,11 +39,13 @@ result<void> check(const item_range& range, std::uint64_t next_item) {
 
 }  // namespace
 
+/// Takes the ranges of an image and those that the caller adds.
 result<skipped_items> skipped_items::create(const std::vector<item_range>& added,
                                             const image* from) {
   skipped_items all;
   if (const image_section* s = from != nullptr ? from->find(section_name) : nullptr) {
     record_reader numbers(s->data);
+    // A last range that is cut off makes the reader fail.
     for (std::size_t i = 0; i < s->data.size(); i += 2 * sizeof(std::uint64_t)) {
       item_range& range = all.ranges_.emplace_back();
       range.first = numbers.get<std::uint64_t>();
@@ -56,11 +63,13 @@ result<skipped_items> skipped_items::create(const std::vector<item_range>& added
   return all;
 }
 
+/// A linear search: there are few ranges.
 bool skipped_items::contain(std::uint64_t seq) const noexcept {
   return std::any_of(ranges_.begin(), ranges_.end(),
                      [&](const item_range& r) { return r.first <= seq && seq < r.last; });
 }
 
+/// Adds the section, if there are ranges.
 void skipped_items::store(image& to) const {
   if (ranges_.empty()) {
     return;

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Taking items from edges, calling stages, and letting go of what they held.
+///
+/// The state of a stage is a ring of calls. `first_open_` is the oldest call that has not
+/// ended, and `next_open_` the one that collects its items; both only grow, and the place
+/// in the ring is the number modulo its size.
+///
+/// What a stage does next is decided by `look` alone: it compares the entries at its
+/// inlets, and then asks whether credits, memory and calls are free. `on_item` is called
+/// only if everything that it may need is there, so it never waits.
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
@@ -32,11 +40,15 @@ void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay
   out_[outlet].push_back({&to, delay, &consumer});
 }
 
+/// Makes pools and rings, whose sizes do not change during the run. @param open_calls
+/// Calls that may be open at a time. @param budget  Bytes of the largest window behind
+/// the stage.
 result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
                                  std::uint32_t open_calls, std::int64_t budget) {
   skips_failures_ = source.on_failure != failure_policy::stop;
   max_failures_ = source.max_failures;
   weir::engine& host = *facts_.host;
+  // Every outlet gets a pool, except those that only pass on what comes from elsewhere.
   for (std::size_t p = 0; p < info_.ports.size(); ++p) {
     if (info_.ports[p].inlet) {
       inlet_types_.push_back(planned.types[p]);
@@ -58,6 +70,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     pool->fill_with(facts_.fill_slots);
     scratch_.push_back(std::move(pool));
   }
+  // Items that are alive: those in slots, and those that calls hold.
   items_ = std::make_unique<item_pool>(
       planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
   ring_size_ = std::bit_ceil(open_calls + std::size_t{1});
@@ -107,6 +120,7 @@ bool stage_run::has_output(std::uint32_t items) const noexcept {
   return true;
 }
 
+/// Returns whether every outlet and every scratch memory has a free slot.
 bool stage_run::slots_available() const noexcept {
   for (const auto& pool : pools_) {
     if (pool && !pool->available(info_.gives)) {
@@ -151,12 +165,14 @@ next_action stage_run::look_at_inputs() noexcept {
   if (all_ended) {
     return next_action::end;
   }
+  // Some inlets have the barrier; the items of the others come first.
   if (barrier) {
     return item ? next_action::wait_input : next_action::barrier;
   }
   if (!has_feedback_) {
     return next_action::take;
   }
+  // The head of a loop also needs the item that was fed back.
   for (const inlet& i : in_) {
     if (i.feedback && i.from->empty()) {
       return next_action::wait_input;
@@ -165,18 +181,22 @@ next_action stage_run::look_at_inputs() noexcept {
   return releases_feedback() ? next_action::take : next_action::wait_input;
 }
 
+/// Decides the next action from the inputs, and then from what it needs.
 next_action stage_run::look() noexcept {
   if (ended_) {
     return next_action::ended;
   }
   const next_action action = look_at_inputs();
   const bool looping = info_.face == face::looping;
+  // Stages that hand on late must do so before a barrier or an end.
   const bool waits_for_calls = emits_late() || looping || info_.face == face::sink;
   switch (action) {
     case next_action::take: {
+      // One place of the ring is for the call that is being collected.
       if (open() + 1 >= ring_size_ || (looping && open() != 0)) {
         return next_action::wait_tasks;
       }
+      // Sinks and blocking stages need memory and credits only when items are handed out.
       if (is_outside()) {
         return action;
       }
@@ -191,6 +211,7 @@ next_action stage_run::look() noexcept {
     }
     case next_action::barrier:
       return waits_for_calls && open() != 0 ? next_action::wait_tasks : action;
+    // Items that were collected and are not complete are processed at the end.
     case next_action::end:
       if (open() != 0 && waits_for_calls) {
         return next_action::wait_tasks;
@@ -203,6 +224,7 @@ next_action stage_run::look() noexcept {
   }
 }
 
+/// Does at most `limit` things. Counters note why it has stopped.
 result<bool> stage_run::work(std::uint32_t limit) {
   bool worked = false;
   for (std::uint32_t n = 0; n < limit; ++n) {
@@ -239,6 +261,7 @@ result<bool> stage_run::work(std::uint32_t limit) {
 
 /// Takes the entries of the next number from all inlets. Returns false if they are a gap
 /// of the stage.
+/// An inlet that has ended gives a gap for every number.
 bool stage_run::collect(call& c) {
   bool any = false;
   bool all = true;
@@ -259,9 +282,12 @@ bool stage_run::collect(call& c) {
     all = all && present;
     c.inputs.push_back(taken_input);
   }
+  // A stage may take gaps of some inlets if it says so.
   return any && (all || info_.gaps == gap_policy::pass);
 }
 
+/// Takes the next number. A complete call runs; a gap gives its inputs back and goes on
+/// as a gap.
 result<void> stage_run::take() {
   call& c = current();
   if (collected_ == 0) {
@@ -283,6 +309,7 @@ result<void> stage_run::take() {
   if (info_.own_numbering || info_.face == face::sink) {
     return {};
   }
+  // A gap must not overtake items that are emitted later.
   if (emits_late() && open() != 0) {
     c.gap = true;  // behind the items that have not been emitted yet
     ++next_open_;
@@ -297,6 +324,7 @@ result<void> stage_run::take() {
   return {};
 }
 
+/// Runs the call that was collected.
 result<void> stage_run::run(call& c) {
   ++counters.items;
   c.taken_ns = facts_.recorder != nullptr ? now_ns() : 0;
@@ -320,6 +348,7 @@ result<void> stage_run::run(call& c) {
 }
 
 /// A stage outside the engine gets an item only once this task has run.
+/// Slots that are complete have no task that writes them.
 result<void> stage_run::gate(call& c) {
   gate_accesses_.clear();
   for (const call::input& i : c.inputs) {
@@ -339,6 +368,7 @@ result<void> stage_run::gate(call& c) {
   return {};
 }
 
+/// Decides whether the call can end at once: without tasks and older calls it can.
 result<void> stage_run::after_on_item(call& c) {
   if (info_.face == face::task) {
     WEIR_CHECK(emitted_once(c, "on_item"));
@@ -372,6 +402,7 @@ result<void> stage_run::emitted_once(const call& c, const char* function) const 
 }
 
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
+/// Everything that the call held goes back: credits, items, slots.
 void stage_run::finish(call& c) {
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
@@ -420,6 +451,8 @@ void stage_run::drop_made(call& c) noexcept {
   }
 }
 
+/// Emits the item that the call has made. An item whose failure could still be skipped is
+/// held back until its tasks have ended.
 result<void> stage_run::emit(call& c) {
   if (info_.face == face::late && !in_on_done_) {
     return error(errc::invalid_argument,
@@ -458,6 +491,7 @@ std::int64_t stage_run::left_source(const call& c) const noexcept {
   return born;
 }
 
+/// Attributes that come from the input were checked before.
 result<void> stage_run::check_attributes(const call& c) {
   if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
     return {};
@@ -471,6 +505,7 @@ result<void> stage_run::check_attributes(const call& c) {
 }
 
 /// Makes an item of the slots of a call and pushes it on all edges.
+/// @pre Every edge has a credit.
 void stage_run::publish(call& c) {
   item& one = items_->take();
   one.seq = info_.own_numbering ? next_made_++ : c.seq;
@@ -506,6 +541,7 @@ void stage_run::publish(call& c) {
 }
 
 /// Items of an own numbering have no gaps: their numbers count what the stage emits.
+/// @pre Every edge has a credit.
 void stage_run::push_gap(std::uint64_t number) {
   ++counters.skipped;
   if (info_.own_numbering) {
@@ -531,6 +567,8 @@ void stage_run::push_marker(entry_kind kind, std::uint64_t epoch) {
   }
 }
 
+/// Takes the barrier from all inlets, adds the part of the stage to the image, and hands
+/// the barrier on. @pre `look` has returned `barrier`.
 result<void> stage_run::pass_barrier() {
   std::uint64_t epoch = 0;
   for (inlet& i : in_) {
@@ -544,6 +582,7 @@ result<void> stage_run::pass_barrier() {
   return {};
 }
 
+/// Processes an incomplete call and hands the end on.
 result<void> stage_run::pass_end() {
   if (collected_ != 0) {
     WEIR_CHECK(run(current()));

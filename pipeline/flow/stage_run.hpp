@@ -109,6 +109,9 @@ struct run_facts {
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
+/// The functions of this class are in stage_run.cpp (taking and handing on),
+/// plain_work.cpp (the short path), settling.cpp (ends of calls), ports.cpp (sources and
+/// sinks), exchanges.cpp (blocking stages), and epoch/image.cpp (images).
 class stage_run {
  public:
   /// @param name      Name of the stage in the pipeline.
@@ -263,17 +266,25 @@ class stage_run {
   friend class ::weir::step;
   friend class ::weir::pull;
   struct inlet {
+    /// Edge that ends at the inlet.
     edge* from = nullptr;
+    /// Outlet of the producer whose tensor the edge carries.
     std::uint32_t outlet = 0;
+    /// The edge is fed back, from a later stage.
     bool feedback = false;
+    /// The end has been taken from the edge.
     bool ended = false;
+    /// Stage at the other end.
     const stage_run* producer = nullptr;
   };
   /// The end of a call: it waits for credits, it goes on with a step, or it has ended.
   enum class settling : std::uint8_t { blocked, stepped, ended };
   struct target {
+    /// Edge that begins at the outlet.
     edge* to = nullptr;
+    /// Numbers by which a feedback edge is later; 0 for other edges.
     std::uint32_t delay = 0;
+    /// Stage at the other end.
     const stage_run* consumer = nullptr;
   };
 
@@ -365,19 +376,25 @@ class stage_run {
   const stage_info& info_;
   stage_object& object_;
   run_facts& facts_;
+  /// Items that fail become gaps, or leave through other outlets.
   bool skips_failures_ = false;
   bool plain_ = false;         ///< see `is_plain`
   bool has_feedback_ = false;  ///< an inlet is fed back
+  /// Failed items that the run allows.
   std::uint64_t max_failures_ = unlimited_failures;
   std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
   std::vector<port_type> inlet_types_;   ///< after unification
   std::vector<port_type> outlet_types_;  ///< after unification
+  /// Constants that `open` has loaded, in this order.
   std::vector<constant_info> constants_;
+  /// By number among the inlets.
   std::vector<inlet> in_;
   std::vector<std::vector<target>> out_;  ///< by outlet
   std::vector<std::unique_ptr<slot_pool>>
       pools_;  ///< by outlet; null if it only forwards
+  /// Scratch memories of the description, each with a slot per open call.
   std::vector<std::unique_ptr<slot_pool>> scratch_;
+  /// Items that the stage emits.
   std::unique_ptr<item_pool> items_;
   std::shared_ptr<slot_memory> shared_;  ///< see `share`
   /// Memory of items that a run begins with: the first items of feedback edges, and items
@@ -388,27 +405,38 @@ class stage_run {
   /// A ring: open calls, then the one being made. Its size is a power of two.
   std::vector<call> calls_;
   std::size_t ring_size_ = 0;  ///< its size
+  /// Number of the oldest open call; only grows.
   std::size_t first_open_ = 0;
+  /// Number of the call that collects items; only grows.
   std::size_t next_open_ = 0;
   std::size_t collected_ = 0;  ///< items of the current call so far
   call* active_ = nullptr;     ///< call that the stage is being called for
+  /// `on_done` is being called.
   bool in_on_done_ = false;
   std::uint64_t next_seq_ = 0;   ///< number of the next item that the stage takes
   std::uint64_t next_made_ = 0;  ///< number of the next item of an own numbering
   std::uint64_t epoch_ = 0;      ///< newest epoch that the stage has contributed to
+  /// The end was handed on.
   bool ended_ = false;
+  /// A sink must settle before the barrier or the end passes.
   bool wants_settle_ = false;
 
   /// A ring, whose size is a power of two.
   std::vector<std::unique_ptr<blank>> blanks_;
+  /// Blanks that may be granted at a time.
   std::size_t max_grants_ = 0;
+  /// Number of the oldest blank; only grows.
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;  ///< items that are with the source or held
   std::size_t held_ = 0;     ///< filled items that are not handed on yet, the oldest ones
+  /// The source belongs to a group; see joined_sources.cpp.
   bool joined_ = false;
+  /// The source has reported its end.
   bool end_read_ = false;
+  /// First item behind the newest barrier.
   std::uint64_t marked_ = 0;
   source_mark here_;  ///< of a joined source, behind the last item that was handed on
+  /// Position of a source at its end.
   small_record final_cursor_;
   std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
   std::vector<ready> ready_;                    ///< by place in `calls_`

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The objects through which stages see their items.
+///
+/// The classes `step`, `pull`, `taken` and `opening` are what a stage sees of the flow.
+/// They hold a reference to the call or blank and nothing else, and are valid during one
+/// call of the stage.
 #include "weir/pipeline/stage.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +16,10 @@
 namespace weir {
 namespace {
 
+/// Attributes of a call without an item.
 const attributes no_attributes;
 
+/// Returns the first item of a call that is present. Lane and attributes come from it.
 const flow::item* first_item(const flow::call& c) noexcept {
   for (const auto& one : c.inputs) {
     if (one.body != nullptr) {
@@ -25,6 +31,7 @@ const flow::item* first_item(const flow::call& c) noexcept {
 
 }  // namespace
 
+// All functions of `step` are for the call that is active.
 std::uint64_t step::seq() const noexcept {
   return stage_.active_->seq;
 }
@@ -39,6 +46,7 @@ const attributes& step::about() const noexcept {
   const flow::item* one = first_item(*stage_.active_);
   return one != nullptr ? one->about : no_attributes;
 }
+/// The attributes of the emitted item begin as a copy of those of the input.
 attributes& step::emitted() {
   flow::call& c = *stage_.active_;
   if (!c.about_set) {
@@ -47,6 +55,8 @@ attributes& step::emitted() {
   }
   return c.about;
 }
+/// The stream of random numbers depends on the seed of the run, the name of the stage and
+/// the number of the item, so it is the same on every machine and after a restart.
 philox step::random() const noexcept {
   return {stage_.facts_.seed, xxh3_64(as_view(stage_.name_)) + seq()};
 }
@@ -56,6 +66,7 @@ std::int64_t step::turn_time() const noexcept {
 std::int64_t step::source_time() const noexcept {
   return stage_.left_source(*stage_.active_);
 }
+/// Items of the call: fewer than it takes at the end of the input.
 std::size_t step::count() const noexcept {
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }
@@ -64,6 +75,7 @@ bool step::has(int inlet) const noexcept {
   return inlet >= 0 && static_cast<std::size_t>(inlet) < inputs.size() &&
          inputs[static_cast<std::size_t>(inlet)].body != nullptr;
 }
+/// @param nth  Item of the call, from 0. @pre The item is present.
 const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
   WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets &&
@@ -73,6 +85,7 @@ const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
 }
+/// Returns whether no task writes the tensor any more.
 bool step::input_complete(int inlet) const noexcept {
   const flow::call::input& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
   return one.body != nullptr && one.body->slots[one.outlet]->complete;
@@ -83,6 +96,8 @@ const runtime::tensor& step::scratch_of_item(int index) const {
   return s->tensor;
 }
 
+/// Takes a slot for an outlet. An item of the same type and shape as before costs no
+/// check.
 result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
                                                   std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(outlet);
@@ -98,6 +113,7 @@ result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
   return &s->tensor;
 }
 
+/// Takes a scratch memory, which is the call's until its tasks have ended.
 result<runtime::tensor> step::scratch_bytes(int index, dtype type,
                                             std::initializer_list<std::int64_t> shape) {
   const auto i = static_cast<std::size_t>(index);
@@ -112,6 +128,7 @@ result<runtime::tensor> step::scratch_bytes(int index, dtype type,
 void step::skip() {
   stage_.active_->skipped = true;
 }
+/// Hands the tensor of an inlet on. Both items then name the same slot.
 void step::pass(int inlet, int outlet) {
   const auto& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
   const auto o = static_cast<std::size_t>(outlet);
@@ -120,6 +137,7 @@ void step::pass(int inlet, int outlet) {
   ++s->names;
   stage_.active_->made[o] = s;
 }
+/// Notes a task of the call; tasks have rising numbers.
 void step::note_task(task_id id) noexcept {
   if (id == 0) {
     return;  // its kernel was called
@@ -146,13 +164,16 @@ void pull::nothing_yet() noexcept {
 void pull::skip() noexcept {
   blank_.skipped = true;
 }
+// A source and a blocking stage change the attributes in place.
 attributes& pull::emitted() noexcept {
   return blank_.about;
 }
+/// Names the memory of a blank as a tensor. It is called on the thread of the stage.
 result<runtime::tensor> pull::fill_bytes(int port, dtype type,
                                          std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(port);
   flow::slot& s = *blank_.slots[o];
+  // Most items have the form of the item before.
   if (s.has(type, shape)) {
     blank_.filled[o] = true;
     return s.tensor;
@@ -185,6 +206,7 @@ const runtime::tensor& taken::bytes(int inlet) const {
   return one.body->slots[one.outlet]->tensor;
 }
 
+/// A path of a setting begins at the folder of the pipeline's file.
 std::string opening::path(std::string_view relative) const {
   return flow::path_in(run_.folder, relative);
 }
@@ -197,6 +219,7 @@ namespace weir::flow {
 /// stages behind it rely on it.
 result<void> stage_run::fits(std::size_t outlet, dtype type,
                              std::span<const std::int64_t> shape) const {
+  // A port of any type takes everything.
   const port_type& expected = outlet_types_[outlet];
   if (!expected.element) {
     return {};
@@ -206,6 +229,7 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
     same = expected.shape[i].is != extent::kind::fixed ||
            expected.shape[i].number == shape[i];
   }
+  // The slowest extent may have a limit of its own.
   const std::int64_t most = info_.outlet(outlet).longest;
   if (same && (most == 0 || shape.empty() || shape.front() <= most)) {
     return {};

@@ -2,6 +2,9 @@
 /// @file
 /// What a stage tells about itself: what it waits for, whether it limits the rate, and
 /// what it holds.
+///
+/// These functions only look: they are called when a run stalls, for reports and for
+/// tests.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,6 +13,7 @@
 
 namespace weir::flow {
 
+/// Counts items that calls have taken and not given back.
 std::uint32_t stage_run::held_of(const edge& from) const noexcept {
   std::uint32_t count = 0;
   for (const call& c : calls_) {
@@ -20,6 +24,7 @@ std::uint32_t stage_run::held_of(const edge& from) const noexcept {
   return count;
 }
 
+/// @units{bytes}
 std::int64_t stage_run::slot_bytes() const noexcept {
   std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
   for (const auto* group : {&pools_, &scratch_}) {
@@ -30,6 +35,7 @@ std::int64_t stage_run::slot_bytes() const noexcept {
   return all;
 }
 
+/// A stage that waits for the stages behind it does not limit the rate, whatever it has.
 bool stage_run::limits_rate() const noexcept {
   if (!has_output(info_.gives)) {
     return false;
@@ -39,6 +45,7 @@ bool stage_run::limits_rate() const noexcept {
                       [](const auto& i) { return !i.ended && i.from->empty(); });
 }
 
+/// The reasons are in the order in which `look` would find them.
 stage_run::wait stage_run::waiting_for() const {
   if (ended_) {
     return {open() != 0 ? "tasks" : "nothing: it has ended"};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The check of a graph: the steps that make a plan of it, in their order.
+///
+/// Every step needs the results of the steps before it: the order needs edges, types need
+/// nothing, numberings need the order, windows need types and numberings, and memory
+/// needs windows.
 #include <algorithm>
 
 #include "graph/memory.hpp"
@@ -26,6 +30,7 @@ void find_promise(plan& p) {
 
 }  // namespace
 
+/// Checks a graph and returns the plan of its run.
 result<plan> check(graph g) {
   WEIR_CHECK(check_form(g));
   plan p;

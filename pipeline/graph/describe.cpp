@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The result of the check as text for a terminal.
+///
+/// Two tables, one of the stages in their order and one of the edges, and then the bound
+/// on memory, the guarantee and the notes of the check.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,6 +19,7 @@ namespace weir::flow {
 namespace {
 
 /// Rows of text whose columns are aligned to the left.
+/// Widths are counted in bytes; names are ASCII.
 class text_table {
  public:
   using row = std::vector<std::string>;
@@ -47,6 +51,7 @@ class text_table {
   std::vector<row> rows_;
 };
 
+/// Name of a face for people.
 std::string_view face_text(face f) noexcept {
   switch (f) {
     case face::task: return "task";
@@ -59,6 +64,7 @@ std::string_view face_text(face f) noexcept {
   return "unknown";
 }
 
+/// Name of a guarantee for people.
 std::string_view guarantee_text(guarantee g) noexcept {
   switch (g) {
     case guarantee::none: return "none";
@@ -72,10 +78,12 @@ std::string bytes_text(std::int64_t bytes) {
   return human_bytes(static_cast<std::uint64_t>(bytes));
 }
 
+/// Takes the quotes of a name away.
 std::string plain(const std::string& quoted) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
+/// Memory is that of all slots of a stage, with its scratch.
 std::string stages_text(const plan& p) {
   text_table table({"stage", "uses", "face", "numbering", "slots", "memory"});
   for (const std::uint32_t s : p.order) {
@@ -94,6 +102,7 @@ std::string stages_text(const plan& p) {
   return table.text();
 }
 
+/// A type is shown as the check has unified it.
 std::string edges_text(const plan& p) {
   text_table table({"edge", "", "", "type", "window"});
   for (const graph_edge& e : p.source.edges) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sets of extents that are known to be equal.
+///
+/// A set is a tree whose root has the number and the letter, if they are known. Joining
+/// two sets with different numbers fails and changes nothing.
 #include "graph/extent_sets.hpp"
 
 #include <algorithm>
@@ -12,18 +15,21 @@ constexpr std::size_t at_index(std::int32_t extent) noexcept {
   return static_cast<std::size_t>(extent);
 }
 
+/// The smaller letter wins, so the result does not depend on the order of joins.
 char first_letter(char a, char b) noexcept {
   return a == '\0' || b == '\0' ? std::max(a, b) : std::min(a, b);
 }
 
 }  // namespace
 
+/// Adds an extent. `number` and `letter` may be absent.
 std::int32_t extent_sets::add(std::optional<std::int64_t> number, char letter) {
   const auto index = static_cast<std::int32_t>(nodes_.size());
   nodes_.push_back({index, number, letter});
   return index;
 }
 
+/// Returns the representative of the set of an extent.
 std::int32_t extent_sets::root(std::int32_t extent) const {
   while (nodes_[at_index(extent)].parent != extent) {
     extent = nodes_[at_index(extent)].parent;

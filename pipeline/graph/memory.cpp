@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Memory of the items of a pipeline.
+///
+/// The number of slots of an outlet is the number of its items that can be alive at the
+/// same time: those that are being made, those on the edges behind it, and those that
+/// stages behind it have forwarded without a copy. The last ones are found by
+/// `forwarded`, once counted in items and once in bytes.
 #include "graph/memory.hpp"
 
 #include <fmt/core.h>
@@ -19,6 +24,7 @@ namespace {
 // The product of bytes and slots has up to 95 bits.
 __extension__ using wide = unsigned __int128;
 
+/// The bound is stored as a signed number.
 constexpr wide max_bytes = std::numeric_limits<std::int64_t>::max();
 
 /// Returns whether a stage hands on tensors of its inlets. A stage outside of the
@@ -27,12 +33,15 @@ bool hands_on(const graph_stage& s) {
   return s.info.forwards && host_of(s) == host_kind::engine;
 }
 
+/// Slots begin at multiples of the alignment.
 constexpr wide aligned(std::int64_t bytes) noexcept {
   return align_up<std::uint64_t>(static_cast<std::uint64_t>(bytes), slot_alignment);
 }
 
 /// What is alive behind each stage because the stage forwards tensors. The unit is an
 /// item or a byte, as the edges are weighted.
+/// A tensor that is forwarded holds the slot of its maker until the last stage has let
+/// go.
 class forwarded {
  public:
   using weight = std::int64_t (*)(const plan& p, const graph_edge& edge);
@@ -50,8 +59,10 @@ class forwarded {
   }
 
  private:
+  /// State of a depth-first search.
   enum class state : std::uint8_t { fresh, open, done };
 
+  /// A stage with outlets for failed items forwards its inputs there.
   [[nodiscard]] bool forwards(std::uint32_t stage) const {
     const graph_stage& s = plan_.source.stages[stage];
     return hands_on(s) || s.info.dead_letters() != 0;
@@ -74,11 +85,14 @@ class forwarded {
     states_[stage] = state::open;
     bool without_cycle = true;
     for (const std::uint32_t e : plan_.stages[stage].out) {
+      // Edges that carry new tensors hold slots of this stage and not of earlier ones.
       const graph_edge& edge = plan_.source.edges[e];
       if (!carries_forwarded(edge)) {
         continue;
       }
       without_cycle = visit(edge.to) && without_cycle;
+      // The path with the largest sum decides, because a tensor takes one of them at a
+      // time.
       behind_[stage] = std::max(
           behind_[stage], static_cast<wide>(weight_(plan_, edge)) + behind_[edge.to]);
     }
@@ -87,6 +101,7 @@ class forwarded {
   }
 
   // In a cycle, an old tensor may be alive beside new ones. Then each edge counts.
+  // The bound is then larger than necessary.
   [[nodiscard]] wide behind(std::uint32_t stage) const {
     if (!has_cycle_) {
       return behind_[stage];
@@ -118,6 +133,7 @@ class forwarded {
   bool has_cycle_ = false;
 };
 
+/// Weight of an edge in bytes.
 std::int64_t window_bytes(const plan& /*p*/, const graph_edge& edge) {
   return edge.window_bytes;
 }
@@ -133,6 +149,7 @@ wide largest(const plan& p, const Edges& edges, Value value) {
 }
 
 /// Returns the bytes of the largest item of an outlet, if they are known.
+/// An extent with a declared limit counts with that limit.
 std::optional<std::int64_t> largest_item(const plan& p, std::uint32_t stage,
                                          std::uint32_t port) {
   port_type type = p.stages[stage].types[port];
@@ -145,6 +162,7 @@ std::optional<std::int64_t> largest_item(const plan& p, std::uint32_t stage,
 }
 
 /// Computes slots and bytes of the stages of a plan.
+// The results are written into the plan.
 class memory_sizer {
  public:
   explicit memory_sizer(plan& p)
@@ -157,6 +175,7 @@ class memory_sizer {
       WEIR_CHECK(size_ports(s));
       total_ += host_bytes(plan_, s);
     }
+    // The first items of feedback edges have slots of their own.
     for (const graph_edge& e : plan_.source.edges) {
       const auto item = plan_.stages[e.to].types[e.inlet].bytes();
       if (e.delay > 0 && item) {
@@ -192,12 +211,14 @@ class memory_sizer {
     return static_cast<wide>(e.window_bytes) + one_item;
   }
 
+  /// The product has more than 64 bits at worst, hence the wide type.
   [[nodiscard]] wide slots_of(std::uint32_t stage) const {
     const graph_stage& s = plan_.source.stages[stage];
     const planned_stage& planned = plan_.stages[stage];
     wide slots = s.info.gives;
     // These stages hand an item on only when its tasks have ended. The items before that
     // hold credits of the inlets, so that the windows limit the calls.
+    // These calls have items that are made and not handed on.
     if (s.info.face == face::late || s.on_failure != failure_policy::stop) {
       const wide taken = largest(
           plan_, planned.in, [&](const graph_edge& e) { return max_alive(plan_, e); });
@@ -207,6 +228,7 @@ class memory_sizer {
                            [&](const graph_edge& e) { return items_.along(e); });
   }
 
+  /// Scratch must have a fixed size, because it is allocated before the run.
   result<void> size_scratch(std::uint32_t stage) {
     const stage_info& info = plan_.source.stages[stage].info;
     for (std::size_t i = 0; i < info.scratch.size(); ++i) {
@@ -223,6 +245,7 @@ class memory_sizer {
     return {};
   }
 
+  /// Adds the bytes of each outlet that has memory of its own.
   result<void> size_ports(std::uint32_t stage) {
     const graph_stage& s = plan_.source.stages[stage];
     planned_stage& planned = plan_.stages[stage];
@@ -245,6 +268,7 @@ class memory_sizer {
     return {};
   }
 
+  /// Of a varying size, the windows in bytes limit the memory.
   [[nodiscard]] wide outlet_bytes(std::uint32_t stage, std::uint32_t port) const {
     const planned_stage& planned = plan_.stages[stage];
     if (const auto item = planned.types[port].bytes()) {
@@ -256,6 +280,7 @@ class memory_sizer {
     });
     wide windows = default_window_bytes;
     if (!edges.empty()) {
+      // One item may be in the making while the windows are full.
       const wide being_made =
           largest(plan_, edges, [](const graph_edge& e) { return e.window_bytes; });
       windows = being_made + largest(plan_, edges, [&](const graph_edge& e) {
@@ -274,6 +299,8 @@ class memory_sizer {
 
 }  // namespace
 
+/// Returns the items of an edge that can be alive: its window, or fewer if their bytes do
+/// not fit. One item always fits.
 std::int64_t max_alive(const plan& p, const graph_edge& edge) {
   const auto item = p.stages[edge.from].types[edge.outlet].bytes();
   if (!item || *item == 0) {

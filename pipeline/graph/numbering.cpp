@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Numberings of items: which items of a pipeline count together.
+///
+/// Items that meet at a stage must belong to one numbering, because they are joined by
+/// number. All sources share numbering 0; a stage whose items have numbers of their own
+/// opens a new one. Every other stage has the numbering of its inlets.
 #include "graph/numbering.hpp"
 
 #include <fmt/core.h>
@@ -42,9 +46,11 @@ result<void> check_inlets(const plan& p, const std::vector<std::uint32_t>& opene
 
 }  // namespace
 
+/// Sets the numbering of every stage, and then compares those that meet.
 result<void> number_items(plan& p) {
   const graph& g = p.source;
   std::vector<std::uint32_t> openers{0};  // numbering 0 has no entry of use
+  // Stages that open a numbering get theirs first.
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     const stage_info& info = g.stages[s].info;
     if (info.own_numbering && info.face != face::source && info.outlets() > 0) {
@@ -52,6 +58,7 @@ result<void> number_items(plan& p) {
       openers.push_back(s);
     }
   }
+  // In the order of the pipeline, the stages in front are known.
   for (const std::uint32_t s : p.order) {
     if (p.stages[s].numbering != 0) {
       continue;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The files that the stages of a pipeline read and write.
+///
+/// Two stages that write one file would destroy each other's output, and so would a stage
+/// that reads what another one is writing. Files are compared by device and inode,
+/// because one file can have many paths.
 #include "weir/pipeline/paths.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +44,7 @@ bool is_shared(const std::string& path) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_block_file(status);
 }
 
+/// Error of an output that is an input as well.
 error read_and_written(const graph& g, std::uint32_t reader, std::uint32_t writer,
                        const std::string& setting, const path_setting& read) {
   return refused_stage(
@@ -52,6 +57,7 @@ error read_and_written(const graph& g, std::uint32_t reader, std::uint32_t write
       .hint("write to a new file and rename it afterwards");
 }
 
+/// Error of an output that two stages have.
 error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,
                     const path_setting& path) {
   const std::string& place = g.stages[first].place;
@@ -67,6 +73,7 @@ error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,
 
 }  // namespace
 
+/// Relative paths begin at the folder, if there is one.
 std::string path_in(std::string_view folder, std::string_view path) {
   if (path.empty() || path.front() == '/' || folder.empty()) {
     return std::string(path);
@@ -74,6 +81,7 @@ std::string path_in(std::string_view folder, std::string_view path) {
   return fmt::format("{}/{}", folder, path);
 }
 
+/// Outputs first: a file with two writers is reported before one that is also read.
 result<void> check_outputs(const graph& g, std::string_view folder) {
   struct written {
     std::uint32_t stage;
@@ -107,6 +115,7 @@ result<void> check_outputs(const graph& g, std::string_view folder) {
   return {};
 }
 
+/// Returns an error per missing input. A path that cannot be asked about is not reported.
 std::vector<error> missing_inputs(const graph& g, std::string_view folder) {
   std::vector<error> missing;
   for (const graph_stage& s : g.stages) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading and printing of port types.
+///
+/// Grammar: `any`, or ELEMENT `[` extents `]`, where an extent is a number, a letter, or
+/// `?`. Blanks are allowed around extents.
 #include "weir/pipeline/port_type.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +17,7 @@
 namespace weir::flow {
 namespace {
 
+/// An element type and its name in texts.
 struct element_name {
   dtype type;
   std::string_view text;
@@ -39,6 +43,7 @@ constexpr std::array<element_name, 17> element_names{{
     {dtype::fp8_e5m2, "e5m2"},
 }};
 
+/// Text of a type about which nothing is known.
 constexpr std::string_view any_text = "any";
 
 constexpr bool is_digit(char c) noexcept {
@@ -47,10 +52,12 @@ constexpr bool is_digit(char c) noexcept {
 
 /// Reads the text of a type from left to right. `next_` is the offset of the first
 /// character that is not read yet.
+/// The first mistake ends the reading.
 class type_reader {
  public:
   explicit type_reader(std::string_view text) : text_(text) {}
 
+  /// @pre Called once.
   result<port_type> read() {
     port_type type;
     if (text_ == any_text) {
@@ -61,6 +68,7 @@ class type_reader {
     if (next_ != text_.size()) {
       return refusal("the end");
     }
+    // A fixed type must have a size, because pools are made from it.
     const bool fixed = std::ranges::all_of(
         type.shape, [](const extent& e) { return e.is == extent::kind::fixed; });
     if (fixed && !type.bytes()) {
@@ -73,6 +81,7 @@ class type_reader {
   }
 
  private:
+  /// The name ends at the bracket.
   result<void> read_element(port_type& type) {
     const std::string_view name = text_.substr(0, text_.find('['));
     for (const auto& row : element_names) {
@@ -85,6 +94,7 @@ class type_reader {
     return refusal("an element type such as f32, or any");
   }
 
+  /// Reads the extents and the closing bracket.
   result<void> read_shape(port_type& type) {
     ++next_;  // the bracket
     skip_blanks();
@@ -108,6 +118,7 @@ class type_reader {
     }
   }
 
+  /// The text has no sign, so a number cannot be negative.
   result<extent> read_extent() {
     const char c = peek();
     if (take('?')) {
@@ -136,6 +147,7 @@ class type_reader {
 
   [[nodiscard]] char peek() const { return next_ < text_.size() ? text_[next_] : '\0'; }
 
+  /// Takes a character if it comes next.
   bool take(char c) {
     if (next_ == text_.size() || text_[next_] != c) {
       return false;
@@ -163,6 +175,7 @@ class type_reader {
   std::size_t next_ = 0;
 };
 
+/// The counterpart of `read_extent`.
 std::string extent_text(const extent& e) {
   switch (e.is) {
     case extent::kind::fixed: return std::to_string(e.number);
@@ -174,6 +187,7 @@ std::string extent_text(const extent& e) {
 
 }  // namespace
 
+/// Types without a name of their own have that of Tensogram.
 std::string_view port_text(dtype type) {
   for (const auto& row : element_names) {
     if (row.type == type) {
@@ -187,6 +201,7 @@ result<port_type> port_type::parse(std::string_view text) {
   return type_reader(text).read();
 }
 
+/// Returns the text from which `parse` makes the same type.
 std::string port_type::text() const {
   if (!element) {
     return std::string(any_text);
@@ -201,6 +216,8 @@ std::string port_type::text() const {
   return out;
 }
 
+/// Nothing if an extent is open, or if the product does not fit. A type with an extent 0
+/// has 0 bytes, however large the others are.
 std::optional<std::int64_t> port_type::bytes() const {
   if (!element) {
     return std::nullopt;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sizes of the memory that a stage outside of the engine's thread needs.
+///
+/// Layout: records of calls, tensors, attributes and made items; then `in` and `out`, the
+/// regions for copied tensors of a message; and from a new page on the slots that the run
+/// and the child share. The run computes the layout and sends it to the child.
 #include "weir/pipeline/host/shared_layout.hpp"
 
 #include <algorithm>
@@ -12,9 +16,11 @@
 namespace weir::flow {
 namespace {
 
+/// Tensors and records begin at multiples of it. @units{bytes}
 constexpr std::uint64_t place_alignment = 64;
 constexpr std::uint64_t page_bytes = 4096;
 
+/// Rounds a size up to a whole place.
 std::uint64_t to_place(std::uint64_t bytes) {
   return align_up<std::uint64_t>(bytes, place_alignment);
 }
@@ -25,6 +31,7 @@ std::uint64_t to_place(std::int64_t bytes) {
 
 /// Returns the bytes of all items that one edge has alive. One item may exceed the
 /// window.
+/// Of items of varying size, each loses less than a place by rounding.
 std::uint64_t bytes_alive(const plan& p, const graph_edge& edge) {
   const auto alive = static_cast<std::uint64_t>(max_alive(p, edge));
   if (const auto item = p.stages[edge.from].types[edge.outlet].bytes()) {
@@ -35,6 +42,7 @@ std::uint64_t bytes_alive(const plan& p, const graph_edge& edge) {
 }
 
 /// Returns the number of calls that a stage alone has in work.
+/// A stage with numbers of its own gets one call at a time.
 std::uint64_t calls_in_work(const plan& p, std::uint32_t stage) {
   const bool one = p.source.stages[stage].info.own_numbering;
   return one ? 1
@@ -43,6 +51,8 @@ std::uint64_t calls_in_work(const plan& p, std::uint32_t stage) {
 }
 
 /// Sums up the bytes of outlets that have memory of their own.
+/// `fixed` gets the bytes of an item of a fixed size; `varying` is called for other
+/// outlets.
 template <class Fixed, class Varying>
 std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
                          Varying varying) {
@@ -59,6 +69,7 @@ std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
 }
 
 /// Returns the bytes of the slots of all outlets of a stage.
+/// Items of varying size have twice the window behind the stage; see `slot_pool`.
 std::uint64_t slots_of(const plan& p, std::uint32_t stage) {
   const std::uint64_t slots = p.stages[stage].slots;
   const auto behind = static_cast<std::uint64_t>(window_behind(p.source, stage));
@@ -69,16 +80,19 @@ std::uint64_t slots_of(const plan& p, std::uint32_t stage) {
 
 }  // namespace
 
+/// Returns the places in the memory of a child process.
 shared_layout layout_of(const plan& p, std::uint32_t stage) {
   const stage_info& info = p.source.stages[stage].info;
   const std::uint64_t calls = shared_layout::max_calls;
   const std::uint64_t behind = to_place(window_behind(p.source, stage));
   shared_layout l;
+  // Places follow each other; `bytes` is the end so far.
   const auto place = [&](std::uint64_t bytes) {
     const std::uint64_t at = l.bytes;
     l.bytes += to_place(bytes);
     return at;
   };
+  // A stage may make several items of a call, but then has one call.
   l.made_records = std::max<std::uint64_t>(calls, info.gives);
   l.calls = place(calls * shared_layout::call_bytes);
   l.inputs = place(calls * info.takes * info.inlets() * shared_layout::tensor_bytes);
@@ -89,6 +103,7 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
   for (const std::uint32_t e : p.stages[stage].in) {
     l.in_bytes += bytes_alive(p, p.source.edges[e]);
   }
+  // One item at least, so that a source without outlets has a region.
   const std::uint64_t items =
       std::max<std::uint64_t>(calls_in_work(p, stage) * info.gives, 1);
   l.out_bytes = outlet_sum(
@@ -96,8 +111,10 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
       [&] { return behind + items * place_alignment; });
   l.in = place(l.in_bytes);
   l.out = place(l.out_bytes);
+  // The slots begin at a page, because they are large.
   l.slots = align_up<std::uint64_t>(std::max<std::uint64_t>(l.bytes, 1), page_bytes);
   l.slot_bytes = slots_of(p, stage);
+  // The slots of the stages in front lie here as well, so that inputs need no copy.
   for (const std::uint32_t e : p.stages[stage].in) {
     l.slot_bytes += slots_of(p, p.source.edges[e].from);
   }
@@ -105,6 +122,7 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
   return l;
 }
 
+/// Returns the memory that a host needs beside the slots of the run.
 std::uint64_t host_bytes(const plan& p, std::uint32_t stage) {
   const graph_stage& s = p.source.stages[stage];
   const host_kind host = host_of(s);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Look-ups in the description of a stage.
+///
+/// Ports are counted in two ways: by their index in `ports`, which edges of a graph use,
+/// and by their number among inlets or outlets, which a run uses.
 #include "weir/pipeline/stage_info.hpp"
 
 #include <algorithm>
 
 namespace weir::flow {
 
+/// Returns the index of a port, or -1.
 int stage_info::find_port(std::string_view port) const noexcept {
   for (std::size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].name == port) {
@@ -24,6 +28,7 @@ std::size_t stage_info::outlets() const noexcept {
   return ports.size() - inlets();
 }
 
+/// @pre `number` is below `outlets()`.
 const port_info& stage_info::outlet(std::size_t number) const noexcept {
   auto found = std::ranges::find(ports, false, &port_info::inlet);
   for (; number != 0; --number) {
@@ -37,6 +42,7 @@ std::size_t stage_info::dead_letters() const noexcept {
       std::ranges::count(ports, true, &port_info::dead_letter));
 }
 
+/// Notes a value for the identity, unless it may change, and the paths in it.
 void add_value(stage_info& info, const setting_info& setting,
                const setting_value& value) {
   if (!setting.may_change) {
@@ -56,6 +62,7 @@ void add_value(stage_info& info, const setting_info& setting,
   }
 }
 
+/// Adds an outlet per inlet for its failed items. Calling it twice adds nothing.
 void add_dead_letters(stage_info& info) {
   const std::vector<port_info> before = info.ports;
   for (const port_info& one : before) {

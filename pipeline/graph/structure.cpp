@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The form of a graph: names, ports, edges, and the order of the stages.
+///
+/// The first steps of the check work on the graph alone: what each stage says about
+/// itself, that names are unique, and that edges end at ports. The later ones fill in the
+/// plan: the edges of each stage and an order in which every edge without a delay leads
+/// forward.
 #include "graph/structure.hpp"
 
 #include <fmt/core.h>
@@ -16,6 +21,7 @@
 namespace weir::flow {
 namespace {
 
+/// ASCII only; names do not depend on a locale.
 bool is_alphanumeric(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -59,6 +65,7 @@ result<void> check_port_names(const graph& g, std::uint32_t stage) {
   return {};
 }
 
+/// Checks the number of ports against the face.
 result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   const stage_info& info = g.stages[stage].info;
   const std::size_t inlets = info.inlets();
@@ -91,6 +98,7 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   return {};
 }
 
+/// Checks how many items a stage takes, gives and keeps back.
 result<void> check_rates(const graph& g, std::uint32_t stage) {
   const stage_info& info = g.stages[stage].info;
   for (const auto& [verb, count] :
@@ -188,6 +196,7 @@ result<void> check_host(const graph& g, std::uint32_t stage) {
   return {};
 }
 
+/// Checks everything that a stage says about itself.
 result<void> check_stage(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
   const std::string mistake = mistake_in(s.name, "_-.");
@@ -202,6 +211,7 @@ result<void> check_stage(const graph& g, std::uint32_t stage) {
   return check_failure_policy(g, stage);
 }
 
+/// Names of stages are compared in the order of the graph; the later one is reported.
 result<void> check_unique_names(const graph& g) {
   std::map<std::string_view, std::uint32_t> seen;
   for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
@@ -221,6 +231,8 @@ result<void> check_unique_names(const graph& g) {
   return {};
 }
 
+/// Checks one end of an edge: stage, port and direction. @param inlet  The end, and not
+/// the begin.
 result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
   const graph_edge& e = g.edges[edge];
   const std::uint32_t stage = inlet ? e.to : e.from;
@@ -250,6 +262,7 @@ result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
   return {};
 }
 
+/// Checks both ends and the numbers of an edge.
 result<void> check_edge(const graph& g, std::size_t edge) {
   WEIR_CHECK(check_end(g, edge, false));
   WEIR_CHECK(check_end(g, edge, true));
@@ -269,6 +282,7 @@ result<void> check_edge(const graph& g, std::size_t edge) {
   return {};
 }
 
+/// Finds the edge of each inlet; there must be exactly one.
 result<void> connect_inlets(plan& p) {
   const graph& g = p.source;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> edge_of;
@@ -286,6 +300,7 @@ result<void> connect_inlets(plan& p) {
           .located(place_of(g, e));
     }
   }
+  // Edges of a stage are in the order of its inlets.
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     for (std::uint32_t port = 0; port < g.stages[s].info.ports.size(); ++port) {
       if (!g.stages[s].info.ports[port].inlet) {
@@ -306,6 +321,8 @@ result<void> connect_inlets(plan& p) {
   return {};
 }
 
+/// Collects the edges of each stage by outlet. An outlet without edges is a note and no
+/// mistake.
 void connect_outlets(plan& p) {
   const graph& g = p.source;
   for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
@@ -324,6 +341,7 @@ void connect_outlets(plan& p) {
   }
 }
 
+/// A stage whose failed items leave it needs a place where they go.
 result<void> check_dead_letters(const plan& p) {
   const graph& g = p.source;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
@@ -375,11 +393,13 @@ error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
   auto s = static_cast<std::uint32_t>(
       std::ranges::find_if(waits, [](std::size_t n) { return n > 0; }) - waits.begin());
   auto again = walk.end();
+  // The walk ends, because it repeats a stage after as many steps as there are stages.
   while (again == walk.end()) {
     walk.push_back(s);
     s = predecessor(s);
     again = std::ranges::find(walk, s);
   }
+  // The part of the walk behind the repeated stage is the cycle, backwards.
   std::vector<std::uint32_t> ring(again, walk.end());
   std::ranges::reverse(ring);
   rotate_to_first(ring);
@@ -391,6 +411,7 @@ error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
 
 }  // namespace
 
+/// Checks stages and edges one by one. @pre Nothing is known about the graph.
 result<void> check_form(const graph& g) {
   for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
     WEIR_CHECK(check_stage(g, i));
@@ -412,6 +433,7 @@ result<void> check_form(const graph& g) {
   return {};
 }
 
+/// Fills in the edges of each stage. @pre `check_form` has succeeded.
 result<void> connect_stages(plan& p) {
   WEIR_CHECK(connect_inlets(p));
   connect_outlets(p);
@@ -419,6 +441,8 @@ result<void> connect_stages(plan& p) {
   return check_undelayed_inlets(p);
 }
 
+/// Orders the stages (Kahn's algorithm). Of several that are ready, the one with the
+/// smallest number comes first, so the order is the same every time.
 result<void> order_stages(plan& p) {
   const graph& g = p.source;
   std::vector<std::size_t> waits(g.stages.size(), 0);
@@ -431,6 +455,7 @@ result<void> order_stages(plan& p) {
       ready.push(s);
     }
   }
+  // A stage is ready when all stages in front of it are ordered.
   while (!ready.empty()) {
     const std::uint32_t s = ready.top();
     ready.pop();

@@ -23,6 +23,7 @@ namespace {
 constexpr std::int32_t unknown_extent = -1;
 
 /// Type of a port, or of several ports of type `any`.
+// Ports of one root have one type.
 struct shared_type {
   std::size_t parent = 0;        ///< index of an equal type; its own if it has none
   std::optional<dtype> element;  ///< absent as long as nothing is known
@@ -30,6 +31,8 @@ struct shared_type {
   bool adopts = false;                  ///< true if the port is declared as `any`
 };
 
+// Example: a source of f32[4,n] and a stage from `any` to `any` that forwards: both ports
+// of the stage become f32[4,n], and so does the inlet behind it.
 class unifier {
  public:
   explicit unifier(plan& p) : plan_(p), graph_(p.source) {}
@@ -38,17 +41,21 @@ class unifier {
     for (std::uint32_t s = 0; s < graph_.stages.size(); ++s) {
       add_stage(s);
     }
+    // Pass 1: ports of type `any` at both ends of an edge.
     for (const graph_edge& e : graph_.edges) {
       if (from(e).adopts && to(e).adopts) {
         types_[root(index(e.from, e.outlet))].parent = root(index(e.to, e.inlet));
       }
     }
+    // Pass 2: elements and numbers of dimensions.
     for (const graph_edge& e : graph_.edges) {
       WEIR_CHECK(settle_dimensions(e));
     }
+    // Pass 3: the extents themselves.
     for (const graph_edge& e : graph_.edges) {
       WEIR_CHECK(join_extents(e));
     }
+    // The types in the plan are texts of what is known now.
     for (std::uint32_t s = 0; s < graph_.stages.size(); ++s) {
       auto texts = types_of(s);
       const auto scratch =
@@ -62,6 +69,7 @@ class unifier {
 
  private:
   // Scratch follows the ports of its stage, so that letters cover both.
+  // Letters mean the same extent in all ports of one stage.
   void add_stage(std::uint32_t s) {
     const stage_info& info = graph_.stages[s].info;
     first_.push_back(types_.size());
@@ -74,9 +82,11 @@ class unifier {
       if (port.inlet) {
         inlets.push_back(added);
       }
+      // An outlet for failed items has the type of its inlet.
       if (port.dead_letter) {
         types_[added].parent = inlets[dead_letters++];
       } else if (!port.type.element && info.forwards) {
+        // Ports of type `any` of a stage that forwards have one type.
         shared_any = shared_any.value_or(added);
         types_[added].parent = *shared_any;
       }
@@ -87,6 +97,7 @@ class unifier {
     letters_.push_back(std::move(letters));
   }
 
+  /// Adds a type and returns its index. @param letters  Extents of the stage by letter.
   std::size_t add_type(const port_type& type, std::map<char, std::int32_t>& letters) {
     shared_type added{types_.size(), type.element, {}, !type.element};
     for (const extent& e : type.shape) {
@@ -106,10 +117,12 @@ class unifier {
     return types_.size() - 1;
   }
 
+  /// Index of the type of a port.
   [[nodiscard]] std::size_t index(std::uint32_t stage, std::uint32_t port) const {
     return first_[stage] + port;
   }
 
+  /// Representative of the types that are one.
   [[nodiscard]] std::size_t root(std::size_t type) const {
     while (types_[type].parent != type) {
       type = types_[type].parent;
@@ -124,6 +137,7 @@ class unifier {
     return types_[root(index(e.to, e.inlet))];
   }
 
+  /// Settles what an edge says about elements and dimensions.
   result<void> settle_dimensions(const graph_edge& e) {
     shared_type& giver = from(e);
     shared_type& taker = to(e);
@@ -135,6 +149,7 @@ class unifier {
     if (giver.element != taker.element || giver.extents.size() != taker.extents.size()) {
       return clash(e);
     }
+    // An extent that nobody knows cannot become known by adopting.
     for (std::size_t i = 0; taker.adopts && i < taker.extents.size(); ++i) {
       if (giver.extents[i] == unknown_extent) {
         taker.extents[i] = unknown_extent;
@@ -155,6 +170,7 @@ class unifier {
     }
   }
 
+  /// Joins the extents of both ends of an edge. A mistake leaves the sets as they were.
   result<void> join_extents(const graph_edge& e) {
     shared_type& giver = from(e);
     shared_type& taker = to(e);
@@ -221,6 +237,7 @@ class unifier {
     return {extent::kind::letter, 0, letter};
   }
 
+  /// Error of an edge whose ends do not fit.
   [[nodiscard]] error clash(const graph_edge& e) const {
     const port_type found = types_of(e.from)[e.outlet];
     const port_type expected = types_of(e.to)[e.inlet];

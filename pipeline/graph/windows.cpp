@@ -34,6 +34,8 @@ namespace weir::flow {
 namespace {
 
 /// Lags of the items of a pipeline; see section 1.
+/// Lags are kept in parts of `unit_`, so that every edge can add one part without
+/// reaching the next whole item.
 class lag_table {
  public:
   explicit lag_table(const plan& p)
@@ -43,6 +45,8 @@ class lag_table {
         cause_(p.stages.size(), 0) {}
 
   /// Computes all lags.
+  // Works like the search for longest paths by Bellman and Ford: a lag only grows, and
+  // each round looks at all edges.
   result<void> compute() {
     for (const std::uint32_t s : plan_.order) {
       cause_[s] = plan_.stages[s].in.empty() ? 0 : plan_.stages[s].in.front();
@@ -71,11 +75,13 @@ class lag_table {
   }
 
  private:
+  /// The lag of made items in parts of `unit_`; see o(v) in section 1.
   [[nodiscard]] std::int64_t fine_made(std::uint32_t stage) const {
     const graph_stage& s = plan_.source.stages[stage];
     return s.info.face == face::source ? 0 : taken_[stage] + unit_ * s.info.holds;
   }
 
+  /// Looks at all edges once. Returns whether a lag has grown; `grown` is the last stage.
   bool relax(std::uint32_t& grown) {
     bool changed = false;
     for (const std::uint32_t s : plan_.order) {
@@ -93,6 +99,7 @@ class lag_table {
     return changed;
   }
 
+  /// Error of a loop that waits for itself. `stage` lies behind the loop, or in it.
   [[nodiscard]] error loop_error(std::uint32_t stage) const {
     const graph& g = plan_.source;
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
@@ -102,6 +109,7 @@ class lag_table {
     std::uint64_t holds = 0;
     std::uint64_t delay = 0;
     std::string place;
+    // Walks around the loop against the direction of the edges.
     for (std::uint32_t s = stage; ring.empty() || s != stage;) {
       const graph_edge& edge = g.edges[cause_[s]];
       ring.push_back(s);
@@ -150,6 +158,8 @@ const graph_edge& latest_inlet(const plan& p, const lag_table& lags,
   return p.source.edges[*std::ranges::max_element(p.stages[stage].in, {}, lag)];
 }
 
+/// Returns the window that an edge needs by section 2: one item, and each term of the sum
+/// with its reason.
 window_need need_of(const plan& p, const lag_table& lags, const graph_edge& edge) {
   const graph& g = p.source;
   const stage_info& giver = g.stages[edge.from].info;
@@ -167,6 +177,7 @@ window_need need_of(const plan& p, const lag_table& lags, const graph_edge& edge
       fmt::format("{} takes {} at a time", stage_name(g, edge.to), items(taker.takes)));
   need.add(taker.holds,
            fmt::format("{} keeps back {}", stage_name(g, edge.to), items(taker.holds)));
+  // The lag between both ends is the last term.
   const std::int64_t behind = lags.taken(edge.to) - lags.made(edge.from);
   need.add(behind,
            fmt::format("the items of {} come {} later",
@@ -174,6 +185,7 @@ window_need need_of(const plan& p, const lag_table& lags, const graph_edge& edge
   return need;
 }
 
+/// Sets a larger window and notes the reason. A window that is large enough stays.
 result<void> enlarge_items(plan& p, graph_edge& edge, const window_need& need) {
   if (need.items <= std::int64_t{edge.window_items}) {
     return {};
@@ -193,6 +205,7 @@ result<void> enlarge_items(plan& p, graph_edge& edge, const window_need& need) {
 
 // A single item may exceed the bytes of its window alone. Several that are needed at the
 // same time may not.
+// Items of varying size have no size that could be compared.
 result<void> enlarge_bytes(plan& p, graph_edge& edge, const window_need& need) {
   const auto item = p.stages[edge.from].types[edge.outlet].bytes();
   if (need.items == 1 || !item) {
@@ -233,6 +246,7 @@ result<void> check_initial_items(const plan& p, const graph_edge& edge) {
 
 }  // namespace
 
+/// The windows of edges are changed in the plan; lags do not depend on them.
 result<void> size_windows(plan& p) {
   lag_table lags(p);
   WEIR_CHECK(lags.compute());

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages that submit tasks on hosts of their own: the run sees a blocking stage.
+///
+/// The run treats such a stage as a blocking one: it hands items out and takes results
+/// back, whatever the stage does with tasks inside. The stage itself is a `nested_stage`
+/// with an engine that has one worker, on the thread of its host.
 #include "weir/pipeline/host/hosted_stage.hpp"
 
 #include <algorithm>
@@ -11,6 +15,7 @@
 #include "weir/pipeline/host/nested_stage.hpp"
 
 namespace weir::flow {
+// Tensors cannot be shared, because the engine of the run does not know their memory.
 namespace {
 
 /// Copies an item that the stage alone has made to an item of the run.
@@ -31,16 +36,19 @@ result<void> copy_made(const made_view& from, blank& to) {
 }
 
 /// A stage with an engine of its own.
+// Belongs to the thread of its I/O host.
 class hosted_stage final : public batch_stage {
  public:
   hosted_stage(std::unique_ptr<nested_stage> inner, const stage_info& info)
       : inner_(std::move(inner)), gives_(info.gives), own_(info.own_numbering) {}
 
+  /// Constants that the stage loads count for the identity of the run.
   result<void> open(opening& run) override {
     WEIR_TRY(auto loaded, inner_->open(run.run()));
     run.set_constants(std::move(loaded));
     return {};
   }
+  /// Lets the stage work on all items. Results are copied as soon as they are there.
   processed_items work(std::span<exchange* const> items) override {
     calls_.resize(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -50,12 +58,14 @@ class hosted_stage final : public batch_stage {
     std::size_t call = 0;
     processed_items done =
         inner_->work(calls_, [&](const made_view& one) -> result<bool> {
+          // `made` counts the items of one call.
           made = one.call == call ? made : 0;
           call = one.call;
           if (one.skipped) {
             pull(made_item(*items[call], 0)).skip();
             return true;
           }
+          // The call has as many items as an exchange can hold; the rest comes later.
           if (made == gives_) {
             return false;
           }
@@ -78,6 +88,7 @@ class hosted_stage final : public batch_stage {
     }
     return {};
   }
+  /// The image has the names of the run, which are those of the nested stage as well.
   result<void> restore_state(const state_reader& from) override {
     return inner_->restore_state(from.whole());
   }
@@ -90,11 +101,14 @@ class hosted_stage final : public batch_stage {
   std::vector<call_view> calls_;
 };
 
+/// Stages that have a thread of their own in any case.
 bool is_outside(face kind) {
   return kind == face::source || kind == face::sink || kind == face::blocking;
 }
 
 /// Changes the description of a stage so that the run treats it as a blocking one.
+/// A stage with numbers of its own has one open call, because a partial call is
+/// continued.
 void describe_as_blocking(stage_info& info) {
   info.face = face::blocking;
   info.scratch.clear();
@@ -104,6 +118,8 @@ void describe_as_blocking(stage_info& info) {
 
 }  // namespace
 
+/// Automatic means: a stage of another program in a process, stages that wait on a thread
+/// of their own, and all others in the engine of the run.
 host_kind host_of(const graph_stage& s) noexcept {
   if (s.host != host_kind::automatic) {
     return s.host;
@@ -124,6 +140,7 @@ std::string_view name_of(host_kind kind) noexcept {
   return "unknown";
 }
 
+/// Returns the bytes of the largest window behind a stage, at least 1. @units{bytes}
 std::int64_t window_behind(const graph& g, std::uint32_t stage) {
   std::int64_t bytes = 1;
   for (const graph_edge& e : g.edges) {
@@ -132,6 +149,8 @@ std::int64_t window_behind(const graph& g, std::uint32_t stage) {
   return bytes;
 }
 
+/// Replaces objects and descriptions in the plan. @param process  Makes the object for a
+/// child process; may be empty.
 result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& objects,
                            std::uint64_t seed, const process_stage_maker& process,
                            int fill_slots) {

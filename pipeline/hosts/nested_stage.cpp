@@ -2,6 +2,15 @@
 /// @file
 /// A stage alone: makes items of the tensors that a host has, lets the stage process them
 /// on its own engine, and takes from its edges what it has made.
+///
+/// The stage has a `stage_run` of its own with edges that nobody else sees: inlets are
+/// fed from calls of the host, and what arrives at the outlets is delivered to it. Memory
+/// of the host is made known to the engine by `adopt` and only named, not copied.
+///
+/// A call of `work` may end before all of its items are delivered, for lack of space. The
+/// calls that the stage has taken stay in it (`pending`), and the host repeats them in
+/// front of further ones; their inputs may then lie at another place, which `move_inputs`
+/// corrects.
 #include "weir/pipeline/host/nested_stage.hpp"
 
 #include <algorithm>
@@ -17,6 +26,7 @@
 
 namespace weir::flow {
 
+/// As `look`, without edges in front of the stage.
 bool stage_run::takes_call() const noexcept {
   if (open() + 1 >= ring_size_ || (info_.face == face::looping && open() != 0)) {
     return false;
@@ -24,6 +34,7 @@ bool stage_run::takes_call() const noexcept {
   return is_outside() || (slots_available() && (emits_late() || has_output(info_.gives)));
 }
 
+/// @pre The inputs of `next_call` are filled in.
 result<void> stage_run::run_alone(std::uint64_t seq) {
   call& c = current();
   c.seq = seq;
@@ -36,6 +47,7 @@ namespace {
 constexpr std::size_t max_known = 4096;
 /// Largest number of items of one call of `nested_stage::work`.
 constexpr std::uint32_t batch_items = 32;
+/// Longest sleep while tasks run. @units{nanoseconds}
 constexpr std::int64_t idle_ns = 1'000'000;
 /// Time in which kernels may be called in place of tasks, from the begin of a call of
 /// `nested_stage::work`, which waits for all of them in any case.
@@ -44,6 +56,7 @@ constexpr std::int64_t nested_calls_ns = 1'000'000'000;
 constexpr std::uint32_t task_window = 1024;
 
 /// Removes the parts of an error that the host of the run adds itself.
+/// The host of the run adds stage and number once more.
 error without_item(error e, const std::string& name, std::uint64_t seq) {
   const bool same =
       e.cause() != nullptr && e.text() == item_error(name, seq, *e.cause()).text();
@@ -52,6 +65,8 @@ error without_item(error e, const std::string& name, std::uint64_t seq) {
 
 }  // namespace
 
+/// Members are destroyed from the last to the first: the engine after everything that
+/// uses it.
 struct nested_stage::state {
   graph_stage source;
   planned_stage planned;
@@ -62,17 +77,22 @@ struct nested_stage::state {
   std::vector<std::unique_ptr<edge>> inlets;
   std::vector<std::unique_ptr<edge>> outlets;
   std::unique_ptr<slot_pool> inputs;  ///< home of the slots of inputs
+  /// Slots of inputs, in a ring. They name memory of the host and own nothing.
   std::vector<std::unique_ptr<slot>> slots;
+  /// Number of the next slot; its place is the number modulo the size.
   std::size_t next_slot = 0;
   std::unique_ptr<item_pool> items;
   std::unique_ptr<stage_run> run;
   std::map<const std::byte*, runtime::storage> known;  ///< memory of others by address
+  /// The engine has one worker, which is this thread.
   task_batch tasks{1};
+  /// Failed items of the calls so far, in the order of the calls.
   std::vector<std::pair<std::uint64_t, error>> failures;
   /// Calls from the oldest that the stage has taken and whose items were not delivered.
   std::size_t pending = 0;
   std::size_t first_pending_slot = 0;  ///< of the oldest of these calls
 
+  /// Makes engine, edges and pools for at most `most` calls at a time.
   [[nodiscard]] result<void> build(std::int64_t budget, std::uint64_t seed);
   [[nodiscard]] result<runtime::tensor> adopt(const runtime::tensor& foreign);
   [[nodiscard]] result<void> feed(const call_view& one);
@@ -90,6 +110,7 @@ struct nested_stage::state {
   void drop_outputs();
 };
 
+// Outlets for failed items belong to the run, which also counts failures.
 result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed) {
   stage_info& info = source.info;
   std::erase_if(info.ports, [](const port_info& p) { return p.dead_letter; });
@@ -97,6 +118,7 @@ result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed)
   source.on_failure = source.on_failure == failure_policy::stop ? failure_policy::stop
                                                                 : failure_policy::skip;
   source.max_failures = unlimited_failures;
+  // A stage with numbers of its own gets one call at a time.
   const std::uint32_t most =
       info.own_numbering ? 1 : std::clamp(planned.slots, 1U, batch_items);
   planned.slots = most * info.gives + info.gives;
@@ -113,6 +135,7 @@ result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed)
     facts.failures_of = &failures;
   }
   run = std::make_unique<stage_run>(source.name, source.info, *object, facts);
+  // The edges limit nothing but the number of items.
   constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
   for (std::size_t i = 0; i < info.inlets(); ++i) {
     edge& e = *inlets.emplace_back(std::make_unique<edge>(1, no_limit));
@@ -134,15 +157,18 @@ result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed)
 }
 
 /// Names memory of the host of the run on the engine of the stage.
+// The region stays known, because the host uses few regions again and again.
 result<runtime::tensor> nested_stage::state::adopt(const runtime::tensor& foreign) {
   const runtime::storage& there = foreign.store();
   auto found = known.find(there.base);
+  // The host has other memory at this address now.
   if (found != known.end() && found->second.size != there.size) {
     WEIR_CHECK(host->base().release(found->second.id));
     known.erase(found);
     found = known.end();
   }
   if (found == known.end()) {
+    // All are forgotten at once, which costs more later and is rare.
     if (known.size() == max_known) {
       for (const auto& [address, one] : known) {
         WEIR_CHECK(host->base().release(one.id));
@@ -157,10 +183,12 @@ result<runtime::tensor> nested_stage::state::adopt(const runtime::tensor& foreig
 }
 
 /// Lets the stage take a call.
+/// @pre `takes_call` is true.
 result<void> nested_stage::state::feed(const call_view& one) {
   const std::size_t count = source.info.inlets();
   facts.turn_ns = one.turn_ns;
   call& c = run->next_call();
+  // Items of a call follow each other, with one tensor per inlet.
   for (std::size_t i = 0; i < one.inputs.size(); i += count) {
     item* body = nullptr;
     for (std::size_t p = 0; p < count; ++p) {
@@ -178,6 +206,7 @@ result<void> nested_stage::state::feed(const call_view& one) {
         }
         slot& s = *slots[next_slot++ % slots.size()];
         WEIR_TRY(s.tensor, adopt(*one.inputs[i + p]));
+        // It is used again when the ring has come around.
         s.names = 2;  // the slot never becomes free
         s.complete = true;
         body->slots[p] = &s;
@@ -192,6 +221,7 @@ result<void> nested_stage::state::feed(const call_view& one) {
 
 /// Finds the inputs of calls that the stage has taken before. The host may have put them
 /// into another place, and the stage may hand them on or still read them.
+/// @pre `calls` are the pending ones, from the oldest.
 result<void> nested_stage::state::move_inputs(std::span<const call_view> calls) {
   std::size_t place = first_pending_slot;
   for (const call_view& one : calls) {
@@ -205,6 +235,7 @@ result<void> nested_stage::state::move_inputs(std::span<const call_view> calls) 
   return {};
 }
 
+/// Notes that a call was delivered.
 void nested_stage::state::no_longer_pending(const call_view& one) {
   --pending;
   first_pending_slot += static_cast<std::size_t>(std::ranges::count_if(
@@ -212,6 +243,7 @@ void nested_stage::state::no_longer_pending(const call_view& one) {
 }
 
 /// Serves a blocking stage, which has no tasks. Returns whether there was work.
+// The item is complete, because its memory belongs to the host.
 result<bool> nested_stage::state::serve() {
   if (source.info.face != face::blocking) {
     return false;
@@ -246,6 +278,7 @@ std::optional<error> nested_stage::state::process(std::span<const call_view> cal
 
 /// Lets the stage process calls until all of them are complete, or one fails, or the
 /// stage needs space for what it makes.
+/// Returns the failure, if there is one.
 std::optional<error> nested_stage::state::process_until_end(
     std::span<const call_view> calls) {
   std::optional<error> refused;
@@ -256,6 +289,7 @@ std::optional<error> nested_stage::state::process_until_end(
     return std::move(moved.error());
   }
   while (true) {
+    // Feeds as many calls as the stage takes.
     while (!refused && pending < calls.size() && run->takes_call()) {
       if (auto fed = feed(calls[pending]); !fed) {
         refused = std::move(fed.error());
@@ -263,11 +297,13 @@ std::optional<error> nested_stage::state::process_until_end(
         ++pending;
       }
     }
+    // Gives the stage its turn, and ends what can end.
     auto served = serve();
     auto settled = run->settle();
     if (!served || !settled) {
       return served ? std::move(settled.error()) : std::move(served.error());
     }
+    // Nothing is open and nothing can be fed.
     if (run->open_calls() == 0 && (refused || pending >= calls.size())) {
       return refused;
     }
@@ -282,11 +318,13 @@ std::optional<error> nested_stage::state::process_until_end(
 }
 
 /// Returns how many items wait to be delivered.
+/// All outlets have as many entries, because items and gaps go through all of them.
 std::size_t nested_stage::state::waiting() const {
   return outlets.empty() ? 0 : outlets.front()->size();
 }
 
 /// Delivers the oldest item of all outlets. Returns false if there is no space for it.
+/// A number without a tensor at any outlet was skipped.
 result<bool> nested_stage::state::deliver_one(std::size_t number, const made_items& to) {
   made_view one;
   one.call = number;
@@ -312,6 +350,7 @@ result<bool> nested_stage::state::deliver_one(std::size_t number, const made_ite
 }
 
 /// Delivers the items of the calls before a number, which keep their numbers.
+/// The item of a failed call is a gap, and its error follows it.
 processed_items nested_stage::state::deliver(std::span<const call_view> calls,
                                              std::size_t before, const made_items& to) {
   processed_items done;
@@ -328,6 +367,7 @@ processed_items nested_stage::state::deliver(std::span<const call_view> calls,
       }
     }
     no_longer_pending(calls[done.processed]);
+    // Failures are in the order of the calls.
     if (!failures.empty() && failures.front().first == seq) {
       done.failed = without_item(std::move(failures.front().second), source.name, seq);
       failures.erase(failures.begin());
@@ -339,6 +379,7 @@ processed_items nested_stage::state::deliver(std::span<const call_view> calls,
 }
 
 /// Processes a call of a stage whose items have numbers of their own.
+/// A call that makes more than there is space for is partial and is continued.
 processed_items nested_stage::state::work_one(const call_view& one,
                                               const made_items& to) {
   processed_items done;
@@ -348,6 +389,7 @@ processed_items nested_stage::state::work_one(const call_view& one,
       done.failed = without_item(std::move(*failed), source.name, one.seq);
       return done;
     }
+    // Delivers what is there, so that the stage has space again.
     while (waiting() != 0) {
       auto taken_now = deliver_one(0, to);
       if (!taken_now) {
@@ -359,6 +401,7 @@ processed_items nested_stage::state::work_one(const call_view& one,
         return done;
       }
     }
+    // The call has ended and everything was delivered.
     if (run->open_calls() == 0) {
       pending = 0;
       if (!failures.empty()) {
@@ -375,10 +418,13 @@ processed_items nested_stage::state::work_one(const call_view& one,
 
 nested_stage::nested_stage(std::unique_ptr<state> s) : state_(std::move(s)) {}
 
+// Tasks may still use memory of the object.
 nested_stage::~nested_stage() {
   static_cast<void>(state_->host->wait());
 }
 
+/// @param budget  Bytes of the window behind the stage. @param fill_slots  See
+/// `execution_options`.
 result<std::unique_ptr<nested_stage>> nested_stage::create(
     const graph_stage& stage, const planned_stage& planned, std::int64_t budget,
     std::uint64_t seed, std::unique_ptr<stage_object> object, int fill_slots) {
@@ -398,6 +444,7 @@ weir::engine& nested_stage::host() noexcept {
   return *state_->host;
 }
 
+/// Opens the stage on its own engine.
 result<std::vector<constant_info>> nested_stage::open(const opening::facts& run) {
   opening::facts own = run;
   own.engine = state_->host.get();
@@ -406,6 +453,8 @@ result<std::vector<constant_info>> nested_stage::open(const opening::facts& run)
   return here.constants();
 }
 
+/// Processes calls and delivers what they make. Calls from `processed` on have to come
+/// again, unless the stage has failed.
 processed_items nested_stage::work(std::span<const call_view> calls,
                                    const made_items& to) {
   state& s = *state_;
@@ -426,8 +475,10 @@ processed_items nested_stage::work(std::span<const call_view> calls,
     }
     return all;
   }
+  // Numbers are kept: items are delivered call by call.
   auto failed = s.process(calls);
   std::size_t complete = calls.size();
+  // The calls in front of the one that failed are complete.
   if (failed) {
     const auto at = std::ranges::find(calls, s.facts.failed_item, &call_view::seq);
     complete = static_cast<std::size_t>(at - calls.begin());
@@ -440,6 +491,7 @@ processed_items nested_stage::work(std::span<const call_view> calls,
   return done;
 }
 
+/// Lets a sink write items, one after another; their memory is complete.
 processed_items nested_stage::write(std::span<const call_view> calls) {
   state& s = *state_;
   processed_items done;
@@ -462,16 +514,19 @@ processed_items nested_stage::write(std::span<const call_view> calls) {
   return done;
 }
 
+/// Lets a source make at most `count` items and delivers each at once.
 filled_items nested_stage::fill(std::uint64_t seq, std::size_t count,
                                 const made_items& to) {
   state& s = *state_;
   filled_items done;
   const auto next = [&]() -> result<bool> {
+    // The number of an item is that of the run.
     s.run->set_next(seq + done.filled);
     blank* b = s.run->grant(std::numeric_limits<std::uint64_t>::max());
     WEIR_EXPECT(b != nullptr);
     pull p(*b);
     auto more = guarded([&] { return s.object->next(p); });
+    // The blank is taken back if the source has not filled it.
     if (!more || !*more || b->nothing_yet) {
       done.nothing_yet = more && *more;
       s.run->take_back_grants();
@@ -503,11 +558,13 @@ filled_items nested_stage::fill(std::uint64_t seq, std::size_t count,
   return done;
 }
 
+/// Returns the state of the stage, with names that do not have the stage in front.
 result<std::vector<image_section>> nested_stage::copy_state() {
   state& s = *state_;
   s.growing = {};
   s.facts.copies.clear();
   WEIR_CHECK(s.run->contribute_state());
+  // The image must be complete, because the host copies it.
   for (const task_id id : s.facts.copies) {
     WEIR_CHECK(s.host->base().wait(id));
   }
@@ -518,6 +575,7 @@ result<std::vector<image_section>> nested_stage::copy_state() {
   return std::exchange(s.growing, {}).sections;
 }
 
+/// The counterpart of `copy_state`.
 result<void> nested_stage::restore_state(std::vector<image_section> from) {
   image whole;
   for (image_section& one : from) {

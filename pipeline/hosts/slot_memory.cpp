@@ -2,6 +2,9 @@
 /// @file
 /// A list of the free parts of a region. Slots are few and rarely allocated, so the first
 /// part that is large enough is taken.
+///
+/// Both lists are ordered by offset: `free_` has no two neighbouring parts, because
+/// `free` joins them, and `used_` knows the size of each part.
 #include "weir/pipeline/host/slot_memory.hpp"
 
 #include <algorithm>
@@ -21,6 +24,8 @@ slot_memory::slot_memory(std::byte* base, std::uint64_t bytes,
   }
 }
 
+/// May be called by any thread. A lack of memory for the list is treated as a lack of
+/// space.
 std::byte* slot_memory::allocate(std::uint64_t bytes) noexcept try {
   const std::uint64_t size =
       align_up<std::uint64_t>(std::max<std::uint64_t>(bytes, 1), alignment);
@@ -30,6 +35,7 @@ std::byte* slot_memory::allocate(std::uint64_t bytes) noexcept try {
   if (piece == free_.end()) {
     return nullptr;
   }
+  // The rest of the part stays free, in the same node of the map.
   const auto [offset, whole] = *piece;
   used_.emplace(offset, size);
   auto node = free_.extract(piece);
@@ -44,6 +50,7 @@ std::byte* slot_memory::allocate(std::uint64_t bytes) noexcept try {
 }
 
 // The entry moves from one list to the other, so that nothing is allocated here.
+// An unknown address changes nothing.
 void slot_memory::free(std::byte* part) noexcept {
   const std::lock_guard hold(lock_);
   auto node = used_.extract(static_cast<std::uint64_t>(part - base_));
@@ -68,6 +75,7 @@ void slot_memory::join_free(pieces::iterator piece) noexcept {
   }
 }
 
+/// Compares without adding to `first`, which may be any address.
 bool slot_memory::holds(const std::byte* first, std::uint64_t bytes) const noexcept {
   const std::less_equal<> before;
   return bytes <= bytes_ && before(base_, first) &&

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Appending to a file and cutting it to an offset.
+///
+/// A sink that appends can continue behind any durable offset: `rewind` cuts what came
+/// later. Cuts are noted, so that the report of a run can say what was lost.
 #include "weir/pipeline/append_file.hpp"
 
 #include <utility>
@@ -10,6 +13,7 @@
 namespace weir {
 namespace {
 
+/// Scope of this thread that was opened last.
 thread_local cut_scope* innermost = nullptr;
 
 }  // namespace
@@ -20,12 +24,14 @@ cut_scope::~cut_scope() {
   innermost = outer_;
 }
 
+/// Adds a cut to all open scopes of this thread.
 void note_cut(output_cut one) {
   for (cut_scope* s = innermost; s != nullptr; s = s->outer_) {
     s->cuts_.push_back(one);
   }
 }
 
+/// Sets the length of an output; bytes that are cut off are noted.
 result<void> cut_output(file& output, std::uint64_t length) {
   WEIR_TRY(const std::uint64_t size, output.size());
   if (size == length) {
@@ -38,6 +44,7 @@ result<void> cut_output(file& output, std::uint64_t length) {
   return {};
 }
 
+/// Adds the cuts to the figures of a stage, as bytes in all and as texts.
 void add_cuts(const std::vector<output_cut>& cuts, figures& to) {
   std::uint64_t bytes = 0;
   std::vector<std::string> texts;
@@ -51,6 +58,7 @@ void add_cuts(const std::vector<output_cut>& cuts, figures& to) {
   }
 }
 
+/// A new run begins with an empty file. A resumed one is cut by `rewind`.
 result<void> append_file::open(const opening& run, const std::string& path,
                                file_system& fs) {
   fs_ = &fs;
@@ -58,12 +66,14 @@ result<void> append_file::open(const opening& run, const std::string& path,
   return run.resuming() ? result<void>() : file_->resize(0);
 }
 
+/// `end_` moves only after everything was written.
 result<void> append_file::append(bytes_view bytes) {
   WEIR_CHECK(write_all(*file_, end_, bytes));
   end_ += bytes.size();
   return {};
 }
 
+/// The entry in the folder is made durable once.
 result<append_file::offset> append_file::settle() {
   WEIR_CHECK(file_->sync());
   if (!entry_durable_) {
@@ -75,6 +85,7 @@ result<append_file::offset> append_file::settle() {
 
 namespace {
 
+/// Error of a file that has lost durable bytes.
 error shorter(const std::string& path, std::uint64_t expected, std::uint64_t found) {
   return error(errc::torn,
                fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
@@ -85,6 +96,7 @@ error shorter(const std::string& path, std::uint64_t expected, std::uint64_t fou
 
 }  // namespace
 
+/// Compares lengths only; the contents are not known here.
 result<bool> append_file::verify(const opening& run, const std::string& path,
                                  offset durable, file_system& fs) {
   const std::string full = run.path(path);

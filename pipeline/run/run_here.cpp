@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A host for pipelines on one thread.
+///
+/// This host does in one loop what the engine host and the I/O hosts do with actors:
+/// turns, sources, blocking stages, sinks and epochs. Stages of child processes need
+/// those.
 #include "weir/pipeline/run_here.hpp"
 
 #include <optional>
@@ -30,9 +34,11 @@ class serial_host {
     }
   }
 
+  /// Runs until the last epoch is durable.
   result<here_report> loop() {
     std::int64_t idle_since = 0;
     while (!done_) {
+      // Every round looks at everything once.
       WEIR_TRY(bool worked, run_.turn());
       WEIR_TRY(const bool fed, feed_sources());
       WEIR_TRY(const bool called, call_blocking());
@@ -43,21 +49,25 @@ class serial_host {
         idle_since = 0;
         continue;
       }
+      // Nothing moves without tasks; they run on this thread.
       if (tasks_.run(host_.base())) {
         idle_since = 0;
         continue;
       }
       const std::int64_t now = now_ns();
       idle_since = idle_since == 0 ? now : idle_since;
+      // A quiet source is no stall.
       if (quiet_) {
         idle_since = now;  // the run waits for a source and not for itself
       }
+      // Nothing can happen any more: the stages wait for each other.
       if (now - idle_since > options_.stall_ns && !run_.tasks_in_flight()) {
         return error(errc::timeout,
                      fmt::format("the pipeline makes no progress: {}", run_.waiting()));
       }
       host_.base().idle(1'000'000);
     }
+    // The items before the failure are in a checkpoint now.
     if (failure_) {
       return std::move(*failure_);
     }
@@ -70,6 +80,8 @@ class serial_host {
   }
 
  private:
+  /// Lets each source fill up to `turn_items` items. A failure of a source ends the
+  /// reading of all of them.
   result<bool> feed_sources() {
     bool any = false;
     quiet_ = false;
@@ -98,6 +110,7 @@ class serial_host {
         any = true;
         WEIR_CHECK(run_.deliver(*b));
       }
+      // The position is asked for at once, because the source is on this thread.
       if (run_.wants_cursor(source)) {
         WEIR_CHECK(run_.mark(source, run_.stage(source).position()));
         any = true;
@@ -110,6 +123,7 @@ class serial_host {
     return run_.planned().source.stages[stage].name;
   }
 
+  /// Calls each blocking stage for up to `turn_items` items, one at a time.
   result<bool> call_blocking() {
     bool any = false;
     for (const std::uint32_t stage : run_.blocking()) {
@@ -129,6 +143,7 @@ class serial_host {
     return any;
   }
 
+  /// Lets each sink write up to `turn_items` items, or settle.
   result<bool> drain_sinks() {
     bool any = false;
     for (const std::uint32_t sink : run_.sinks()) {
@@ -159,6 +174,7 @@ class serial_host {
         WEIR_CHECK(options_.store->save(*made));
       }
       ++report_.epochs;
+      // The run ends with its last epoch.
       done_ = last_begun_;
       run_.committed();
       return {};
@@ -167,6 +183,7 @@ class serial_host {
       return {};
     }
     const bool wants_stop = options_.stop && options_.stop();
+    // From here on nothing is read, and the last epoch begins.
     if (run_.all_ended() || wants_stop || failure_) {
       last_begun_ = true;
       return run_.begin_epoch();
@@ -187,12 +204,14 @@ class serial_host {
   bool done_ = false;
   bool quiet_ = false;            ///< a source has said that it has no item at the moment
   std::optional<error> failure_;  ///< of a source; ends the run after a checkpoint
+  /// The last epoch has begun.
   bool last_begun_ = false;
   std::uint64_t boundary_ = 0;  ///< first item behind the next barrier
 };
 
 }  // namespace
 
+/// Checks the pipeline, continues from the newest image if that is wanted, and runs it.
 result<here_report> run_here(pipeline& p, const here_options& options) {
   WEIR_TRY(plan planned, p.check());
   const std::string identity = identity_of(planned.source);
@@ -200,6 +219,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   if (options.resume && options.store != nullptr) {
     WEIR_TRY(from, options.store->load_newest());
     WEIR_CHECK(same_pipeline(*from, identity));
+    // Nothing is left to do.
     if (from->finished) {
       here_report report;
       report.finished = true;

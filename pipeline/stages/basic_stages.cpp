@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The basic stages by name.
+///
+/// `mix` and `concat` make other stages by name, so they keep a reference to the catalog.
 #include "weir/pipeline/catalog.hpp"
 
 #include "stages/factories.hpp"

@@ -2,6 +2,10 @@
 /// @file
 /// Stages that make one item of several, and several of one: `batch`, `window` and
 /// `unbatch`.
+///
+/// A batch has a new slowest dimension, so items follow each other in memory, and each is
+/// copied by a task of its own. `window` keeps earlier items in a ring, because a call
+/// only has the new ones.
 #include <cstring>
 
 #include <fmt/format.h>
@@ -14,8 +18,10 @@ namespace {
 /// Name of the attribute with the number of items in a batch that has been padded.
 constexpr std::string_view items_attribute = "items";
 
+/// What happens to a last batch that is not full.
 enum class last_batch : std::uint8_t { keep, pad, drop };
 
+/// See the table.
 struct batch_settings {
   std::string type;
   std::uint32_t size = 2;
@@ -37,6 +43,7 @@ void add_common(settings_table<batch_settings>& table) {
       .unit("items");
 }
 
+/// `unbatch` has only the common settings.
 settings_table<batch_settings> batch_table() {
   settings_table<batch_settings> table("the stage batch");
   add_common(table);
@@ -48,6 +55,7 @@ settings_table<batch_settings> batch_table() {
   return table;
 }
 
+/// See `batch_table`.
 settings_table<batch_settings> unbatch_table() {
   settings_table<batch_settings> table("the stage unbatch");
   add_common(table);
@@ -71,6 +79,7 @@ result<void> submit_copy(step& s, const char* name, const runtime::tensor& from,
                         });
 }
 
+/// Submits a task that fills a tensor with zeros.
 result<void> submit_zeros(step& s, const runtime::tensor& to) {
   const runtime::access accesses[] = {runtime::writes(to)};
   return s.submit_bytes("pad batch", accesses, [target = to.data(), count = to.count()] {
@@ -78,20 +87,24 @@ result<void> submit_zeros(step& s, const runtime::tensor& to) {
   });
 }
 
+/// Strides do not count: items are row-major.
 bool same_shape(const runtime::tensor& a, const runtime::tensor& b) {
   return a.type() == b.type() && std::equal(a.shape().begin(), a.shape().end(),
                                             b.shape().begin(), b.shape().end());
 }
 
+/// Has no state; the flow collects the items of a call.
 class batching_stage final : public stage_object {
  public:
   explicit batching_stage(batch_settings settings) : settings_(std::move(settings)) {}
 
+  /// Makes a batch of the items of a call, of which the last may have fewer.
   result<void> on_item(step& s) override {
     const bool whole = s.count() == settings_.size;
     if (!whole && settings_.last == last_batch::drop) {
       return {};
     }
+    // All items must have the shape of the first.
     const runtime::tensor& first = input(s, 0);
     const std::size_t extent_of_batch =
         settings_.last == last_batch::pad ? settings_.size : s.count();
@@ -99,6 +112,7 @@ class batching_stage final : public stage_object {
     shape.insert(shape.end(), first.shape().begin(), first.shape().end());
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, first.type(), shape));
     WEIR_TRY(const std::int64_t bytes, byte_size(first.type(), first.count()));
+    // Elements without bytes need no copies.
     for (std::size_t i = 0; bytes != 0 && i < s.count(); ++i) {
       const runtime::tensor& from = input(s, i);
       if (!same_shape(first, from)) {
@@ -117,6 +131,7 @@ class batching_stage final : public stage_object {
   }
 
  private:
+  /// Returns item `nth` of the call.
   static const runtime::tensor& input(const step& s, std::size_t nth) {
     return s.input(any_in{0}, nth);
   }
@@ -137,16 +152,19 @@ class batching_stage final : public stage_object {
   batch_settings settings_;
 };
 
+/// Has no state.
 class unbatch_stage final : public stage_object {
  public:
   explicit unbatch_stage(batch_settings settings) : settings_(std::move(settings)) {}
 
+  /// Makes the items of a batch, without its padding.
   result<void> on_item(step& s) override {
     const runtime::tensor from = s[any_in{0}];
     WEIR_TRY(const std::int64_t count, items_in(s, from));
     const auto shape = from.shape().subspan(1);
     const std::int64_t bytes_of_all = from.count() * info_of(from.type()).size;
     const std::int64_t bytes = from.shape()[0] == 0 ? 0 : bytes_of_all / from.shape()[0];
+    // The attribute belongs to the batch and not to its items.
     if (s.about().contains(items_attribute)) {
       s.emitted().erase(std::string(items_attribute));
     }
@@ -173,6 +191,7 @@ class unbatch_stage final : public stage_object {
                              settings_.size, count))
           .hint("set size to the number of items in the largest batch");
     }
+    // The attribute comes from `batch`, or from a file.
     const auto note = s.about().find(items_attribute);
     if (note != s.about().end()) {
       const auto* whole = std::get_if<std::uint64_t>(&note->second);
@@ -191,6 +210,7 @@ class unbatch_stage final : public stage_object {
   batch_settings settings_;
 };
 
+/// See the table.
 struct window_settings {
   std::string type;
   std::uint32_t count = 2;
@@ -226,6 +246,8 @@ class window_stage final : public stage_object {
  public:
   window_stage(const window_settings& settings, const port_type& type)
       : count_(settings.count), step_(settings.step), element_(*type.element) {
+    // Items before the newest `step_` that a window can still need, rounded up to whole
+    // steps, so that the places of a call never wrap.
     kept_ = (count_ + step_ - 1) / step_ * step_ - step_;
     for (const extent& one : type.shape) {
       shape_.push_back(one.number);
@@ -233,6 +255,7 @@ class window_stage final : public stage_object {
     bytes_ = *type.bytes();
   }
 
+  /// The ring is part of the state; it begins with zeros, which no window contains.
   result<void> open(opening& run) override {
     if (kept_ * static_cast<std::uint64_t>(bytes_) == 0) {
       return {};
@@ -250,6 +273,7 @@ class window_stage final : public stage_object {
     std::memset(ring_.data(), 0, static_cast<std::size_t>(all));
     return {};
   }
+  /// The window is handed on before the new items replace old ones in the ring.
   result<void> on_item(step& s) override {
     WEIR_CHECK(complete(s));
     for (std::size_t i = 0; kept_ != 0 && bytes_ != 0 && i < s.count(); ++i) {
@@ -260,6 +284,7 @@ class window_stage final : public stage_object {
     taken_ += s.count();
     return {};
   }
+  /// Declared state: the flow copies the ring by a task.
   std::vector<state_part> state() override {
     std::vector<state_part> all{
         {"taken", false, {}, std::as_writable_bytes(std::span(&taken_, 1))}};
@@ -270,11 +295,13 @@ class window_stage final : public stage_object {
   }
 
  private:
+  /// Place of an item in the ring.
   [[nodiscard]] result<runtime::tensor> place(std::uint64_t item) const {
     return bytes_of(ring_, static_cast<std::int64_t>(item % kept_) * bytes_, bytes_);
   }
   /// Hands on the window that ends within the items of the call, if there is one.
   result<void> complete(step& s) {
+    // Item numbers: the call has `taken_` to `end`, and the window begins at `first`.
     const std::uint64_t end = taken_ + step_;  // if the call has all of its items
     const std::uint64_t back = kept_ + step_;
     if (end < back || end - back + count_ > taken_ + s.count()) {
@@ -286,6 +313,7 @@ class window_stage final : public stage_object {
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, element_, shape));
     for (std::uint64_t i = 0; bytes_ != 0 && i < count_; ++i) {
       const std::uint64_t item = first + i;
+      // Old items come from the ring, new ones from the call.
       WEIR_TRY(const auto source,
                item < taken_ ? place(item)
                              : bytes_of(s.input(any_in{0}, item - taken_), 0, bytes_));
@@ -307,6 +335,7 @@ class window_stage final : public stage_object {
   std::uint64_t taken_ = 0;  ///< items so far
 };
 
+/// Returns the type with one more dimension in front.
 port_type with_leading(const port_type& type, extent leading) {
   port_type out = type;
   out.shape.insert(out.shape.begin(), leading);
@@ -398,6 +427,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// The extent of the batch is open only if the last one may be shorter.
 result<void> make_batch(described_stage& made, const given_settings& given) {
   made.info.name = "batch";
   made.info.documentation =
@@ -418,6 +448,7 @@ result<void> make_batch(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// Makes the stage from its settings.
 result<void> make_unbatch(described_stage& made, const given_settings& given) {
   made.info.name = "unbatch";
   made.info.documentation =
@@ -433,6 +464,7 @@ result<void> make_unbatch(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// The state exists only if windows overlap.
 result<void> make_window(described_stage& made, const given_settings& given) {
   made.info.name = "window";
   made.info.documentation =

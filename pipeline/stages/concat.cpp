@@ -2,6 +2,9 @@
 /// @file
 /// Sources that read several sources under one numbering: `concat` one after another,
 /// `mix` in a random order.
+///
+/// Both sources own their parts and forward calls to them. A part is written as one line
+/// of text, because settings cannot contain tables.
 #include <algorithm>
 #include <cstring>
 
@@ -15,6 +18,7 @@
 namespace weir::flow {
 namespace {
 
+/// See the table.
 struct concat_settings {
   std::vector<std::string> parts;
 };
@@ -29,11 +33,13 @@ settings_table<concat_settings> concat_table() {
   return table;
 }
 
+/// Reads its parts in order.
 class concat final : public stage_object {
  public:
   explicit concat(std::vector<std::unique_ptr<stage_object>> parts)
       : parts_(std::move(parts)) {}
 
+  /// All parts are opened at the start, so that a wrong path is found early.
   result<void> open(opening& run) override {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
@@ -42,6 +48,7 @@ class concat final : public stage_object {
     }
     return {};
   }
+  /// Goes to the next part at the end of one.
   result<bool> next(pull& p) override {
     for (; part_ < parts_.size(); ++part_) {
       auto more = parts_[part_]->next(p);
@@ -65,6 +72,7 @@ class concat final : public stage_object {
     }
     return out;
   }
+  /// Moves the part of the cursor; earlier parts are not read again.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t head = sizeof(std::uint64_t);
     if (cursor.size() < head) {
@@ -90,6 +98,7 @@ class concat final : public stage_object {
   }
 
  private:
+  /// Names the part in an error.
   static error at_part(std::size_t part, error cause) {
     const errc code = cause.code();
     return error(code, fmt::format("cannot read source {} of a concat", part))
@@ -100,6 +109,7 @@ class concat final : public stage_object {
   std::size_t part_ = 0;
 };
 
+/// See the table.
 struct mix_settings {
   std::vector<std::string> parts;
   std::vector<double> weights;
@@ -134,6 +144,7 @@ class mix final : public stage_object {
         ended_(parts_.size(), 0),
         seed_(seed) {}
 
+  /// All parts are opened at the start.
   result<void> open(opening& run) override {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
@@ -142,6 +153,8 @@ class mix final : public stage_object {
     }
     return {};
   }
+  /// Draws a part and lets it make the item. A part that ends is drawn no more, and
+  /// another one is drawn for the same number.
   result<bool> next(pull& p) override {
     for (std::uint64_t attempt = 0;; ++attempt) {
       const std::size_t part = draw(attempt);
@@ -165,6 +178,7 @@ class mix final : public stage_object {
       ended_[part] = 1;
     }
   }
+  /// The number of items; the cursors of the parts are state.
   [[nodiscard]] small_record position() const override {
     return small_record::holding(made_);
   }
@@ -181,11 +195,13 @@ class mix final : public stage_object {
     std::copy(bytes.begin(), bytes.end(), to.add(cursors_part, bytes.size()).begin());
     return {};
   }
+  /// The cursors are used by `seek`, which comes afterwards.
   result<void> restore_state(const state_reader& from) override {
     WEIR_TRY(const bytes_view bytes, from.part(cursors_part));
     cursors_.assign(bytes.begin(), bytes.end());
     return {};
   }
+  /// Moves every part to its stored cursor.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
@@ -220,6 +236,7 @@ class mix final : public stage_object {
  private:
   static constexpr const char* cursors_part = "CURSORS";
 
+  /// Names the part in an error.
   static error at_part(std::size_t part, error cause) {
     const errc code = cause.code();
     return error(code, fmt::format("cannot read source {} of a mix", part))
@@ -236,6 +253,7 @@ class mix final : public stage_object {
         last = i;
       }
     }
+    // The draw has 53 random bits, as many as a number of this type holds.
     constexpr double step = 1.0 / 9007199254740992.0;  // 2^-53
     const auto bits = philox(seed_, made_).bits(attempt) >> 11U;
     const double at = static_cast<double>(bits) * step * total;
@@ -248,6 +266,7 @@ class mix final : public stage_object {
         }
       }
     }
+    // Rounding can leave `at` at the end of the sum.
     return last;
   }
 
@@ -260,6 +279,7 @@ class mix final : public stage_object {
 };
 
 /// The sources have the same outlets, since the stages behind see them as one.
+/// The weakest guarantee of the parts is that of the whole.
 result<void> add_part(described_stage& whole, const stage_info& part,
                       std::string_view line) {
   const std::string& name = whole.info.name;
@@ -300,6 +320,7 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
           .because(std::move(part.error()));
     }
     WEIR_CHECK(add_part(made, part->info, line));
+    // Settings and paths of parts count as those of the whole.
     for (const auto& [key, value] : part->info.frozen) {
       made.info.frozen.emplace_back(fmt::format("parts.{}.{}", parts.size(), key), value);
     }
@@ -359,6 +380,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Makes the source from its settings.
 result<void> make_concat(described_stage& made, const catalog& known,
                          const given_settings& given) {
   made.info.name = "concat";
@@ -373,6 +395,7 @@ result<void> make_concat(described_stage& made, const catalog& known,
   return {};
 }
 
+/// Makes the source. Weights that are missing are all 1.
 result<void> make_mix(described_stage& made, const catalog& known,
                       const given_settings& given) {
   made.info.name = "mix";

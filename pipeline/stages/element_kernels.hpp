@@ -15,6 +15,7 @@
 namespace weir::flow {
 
 /// Operations of the stage `elementwise`.
+/// The first two are `a` and `b` below; `clamp` has two operands and `convert` none.
 enum class element_operation : std::uint8_t {
   add,
   subtract,
@@ -30,6 +31,7 @@ enum class element_operation : std::uint8_t {
 };
 
 /// Applies an operation with a function of unsigned numbers, modulo the range of T.
+/// Overflow of signed numbers is undefined in C++, and that of unsigned ones is not.
 template <std::integral T, class Function>
 T wrapped(T x, T y, Function function) {
   using wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
@@ -62,6 +64,7 @@ struct arithmetic {
     }
   }
   /// Integers are rounded towards zero. @pre An integer `y` is not 0.
+  /// The smallest number divided by -1 overflows, so it is negated instead.
   static T divide(T x, T y) {
     if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
       return y == T{-1} ? negate(x) : static_cast<T>(x / y);
@@ -93,6 +96,7 @@ struct arithmetic {
 
 /// Converts a number: integers modulo the range of the result, floating-point numbers to
 /// integers towards zero and to the nearest end of the range, NaN to 0.
+/// A comparison with the ends in the type of the number keeps the cast defined.
 template <class To, class From>
 To converted(From x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -113,13 +117,18 @@ To converted(From x) {
 /// Computes elements of one type. The numbers `a` and `b` are the operands.
 template <class T>
 struct element_kernel {
+  /// Elements of the input.
   const std::byte* from;
+  /// Elements of the result; may not overlap the input.
   std::byte* to;
+  /// Number of elements.
   std::int64_t count;
   element_operation operation;
   T a;
   T b;
 
+  /// Applies a function to all elements. The loop is simple, so that compilers vectorise
+  /// it.
   template <class Function>
   void each(Function function) const {
     const T* x = reinterpret_cast<const T*>(from);  // NOLINT: slots are aligned to 64
@@ -132,6 +141,7 @@ struct element_kernel {
     using with = arithmetic<T>;
     const T p = a;
     const T q = b;
+    // The switch stands outside of the loop.
     switch (operation) {
       case element_operation::add: return each([=](T x) { return with::add(x, p); });
       case element_operation::subtract:

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stage `elementwise`: one operation on every element of a tensor.
+///
+/// A tensor is cut into parts of `elements_of_task` elements, each with a task and
+/// accesses of its own, so that a later stage can begin with the first part. The operands
+/// become numbers of the element type when a task is submitted.
 #include <algorithm>
 #include <cmath>
 
@@ -21,6 +25,7 @@ constexpr std::int64_t elements_of_task = std::int64_t{1} << 16;
 /// Integers up to this number are exact as a number of a setting.
 constexpr double largest_exact = 9007199254740992.0;
 
+/// See the table.
 struct elementwise_settings {
   op operation = op::add;
   std::string type;
@@ -30,6 +35,7 @@ struct elementwise_settings {
   std::string to;
 };
 
+/// Operations and their names, in the order of the enumeration.
 const std::vector<std::pair<const char*, op>>& operations() {
   static const std::vector<std::pair<const char*, op>> all = {
       {"add", op::add},         {"subtract", op::subtract}, {"multiply", op::multiply},
@@ -39,10 +45,12 @@ const std::vector<std::pair<const char*, op>>& operations() {
   return all;
 }
 
+/// Name of an operation.
 std::string_view text_of_op(op operation) {
   return operations()[static_cast<std::size_t>(operation)].first;
 }
 
+/// Which operands an operation needs is checked afterwards.
 settings_table<elementwise_settings> elementwise_table() {
   settings_table<elementwise_settings> table("the stage elementwise");
   table.add("op", &elementwise_settings::operation, operations(),
@@ -66,6 +74,7 @@ settings_table<elementwise_settings> elementwise_table() {
 }
 
 /// Returns the names of the settings that an operation needs.
+/// All others take `operand`.
 std::vector<std::string_view> needed_by(op operation) {
   switch (operation) {
     case op::negate:
@@ -78,6 +87,7 @@ std::vector<std::string_view> needed_by(op operation) {
 }
 
 /// An operation has exactly the operands that it needs.
+/// @param given  Settings that the user has set.
 result<void> check_operands(const elementwise_settings& s, const given_settings& given) {
   const auto needed = needed_by(s.operation);
   for (const std::string_view name : {"operand", "low", "high", "to"}) {
@@ -101,6 +111,7 @@ result<void> check_operands(const elementwise_settings& s, const given_settings&
 }
 
 /// An operand of integers is an integer of their type.
+/// Numbers of settings are real numbers, so integers above 2^53 cannot be given.
 result<void> check_number(dtype type, std::string_view name, double value,
                           bool may_be_zero) {
   const bool fits = with_number_type(type, [&](auto zero) {
@@ -114,6 +125,7 @@ result<void> check_number(dtype type, std::string_view name, double value,
       return true;
     }
   });
+  // Floating-point types take every number, rounded.
   if (!fits) {
     return error(
         errc::invalid_argument,
@@ -132,11 +144,13 @@ result<runtime::tensor> part_of(const runtime::tensor& t, std::int64_t begin,
                                t.offset() + begin * info_of(t.type()).size);
 }
 
+/// Has no state.
 class elementwise final : public stage_object {
  public:
   elementwise(const elementwise_settings& settings, dtype from, dtype to)
       : settings_(settings), from_(from), to_(to) {}
 
+  /// Submits a task per part.
   result<void> on_item(step& s) override {
     const runtime::tensor x = s[any_in{0}];
     WEIR_TRY(const runtime::tensor y, s.make_bytes(0, to_, x.shape()));
@@ -150,6 +164,7 @@ class elementwise final : public stage_object {
   }
 
  private:
+  /// Submits the task of one part.
   [[nodiscard]] result<void> submit(step& s, const runtime::tensor& from,
                                     const runtime::tensor& to) const {
     const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
@@ -163,6 +178,7 @@ class elementwise final : public stage_object {
               convert_kernel<T, decltype(y)>{source, to.data(), to.count()});
         });
       }
+      // Unused operands are 0, which every type has.
       const bool clamps = settings_.operation == op::clamp;
       return s.submit_bytes(
           "elementwise", accesses,
@@ -211,6 +227,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// Checks the operands against the operation and against the type.
 result<void> make_elementwise(described_stage& made, const given_settings& given) {
   made.info.name = "elementwise";
   made.info.documentation = "applies one exact operation to every element of a tensor";
@@ -227,6 +244,7 @@ result<void> make_elementwise(described_stage& made, const given_settings& given
   WEIR_CHECK(check_number(from, "low", settings.low, true));
   WEIR_CHECK(check_number(from, "high", settings.high, true));
   port_type y = x;
+  // Only `convert` changes the element type.
   if (settings.operation == op::convert) {
     y.element = number_type_named(settings.to);
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A source whose items depend on their numbers and on a seed alone.
+///
+/// The source needs no file, so examples and tests begin with it. Item n can be made
+/// without those before it, which makes its cursor a single number.
 #include <cstring>
 #include <limits>
 
@@ -13,8 +16,10 @@
 namespace weir::flow {
 namespace {
 
+/// What the elements are.
 enum class content : std::uint8_t { index, philox };
 
+/// See the table.
 struct generator_settings {
   std::uint64_t count = 1000;
   std::vector<std::int64_t> shape = {1};
@@ -23,6 +28,7 @@ struct generator_settings {
   std::uint64_t seed = 1;
 };
 
+/// The product of the extents is checked when an item is made.
 settings_table<generator_settings> generator_table() {
   settings_table<generator_settings> table("the generator");
   table.add("count", &generator_settings::count, "number of items").unit("items");
@@ -45,6 +51,7 @@ settings_table<generator_settings> generator_table() {
 
 /// Elements count on over all items: element i of item n is n * size + i. A type that
 /// cannot hold the number takes it modulo its range, or rounds it to nearest.
+/// The numbers wrap around after 2^64 elements.
 struct fill_with_indices {
   mutable_bytes to;
   std::uint64_t first;
@@ -58,6 +65,7 @@ struct fill_with_indices {
 };
 
 /// Integers have all values of their type; floating-point numbers lie in [0, 1).
+/// A random number of an element is a function of seed, item and element.
 struct fill_with_random {
   mutable_bytes to;
   philox numbers;
@@ -75,6 +83,7 @@ struct fill_with_random {
   }
 };
 
+/// Its only state is the number of the next item.
 class generator final : public stage_object {
  public:
   generator(generator_settings settings, dtype element)
@@ -98,6 +107,7 @@ class generator final : public stage_object {
   [[nodiscard]] small_record position() const override {
     return small_record::holding(next_);
   }
+  /// A cursor behind the last item belongs to a source with more items.
   result<void> seek(bytes_view cursor) override {
     if (cursor.size() != sizeof next_) {
       return error(errc::corrupt,
@@ -147,6 +157,7 @@ use = "null"
 
 }  // namespace
 
+/// The type of the outlet follows from the settings.
 result<void> make_generator(described_stage& made, const given_settings& given) {
   made.info.name = "generator";
   made.info.documentation =

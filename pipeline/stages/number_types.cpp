@@ -9,12 +9,14 @@
 namespace weir::flow {
 namespace {
 
+/// In the order in which messages list them.
 constexpr std::array number_types = {
     dtype::fp32,  dtype::fp64,  dtype::int8,   dtype::int16,  dtype::int32,
     dtype::int64, dtype::uint8, dtype::uint16, dtype::uint32, dtype::uint64};
 
 }  // namespace
 
+/// A linear search in a table of ten.
 std::optional<dtype> number_type_named(std::string_view text) {
   const auto found =
       std::find_if(number_types.begin(), number_types.end(),

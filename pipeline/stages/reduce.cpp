@@ -6,6 +6,9 @@
 /// results in the same way; one that has no partner goes up as it is. A tree of n leaves
 /// is therefore a tree of the largest power of two below n, combined with one of the
 /// rest.
+///
+/// Floating-point sums depend on their order. This order depends on nothing but the
+/// number of leaves, so the result has the same bits whatever the workers do.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,10 +23,14 @@
 namespace weir::flow {
 namespace {
 
+/// Operation that combines two elements.
 enum class reduction : std::uint8_t { sum, mean, minimum, maximum };
+/// What is combined with each other.
 enum class reduced : std::uint8_t { items, lanes };
+/// What happens to a last group of fewer items.
 enum class last_group : std::uint8_t { keep, drop };
 
+/// See the table.
 struct reduce_settings {
   std::string type;
   reduction operation = reduction::sum;
@@ -32,6 +39,7 @@ struct reduce_settings {
   last_group last = last_group::keep;
 };
 
+/// A mean needs real numbers, which is checked with the type.
 settings_table<reduce_settings> reduce_table() {
   settings_table<reduce_settings> table("the stage reduce");
   table
@@ -64,6 +72,7 @@ settings_table<reduce_settings> reduce_table() {
 }
 
 /// Combines two elements. Sums of integers are computed modulo their range.
+/// A NaN wins against every number, on both sides.
 template <class T>
 T combined(reduction operation, T x, T y) {
   switch (operation) {
@@ -76,11 +85,13 @@ T combined(reduction operation, T x, T y) {
 }
 
 /// Returns the number of leaves of the left part of a tree.
+/// Example: of 5 leaves the left part has 4, of 8 leaves 4. @pre `leaves` is at least 2.
 std::size_t left_part(std::size_t leaves) {
   return std::bit_floor(leaves - 1);
 }
 
 /// Combines two tensors of elements. Divides by `divisor` if it is not 0.
+/// Only the last step of a mean divides.
 template <class T>
 struct pair_kernel {
   const std::byte* a;
@@ -106,8 +117,11 @@ struct pair_kernel {
 };
 
 /// Combines the lanes of one tensor.
+/// It works on blocks of elements, so that the intermediate results of a tree fit on the
+/// stack: one block for each level.
 template <class T>
 struct lanes_kernel {
+  /// Elements of a block.
   static constexpr std::int64_t block = 128;
   static constexpr int max_depth = 64;
   const std::byte* from;
@@ -126,6 +140,8 @@ struct lanes_kernel {
       }
     }
   }
+  /// Combines `leaves` lanes from `lane` on, for `width` elements from `begin` on. The
+  /// depth is the logarithm of the number of lanes.
   void tree(std::size_t lane, std::size_t leaves, std::int64_t begin, std::int64_t width,
             T* out) const {
     if (leaves == 1) {
@@ -134,6 +150,7 @@ struct lanes_kernel {
       return;
     }
     const std::size_t left = left_part(leaves);
+    // The left part uses the output, the right part a block of its own.
     std::array<T, static_cast<std::size_t>(block)> right;
     tree(lane, left, begin, width, out);
     tree(lane + left, leaves - left, begin, width, right.data());
@@ -143,6 +160,8 @@ struct lanes_kernel {
   }
 };
 
+/// Over items. The intermediate tensors of the tree belong to the stage and are no state,
+/// because every call fills them anew.
 class reduce_items final : public stage_object {
  public:
   reduce_items(const reduce_settings& settings, const port_type& type)
@@ -153,6 +172,7 @@ class reduce_items final : public stage_object {
   }
 
   /// Makes a tensor for each level of the tree.
+  /// A tree of n leaves needs at most one tensor per bit of n.
   result<void> open(opening& run) override {
     std::int64_t count = 1;
     for (const std::int64_t one : shape_) {
@@ -168,6 +188,7 @@ class reduce_items final : public stage_object {
     }
     return {};
   }
+  /// Submits the tasks of the tree; the last one writes the result.
   result<void> on_item(step& s) override {
     if (s.count() < settings_.size && settings_.last == last_group::drop) {
       return {};
@@ -175,6 +196,7 @@ class reduce_items final : public stage_object {
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, element_, shape_));
     if (to.count() != 0) {
       const std::size_t leaves = s.count();
+      // The two largest parts are combined last, into the item.
       const std::size_t left = leaves == 1 ? 1 : left_part(leaves);
       WEIR_TRY(const runtime::tensor a, tree(s, 0, left, 0));
       if (leaves == 1) {
@@ -190,6 +212,8 @@ class reduce_items final : public stage_object {
 
  private:
   /// Submits the tasks of a tree. Its result is an item, or is in the tensor of a level.
+  /// The left part may use the tensor of its level, because the right part begins one
+  /// level above; the task that combines both reads it before it is written again.
   result<runtime::tensor> tree(step& s, std::size_t first, std::size_t leaves,
                                std::size_t level) {
     if (leaves == 1) {
@@ -201,6 +225,7 @@ class reduce_items final : public stage_object {
     WEIR_CHECK(pair(s, a, b, levels_[level], 0));
     return levels_[level];
   }
+  /// Submits the task that combines two tensors. `to` may be one of them.
   result<void> pair(step& s, const runtime::tensor& a, const runtime::tensor& b,
                     const runtime::tensor& to, std::uint64_t divisor) {
     const runtime::access accesses[] = {runtime::reads(a), runtime::reads(b),
@@ -212,6 +237,7 @@ class reduce_items final : public stage_object {
                                       settings_.operation, divisor});
     });
   }
+  /// A single item is copied.
   static result<void> copy(step& s, const runtime::tensor& from,
                            const runtime::tensor& to) {
     const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
@@ -224,16 +250,20 @@ class reduce_items final : public stage_object {
 
   reduce_settings settings_;
   dtype element_;
+  /// Of the result.
   std::vector<std::int64_t> shape_;
+  /// A tensor for each level of the tree; empty if items have no bytes.
   std::vector<runtime::tensor> levels_;
 };
 
+/// Over the slowest dimension of one item, in one task.
 class reduce_lanes final : public stage_object {
  public:
   explicit reduce_lanes(reduction operation) : operation_(operation) {}
 
   result<void> on_item(step& s) override {
     const runtime::tensor from = s[any_in{0}];
+    // There is no result of no lanes.
     if (from.shape()[0] == 0) {
       return error(errc::invalid_argument,
                    "cannot reduce lanes: expected at least one, found none");
@@ -291,6 +321,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// The two forms differ in ports and numbering.
 result<void> make_reduce(described_stage& made, const given_settings& given) {
   made.info.name = "reduce";
   made.info.documentation =

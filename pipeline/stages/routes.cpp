@@ -2,6 +2,8 @@
 /// @file
 /// Stages that hand tensors on without looking at them: `select`,
 /// `split`, `merge` and `zip`.
+///
+/// Nothing is copied: the item that goes on names the slot of the item that came.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@ namespace weir::flow {
 namespace {
 
 /// Describes a stage that forwards tensors and keeps nothing.
+/// Such stages may skip failed items and run in any order.
 stage_info forwarding(std::string name, std::string documentation) {
   stage_info info;
   info.name = std::move(name);
@@ -21,12 +24,14 @@ stage_info forwarding(std::string name, std::string documentation) {
   return info;
 }
 
+/// See the table.
 struct select_settings {
   std::uint32_t modulo = 0;
   std::string attribute;
   std::vector<std::string> values;
 };
 
+/// The two ways exclude each other; see `check_select`.
 settings_table<select_settings> select_table() {
   settings_table<select_settings> table("the stage select");
   table
@@ -43,10 +48,12 @@ settings_table<select_settings> select_table() {
   return table;
 }
 
+/// Attributes are compared as texts.
 std::string text_of_attribute(const attribute& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
+/// Has no state.
 class select_stage final : public stage_object {
  public:
   explicit select_stage(select_settings settings) : settings_(std::move(settings)) {}
@@ -57,6 +64,7 @@ class select_stage final : public stage_object {
   }
 
  private:
+  /// Returns the number of the outlet.
   [[nodiscard]] int outlet_for(const step& s) const {
     if (settings_.modulo != 0) {
       return static_cast<int>(s.seq() % settings_.modulo);
@@ -74,6 +82,7 @@ class select_stage final : public stage_object {
 };
 
 /// One of the two ways to select must be chosen, and completely.
+/// By number: `modulo` alone. By attribute: its name and the values.
 result<void> check_select(const select_settings& s) {
   const bool by_number = s.modulo != 0;
   const bool by_attribute = !s.attribute.empty() && !s.values.empty();
@@ -89,8 +98,10 @@ result<void> check_select(const select_settings& s) {
   return {};
 }
 
+/// What happens to an item whose value no outlet has.
 enum class other_values : std::uint8_t { error, rest, drop };
 
+/// See the table.
 struct split_settings {
   std::string attribute;
   std::vector<std::string> outlets;
@@ -98,6 +109,7 @@ struct split_settings {
   other_values other = other_values::error;
 };
 
+/// One outlet is kept free for `rest`.
 settings_table<split_settings> split_table() {
   settings_table<split_settings> table("the stage split");
   table
@@ -121,10 +133,12 @@ settings_table<split_settings> split_table() {
   return table;
 }
 
+/// Has no state.
 class split_stage final : public stage_object {
  public:
   explicit split_stage(split_settings settings) : settings_(std::move(settings)) {}
 
+  /// Hands the item on, makes a gap of it, or fails.
   result<void> on_item(step& s) override {
     const auto& values = settings_.values;
     const auto found = s.about().find(settings_.attribute);
@@ -146,6 +160,7 @@ class split_stage final : public stage_object {
                        found == s.about().end() ? "none" : fmt::format("\"{}\"", value)))
           .hint("set other to rest or drop");
     }
+    // Without a match, the place is that of the outlet `rest`.
     s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
     return s.emit();
   }
@@ -155,11 +170,13 @@ class split_stage final : public stage_object {
 };
 
 /// Outlets have names of their own, and each has one value.
+/// Sets the values, if there are none.
 result<void> check_split(split_settings& s) {
   if (s.values.empty()) {
     s.values = s.outlets;
   }
   std::vector<std::string> names = s.outlets;
+  // Names that the stage itself uses count as taken.
   names.emplace_back("rest");
   names.emplace_back("x");
   std::sort(names.begin(), names.end());
@@ -180,6 +197,7 @@ result<void> check_split(split_settings& s) {
   return {};
 }
 
+/// See the table.
 struct merge_settings {
   std::uint32_t count = 2;
 };
@@ -191,6 +209,7 @@ settings_table<merge_settings> merge_table() {
   return table;
 }
 
+/// Joins branches that a `select` has divided: of each number, one inlet has the item.
 class merge_stage final : public stage_object {
  public:
   explicit merge_stage(std::uint32_t inlets) : inlets_(inlets) {}
@@ -219,14 +238,17 @@ class merge_stage final : public stage_object {
   std::uint32_t inlets_;
 };
 
+/// What happens to a number that only one inlet has.
 enum class zip_gaps : std::uint8_t { skip, pass };
 
+/// See the table.
 struct zip_settings {
   std::string first = "any";
   std::string second = "any";
   zip_gaps gaps = zip_gaps::skip;
 };
 
+/// Types may have letters in common.
 settings_table<zip_settings> zip_table() {
   settings_table<zip_settings> table("the stage zip");
   const auto is_type = [](const std::string& text) {
@@ -242,8 +264,10 @@ settings_table<zip_settings> zip_table() {
   return table;
 }
 
+/// Has no state and no settings at run time.
 class zip_stage final : public stage_object {
  public:
+  // With gaps passed on, one inlet may lack the number.
   result<void> on_item(step& s) override {
     for (int i = 0; i < 2; ++i) {
       if (s.has(i)) {
@@ -397,6 +421,7 @@ from = "pairs.b"
 
 }  // namespace
 
+/// The number of outlets follows from the settings.
 result<void> make_select(described_stage& made, const given_settings& given) {
   made.info = forwarding("select",
                          "hands each item on through one of several outlets, "
@@ -418,6 +443,7 @@ result<void> make_select(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// The names of the outlets are those of the settings.
 result<void> make_split(described_stage& made, const given_settings& given) {
   made.info = forwarding("split",
                          "hands each item on through the outlet that the value of an "
@@ -437,6 +463,7 @@ result<void> make_split(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// All inlets but one have a gap of each number.
 result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info =
       forwarding("merge", "hands on the item of the one inlet that has the number");
@@ -452,6 +479,7 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// Each inlet has an outlet of the same type.
 result<void> make_zip(described_stage& made, const given_settings& given) {
   made.info = forwarding("zip", "joins two branches by the numbers of their items");
   made.info.details = zip_details;

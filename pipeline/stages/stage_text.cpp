@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads a stage with its settings from one line of text.
+///
+/// The form is that of `concat` and `mix`: a name, and settings as name=value. Texts may
+/// stand in quotes, which have no escapes.
 #include "stages/stage_text.hpp"
 
 #include <charconv>
@@ -10,16 +13,19 @@
 namespace weir::flow {
 namespace {
 
+/// Error of the whole line.
 error bad_line(std::string_view line, std::string_view expected, std::string_view found) {
   return error(errc::invalid_argument,
                fmt::format("cannot read the stage \"{}\": expected {}, found {}", line,
                            expected, found));
 }
 
+/// Only blanks separate settings.
 void skip_spaces(std::string_view& rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
 }
 
+/// Takes the characters before the first of `ends`, or all.
 std::string_view take_until(std::string_view& rest, std::string_view ends) {
   const std::string_view word = rest.substr(0, rest.find_first_of(ends));
   rest.remove_prefix(word.size());
@@ -27,6 +33,7 @@ std::string_view take_until(std::string_view& rest, std::string_view ends) {
 }
 
 /// Returns the value of a word without quotes.
+/// The first form that takes the whole word counts: truth value, integer, number, text.
 setting_value value_of(std::string_view word) {
   if (word == "true" || word == "false") {
     return {word == "true"};
@@ -45,6 +52,7 @@ setting_value value_of(std::string_view word) {
   return {std::string(word)};
 }
 
+/// Takes a value. In quotes it is always a text.
 result<setting_value> take_value(std::string_view& rest, std::string_view line) {
   if (!rest.starts_with('"')) {
     const std::string_view word = take_until(rest, " ");
@@ -64,6 +72,7 @@ result<setting_value> take_value(std::string_view& rest, std::string_view line) 
 
 }  // namespace
 
+/// Reads a line. A setting may occur once.
 result<stage_text> parse_stage_text(std::string_view line) {
   std::string_view rest = line;
   stage_text out;

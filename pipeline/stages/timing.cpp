@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages that ask a clock: `rate` delays items, and `deadline` looks for late ones.
+///
+/// `rate` changes no result, only the time. `deadline` can change the result with every
+/// run, unless it only counts.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -14,14 +17,17 @@
 namespace weir::flow {
 namespace {
 
+/// @units{nanoseconds}
 constexpr double second_ns = 1e9;
 
+/// See the table.
 struct rate_settings {
   std::string type;
   double items_per_second = 1;
   std::uint32_t burst = 1;
 };
 
+/// The type is needed, because the stage copies its items.
 settings_table<rate_settings> rate_table() {
   settings_table<rate_settings> table("the stage rate");
   table.add("type", &rate_settings::type, "type of the tensors, such as f32[n,4]")
@@ -45,12 +51,15 @@ settings_table<rate_settings> rate_table() {
 }
 
 /// Waits on a thread of its own, so that no other stage stands still.
+/// A passing item is due one interval after the one before, but a time without items is
+/// credited up to `slack_ns_`.
 class rate_stage final : public stage_object {
  public:
   explicit rate_stage(const rate_settings& settings)
       : interval_ns_(second_ns / settings.items_per_second),
         slack_ns_(interval_ns_ * (settings.burst - 1)) {}
 
+  /// Copies the item first, so that the wait comes last.
   result<void> on_ready(taken& from, pull& to) override {
     const runtime::tensor& x = from[any_in{0}];
     WEIR_TRY(const runtime::tensor y, to.fill_bytes(0, x.type(), x.shape()));
@@ -59,6 +68,7 @@ class rate_stage final : public stage_object {
       std::memcpy(y.data(), x.data(), static_cast<std::size_t>(bytes));
     }
     const auto now = static_cast<double>(now_ns());
+    // An item that comes late does not move the ones behind it.
     const double due = std::max(due_ns_, now - slack_ns_);
     due_ns_ = due + interval_ns_;
     if (due > now) {
@@ -72,15 +82,22 @@ class rate_stage final : public stage_object {
   }
 
  private:
+  /// Time between two items at the rate. @units{nanoseconds}
   double interval_ns_;
+  /// Time that items may be ahead of the rate in a burst. @units{nanoseconds}
   double slack_ns_;
+  /// When the next item is due.
   double due_ns_ = 0;
+  /// Time that items have waited in this process. @units{nanoseconds}
   double waited_ns_ = 0;
 };
 
+/// What happens to a late item.
 enum class late_items : std::uint8_t { keep, mark, drop };
+/// From when deadlines count.
 enum class deadline_clock : std::uint8_t { source, since_1970 };
 
+/// See the table.
 struct deadline_settings {
   late_items late = late_items::keep;
   std::string attribute = "deadline";
@@ -88,6 +105,7 @@ struct deadline_settings {
   std::uint64_t preset = 0;
 };
 
+/// An item can have a deadline of its own.
 settings_table<deadline_settings> deadline_table() {
   settings_table<deadline_settings> table("the stage deadline");
   table.add(
@@ -112,6 +130,7 @@ settings_table<deadline_settings> deadline_table() {
 }
 
 /// Returns the deadline of an item. @error{invalid_argument, it is no integer from 0 on}
+/// Without the attribute, the preset counts.
 result<std::uint64_t> deadline_of(const attributes& about, const std::string& name,
                                   std::uint64_t preset) {
   const auto found = about.find(name);
@@ -135,14 +154,17 @@ result<std::uint64_t> deadline_of(const attributes& about, const std::string& na
 
 /// An item is late if its bytes are complete behind its deadline. A task that reads them
 /// tells when.
+/// The task reads the tensor, so it runs after the tasks that write it.
 class deadline_stage final : public stage_object {
  public:
   explicit deadline_stage(deadline_settings settings) : settings_(std::move(settings)) {}
 
+  /// Submits a task that ends when the item is complete.
   result<void> on_item(step& s) override {
     const runtime::access accesses[] = {runtime::reads(s[any_in{0}])};
     return s.submit_bytes("item is complete", accesses, [] {});
   }
+  /// Compares the time at which the task was seen to have ended.
   result<void> on_done(step& s) override {
     WEIR_TRY(const std::uint64_t deadline,
              deadline_of(s.about(), settings_.attribute, settings_.preset));
@@ -163,6 +185,7 @@ class deadline_stage final : public stage_object {
 
  private:
   /// Returns the time that deadlines are compared with.
+  /// @units{nanoseconds}
   [[nodiscard]] std::uint64_t time_of(const step& s) const {
     if (settings_.clock == deadline_clock::source) {
       return static_cast<std::uint64_t>(
@@ -174,6 +197,7 @@ class deadline_stage final : public stage_object {
   }
 
   deadline_settings settings_;
+  /// Late items of this process.
   std::uint64_t late_ = 0;
 };
 
@@ -233,6 +257,7 @@ path = "out.tgm"
 
 }  // namespace
 
+/// A blocking stage, because it sleeps.
 result<void> make_rate(described_stage& made, const given_settings& given) {
   made.info.name = "rate";
   made.info.documentation = "lets a limited number of items pass in a second, drops none";
@@ -247,6 +272,7 @@ result<void> make_rate(described_stage& made, const given_settings& given) {
   return {};
 }
 
+/// A stage that drops or marks makes no promise about its output.
 result<void> make_deadline(described_stage& made, const given_settings& given) {
   made.info.name = "deadline";
   made.info.documentation = "keeps, marks or drops items that are later than a deadline";

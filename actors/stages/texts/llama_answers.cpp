@@ -227,8 +227,8 @@ result<void> llama_answers::enter(const token_item& item, const token_text& text
   a.line = text.line;
   a.tokens.assign(text.ids.begin(), text.ids.end());
   a.prompt = text.ids.size();
+  // At least one token of the answer fits.
   a.limit = static_cast<std::size_t>(
-      // At least one token of the answer fits.
       std::min<std::uint64_t>(settings_.max_tokens, most - a.prompt));
   // The seed follows from the line, so the order of the prompts does not matter.
   a.seed = settings_.seed + text.line - 1;
