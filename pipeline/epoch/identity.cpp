@@ -26,6 +26,7 @@ std::string_view first_line(std::string_view& rest) {
 std::string identity_of(const graph& g) {
   std::string text = fmt::format("pipeline {}\n", g.name);
   for (const graph_stage& s : g.stages) {
+    // Stage and description are named: a stage of another class is another pipeline.
     text += fmt::format("stage {} {}\n", s.name, s.info.name);
     // Frozen settings are those that a resumed run must not change.
     for (const auto& [key, value] : s.info.frozen) {
@@ -44,6 +45,7 @@ std::string identity_of(const graph& g) {
 /// shows the first difference.
 result<void> same_pipeline(const image& from, std::string_view identity) {
   const image_section* s = from.find(identity_section);
+  // An image without the section is of no pipeline, and every line differs.
   std::string_view stored = s == nullptr ? std::string_view() : as_text(s->data);
   while (!stored.empty() || !identity.empty()) {
     const std::string_view found = first_line(stored);

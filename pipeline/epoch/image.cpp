@@ -41,6 +41,7 @@ stored_item record_of(const item* one) {
 // same.
 byte_vector memory_for(const std::string& name, std::size_t bytes,
                        std::vector<image_section>& spare) {
+  // Sections are found by name and size; their order may have changed.
   for (image_section& old : spare) {
     if (old.name == name && old.data.size() == bytes) {
       return std::exchange(old.data, {});
@@ -72,6 +73,7 @@ mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
 
 /// Takes a section that exists already, for example from a child process.
 void state_writer::adopt(image_section part) {
+  // Parts of a child process have the names that the stage has given them.
   part.name = "STATE/" + stage_ + "/" + part.name;
   growing_.sections.push_back(std::move(part));
 }
@@ -91,6 +93,7 @@ result<bytes_view> state_reader::part(const std::string& name) const {
 /// copies them.
 result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t,
                                     bool at_rest) {
+  // The image has the elements in row-major order, whatever the strides are.
   if (!t.row_major()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot store \"{}\": expected a row-major tensor, found "
@@ -134,6 +137,7 @@ result<void> stage_run::copy_item(std::string section, item& one, std::size_t ou
   const std::size_t before = facts_.copies.size();
   WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor, false));
   if (facts_.copies.size() != before) {
+    // The holder is let go when the copy has ended; see `let_go_of_copied_items`.
     ++one.holders;
     facts_.copied_items.emplace_back(facts_.copies.back(), &one);
   }
@@ -143,6 +147,7 @@ result<void> stage_run::copy_item(std::string section, item& one, std::size_t ou
 /// Adds the state of the stage. That of a source which is joined with others came with
 /// its items, because the source may be ahead of the barrier.
 result<void> stage_run::contribute_state() {
+  // The state that came with the last item that was handed on.
   if (joined_ && !ended_) {
     auto& sections = facts_.growing->sections;
     sections.insert(sections.end(), here_.state.begin(), here_.state.end());
@@ -160,6 +165,7 @@ result<void> stage_run::contribute_state() {
       s.data.assign(part.value.begin(), part.value.end());
     }
   }
+  // The stage may copy large parts by tasks of its own, which it names to the writer.
   state_writer own(*facts_.growing, facts_.copies, facts_.spare, name_);
   return guarded([&] { return object_.copy_state(own); });
 }
@@ -206,6 +212,7 @@ result<void> stage_run::copy_items() {
   for (std::size_t i = 0; i < collected_ * in_.size(); ++i) {
     const call::input& one = c.inputs[i];
     put_item(items, record_of(one.body));
+    // A gap has no bytes.
     if (one.body != nullptr) {
       // The bytes of each item stand in a section of their own.
       WEIR_CHECK(copy_item(fmt::format("HELD/{}/{}", name_, i), *one.body, one.outlet));
@@ -233,6 +240,7 @@ result<void> stage_run::copy_feedback() {
       for (std::size_t i = 0; i < to.to->size(); ++i) {
         const entry& e = to.to->peek(i);
         stored_item one = record_of(e.body);
+        // The number on the edge is that of the place in the loop.
         one.seq = e.number;
         put_item(items, one);
         if (e.body != nullptr) {
@@ -267,6 +275,7 @@ result<void> stage_run::mark(const small_record& cursor) {
   s.name = "CURSOR/" + name_;
   s.data.assign(cursor.view().begin(), cursor.view().end());
   s.shape = {static_cast<std::int64_t>(cursor.size)};
+  // Everything before this number is in front of the barrier.
   marked_ = next_seq_;
   WEIR_CHECK(contribute());
   if (!ended_) {
@@ -293,6 +302,7 @@ result<void> stage_run::settled(const small_record& offset) {
   WEIR_EXPECT(wants_settle_);
   wants_settle_ = false;
   for (inlet& i : in_) {
+    // The barrier waits at each inlet that has not ended.
     if (!ended_ && !i.ended && !i.from->empty() &&
         i.from->front().kind == entry_kind::barrier) {
       i.from->pop();
@@ -347,6 +357,7 @@ result<void> stage_run::restore_state(const image& from) {
     if (part.is_tensor) {
       WEIR_CHECK(fill(part.tensor, *s));
     } else if (s->data.size() == part.value.size()) {
+      // A value must have exactly its size.
       std::memcpy(part.value.data(), s->data.data(), s->data.size());
     } else {
       return bad_section(s->name, fmt::format("{} bytes", part.value.size()),
@@ -398,6 +409,7 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
         capacity += t.delay;
       }
     }
+    // Space for the items of an incomplete call and those of all feedback edges.
     WEIR_TRY(initial_slots_,
              slot_pool::create(*facts_.host, capacity, 0, std::int64_t{1} << 40,
                                name_ + " (first items)"));
@@ -429,6 +441,7 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
 result<void> stage_run::restore_items(const image& from) {
   if (info_.takes > 1) {
     WEIR_TRY(const image_section* s, section(from, "HELD/" + name_));
+    // The records come first, and then each item with its bytes.
     record_reader items(s->data);
     const std::size_t count = items.get<std::uint32_t>();
     call& c = current();
@@ -441,6 +454,7 @@ result<void> stage_run::restore_items(const image& from) {
     for (std::size_t i = 0; i < count * in_.size(); ++i) {
       const inlet& in = in_[i % in_.size()];
       const stored_item one = get_item(items);
+      // The call input keeps the edge, so that the credit goes back there.
       call::input taken_input{nullptr, in.from, in.outlet, 0};
       if (one.present) {
         WEIR_TRY(const image_section* bytes,
@@ -476,6 +490,7 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
   WEIR_TRY(const image_section* s, section(from, name));
   record_reader items(s->data);
   const std::size_t count = items.get<std::uint32_t>();
+  // The edge begins behind the barrier of the image.
   to.to->epoch_passed = from.epoch;
   for (std::size_t i = 0; i < count && !items.failed(); ++i) {
     const stored_item one = get_item(items);
@@ -505,6 +520,7 @@ result<void> stage_run::fill_feedback() {
     for (target& to : out_[outlet]) {
       for (std::uint32_t n = 0; n < to.delay; ++n) {
         const port_type& type = outlet_types_[outlet];
+        // Items of varying size cannot be made without knowing their size.
         if (!type.bytes()) {
           to.to->push_gap(n);
           continue;

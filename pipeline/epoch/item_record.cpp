@@ -18,6 +18,7 @@ void put_item(record_writer& out, const stored_item& one) {
   for (const auto& [name, value] : one.about) {
     out.put_text(name);
     out.put(static_cast<std::uint8_t>(value.index()));
+    // The kinds are told apart by the index that was written before.
     if (const auto* text = std::get_if<std::string>(&value)) {
       out.put_text(*text);
     } else if (const auto* real = std::get_if<double>(&value)) {

@@ -23,6 +23,7 @@ result<std::vector<std::string>> verify_outputs(
     if (g.stages[i].info.face != face::sink) {
       continue;
     }
+    // Every sink has an offset in the image of a finished run.
     const image_section* offset = from.find("OFFSET/" + name);
     if (offset == nullptr) {
       return error(
@@ -43,6 +44,7 @@ result<std::vector<std::string>> verify_outputs(
                                name))
           .because(std::move(complete.error()));
     }
+    // The caller warns about outputs that could not be compared.
     if (!*complete) {
       unknown.push_back(name);
     }

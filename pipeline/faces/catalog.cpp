@@ -21,6 +21,7 @@ namespace weir::flow {
 result<void> catalog::add(std::string name, factory make, stage_info about,
                           stage_home home) {
   if (home.file.empty() && home.command.empty()) {
+    // The file that is being loaded at the moment.
     home.file = adding_from_;
   }
   // Keys of a stage's table in a file that are not settings would hide such a setting.
@@ -60,6 +61,7 @@ result<void> catalog::add_plugin(catalog&& stages, const std::string& file) {
                                file, name, owner(known->second)));
     }
   }
+  // Entries without a home are those of this file.
   for (auto& [name, one] : stages.entries_) {
     one.home.file = one.home.file.empty() ? file : one.home.file;
   }
@@ -93,6 +95,7 @@ result<described_stage> catalog::make(std::string_view name,
   described_stage made;
   WEIR_CHECK(found->make(made, settings));
   made.origin.use = std::string(name);
+  // The settings as they were given, so that a child process can be told the same.
   for (const auto& [key, one] : settings) {
     made.origin.settings.emplace_back(key, one.value);
   }
@@ -139,6 +142,7 @@ std::vector<std::string> catalog::names() const {
 
 /// Keys that a table [[stage]] has for all stages.
 std::span<const std::string_view> reserved_keys() noexcept {
+  // Adding a name here can break stages that have a setting of this name.
   static constexpr std::array<std::string_view, 10> keys{
       "name",     "use",  "from",    "inlets", "window",
       "on_error", "host", "initial", "loop",   "max_failures"};

@@ -17,6 +17,7 @@ namespace {
 result<port_type> type_for(std::string_view text, dtype element, int rank,
                            std::string_view port) {
   WEIR_TRY(port_type type, port_type::parse(text));
+  // The type is compared by element and by number of dimensions; extents are free.
   if (type.element != element || type.shape.size() != static_cast<std::size_t>(rank)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make a stage of a function: expected a port \"{}\" "
@@ -67,6 +68,7 @@ void map_shape(const stage_info& info, std::span<const std::int64_t> from,
   const port_type& x = info.ports[0].type;
   to.clear();
   for (const extent& e : info.ports[1].type.shape) {
+    // An extent without a letter is a number.
     const extent* letter =
         e.is == extent::kind::letter ? letter_in(x, e.letter) : nullptr;
     // A letter has the extent of the item at the place of the letter.

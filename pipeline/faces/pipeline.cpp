@@ -102,6 +102,7 @@ node pipeline::add_made(std::string name, result<flow::described_stage> stage,
     added.origin = std::move(stage->origin);
     objects_.push_back(std::move(stage->object));
   } else {
+    // The code tells whether the name, the settings or the stage were wrong.
     const errc code = stage.error().code();
     mistake(error(code, fmt::format("cannot add the stage \"{}\"", added.name))
                 .because(std::move(stage.error())));
@@ -119,6 +120,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
                                                bool inlet) {
   const flow::graph_stage& s = graph_.stages[stage];
   std::optional<std::uint32_t> found;
+  // Names are collected for the message.
   std::string names;
   std::uint32_t matches = 0;
   for (std::uint32_t i = 0; i < s.info.ports.size(); ++i) {
@@ -168,6 +170,8 @@ void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_
 void pipeline::apply_windows(flow::graph& g) const {
   for (const window_setting& w : windows_) {
     for (flow::graph_edge& e : g.edges) {
+      // A window for a stage holds for all of its inlets, one for a port for that port
+      // alone.
       const std::string& inlet = g.stages[e.to].info.ports[e.inlet].name;
       if (e.to == w.stage && (w.port.empty() || w.port == inlet)) {
         e.window_items = w.items;
@@ -205,6 +209,7 @@ result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages()
 
 /// Makes all stages anew. A stage that the program has made itself cannot be repeated.
 result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::remake_stages() const {
+  // Stages are made in the order in which they were added.
   std::vector<std::unique_ptr<flow::stage_object>> all;
   for (std::size_t i = 0; i < makers_.size(); ++i) {
     if (!makers_[i]) {

@@ -52,6 +52,7 @@ namespace {
 template <class Result, class Function>
 Result in_batch(Function&& call_stage, std::optional<error> Result::*failure) {
   Result done;
+  // The result is only complete if the call has returned.
   auto called = guarded([&]() -> result<void> {
     done = call_stage();
     return {};
@@ -77,9 +78,11 @@ filled_items fill_each(stage_object& stage, const std::string& name,
     if (!*more) {
       done.ended = true;
       // The position at the end goes into the last image.
+      // The position is read on this thread, while the source does nothing else.
       done.cursor = stage.position();
       break;
     }
+    // The source is asked again later.
     if (item->nothing_yet) {
       done.nothing_yet = true;
       break;
@@ -128,6 +131,7 @@ processed_items batch_stage::write(std::span<const ready* const> /*items*/) {
 
 /// Processes items of a blocking stage; `processed` of them are complete.
 processed_items call_work(stage_object& stage, std::span<exchange* const> items) {
+  // A stage of a child process takes the whole batch in one message.
   if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
     return in_batch<processed_items>([&] { return batches->work(items); },
                                      &processed_items::failed);

@@ -54,6 +54,7 @@ std::size_t value_size(double value) noexcept {
   if (is_half(value)) {
     return 3;
   }
+  // A float holds the same value if converting it there and back changes nothing.
   return static_cast<double>(static_cast<float>(value)) == value ? 5 : 9;
 }
 std::size_t value_size(const std::string& value) noexcept {

@@ -39,6 +39,7 @@ result<runtime::tensor> opening::constant_bytes(const std::string& file,
   }
   WEIR_TRY(const std::int64_t bytes, byte_size(loaded.type(), loaded.count()));
   const bytes_view content(loaded.data(), static_cast<std::size_t>(bytes));
+  // The contents are identified by type, shape and digest.
   constants_.push_back(
       {file, name, fmt::format("{} {}", found.text(), hex64(xxh3_64(content)))});
   return loaded;

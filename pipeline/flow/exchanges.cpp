@@ -26,6 +26,7 @@ namespace weir::flow {
 /// Each place of the ring of calls has one; further blanks are for stages that make
 /// several items of a call.
 void stage_run::make_exchanges() {
+  // Sources and sinks have no exchanges.
   for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
     exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
     for (std::uint32_t further = 1; further < info_.gives; ++further) {
@@ -39,6 +40,7 @@ void stage_run::make_exchanges() {
 /// size are known only when they come back, so that only one of them is handed out.
 /// Returns null if nothing can be handed out now.
 result<exchange*> stage_run::next_exchange() {
+  // Calls from `handed_out_` on have not been with the stage.
   while (handed_out_ != open()) {
     const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
     call& c = calls_[place];
@@ -57,6 +59,7 @@ result<exchange*> stage_run::next_exchange() {
     if (!facts_.host->base().ended(c.last)) {
       return nullptr;
     }
+    // The input cannot be had, so the item fails here.
     if (auto failed = failure_of(c)) {
       return at_item(c.seq, std::move(*failed));
     }
@@ -74,6 +77,7 @@ result<exchange*> stage_run::next_exchange() {
     e.turn_ns = facts_.turn_ns;
     e.made = info_.own_numbering ? 0 : 1;
     e.partial = false;
+    // The items that will be made, with their memory.
     for (std::size_t i = 0; i < info_.gives; ++i) {
       blank& b = e.item(i);
       b.stage = this;
@@ -97,6 +101,7 @@ result<exchange*> stage_run::next_exchange() {
 result<void> stage_run::give_back(exchange& item, const error* failed) {
   call& c = calls_[(first_open_ + returned_) & (ring_size_ - 1)];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
+  // The number of items is known only now.
   if (info_.own_numbering) {
     return take_made(item, c, failed);
   }
@@ -116,10 +121,12 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
                                             "expected one of the two, found {}",
                                             made.skipped ? "both" : "neither")));
   }
+  // Attributes that are too large fail the item as a whole.
   if (auto fits = check_attributes(c); !fits) {
     return at_item(c.seq, std::move(fits.error()));
   }
   c.skipped = made.skipped;
+  // The inputs leave through other outlets under the same number.
   if (failed != nullptr && info_.dead_letters() != 0) {
     send_to_dead_letters(c, *failed);
   }
@@ -153,6 +160,7 @@ result<void> stage_run::take_made(exchange& item, call& c, const error* failed) 
 /// Marks a call as returned and counts all returned ones without a gap before them.
 void stage_run::return_call(call& c) noexcept {
   c.returned = true;
+  // The oldest calls without a gap in between.
   while (returned_ != handed_out_ &&
          calls_[(first_open_ + returned_) & (ring_size_ - 1)].returned) {
     ++returned_;
@@ -189,6 +197,7 @@ bool stage_run::publish_made(call& c) {
 result<bool> stage_run::settle_returned() {
   bool any = false;
   while (open() != 0 && has_output(info_.gives)) {
+    // The oldest call decides: items are handed on in order.
     call& c = oldest();
     if (!c.gap && !c.returned) {
       break;
@@ -218,6 +227,7 @@ namespace {
 void look_at_call(const call& c, call_view& to) {
   to.seq = c.seq;
   to.inputs.clear();
+  // A null pointer stands for a gap.
   for (const call::input& one : c.inputs) {
     const bool present = one.body != nullptr;
     to.inputs.push_back(present ? &one.body->slots[one.outlet]->tensor : nullptr);
@@ -249,6 +259,7 @@ blank& made_item(exchange& of_call, std::size_t nth) {
 /// Returns the memory of an outlet, if the engine knows it; a child process may then
 /// write there.
 runtime::storage memory_at(const blank& of_item, std::size_t outlet) {
+  // Memory that has grown is not known to the engine.
   const slot* s = of_item.slots[outlet];
   const bool known = s != nullptr && !s->grown;
   return known ? s->memory : runtime::storage{};

@@ -58,6 +58,7 @@ std::shared_ptr<slot_memory> memory_of(const stage_object& object) {
 struct execution::state {
   plan planned;
   execution_options options;
+  // Owned here, and used by the stage runs.
   std::vector<std::unique_ptr<stage_object>> objects;
   /// Shared by all stages.
   run_facts facts;
@@ -89,6 +90,7 @@ struct execution::state {
 /// Items then need no copy on their way to the child.
 std::shared_ptr<slot_memory> execution::state::memory_near(std::uint32_t stage) const {
   auto memory = memory_of(*objects[stage]);
+  // A stage with a child process behind it makes its items in the child's memory.
   for (const graph_edge& e : planned.source.edges) {
     if (!memory && e.from == stage) {
       memory = memory_of(*objects[e.to]);
@@ -106,6 +108,7 @@ result<void> execution::state::build() {
     recorder = std::make_unique<item_recorder>(options.recorded_items);
     facts.recorder = recorder.get();
   }
+  // The edges have the windows of the plan, which the check has enlarged.
   for (const graph_edge& e : g.edges) {
     edges.push_back(std::make_unique<edge>(e.window_items, e.window_bytes));
   }
@@ -128,6 +131,7 @@ result<void> execution::state::build() {
     std::uint32_t open_calls = 1;
     std::int64_t budget = 1;
     for (const graph_edge& e : g.edges) {
+      // The largest window in front of the stage bounds its open calls.
       open_calls = e.to == i ? std::max(open_calls, e.window_items) : open_calls;
       budget = e.from == i ? std::max(budget, e.window_bytes) : budget;
     }
@@ -158,6 +162,7 @@ result<void> execution::state::open_stages(const image* from) {
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
       // Constants are compared while the stage is restored.
+      // Constants are noted for the image before the state is restored.
       s->set_constants(run.constants());
       WEIR_CHECK(from != nullptr ? s->restore(*from) : s->fill_feedback());
       // The position before the first item, for a barrier that comes before it.
@@ -192,6 +197,7 @@ bool execution::state::contributed() const {
 /// Stages that have ended see no barrier. Their state does not change any more, so it
 /// is part of every image from then on.
 result<void> execution::state::contribute_ended() {
+  // A sink that has to settle contributes when it has.
   for (const auto& s : stages) {
     if (facts.epoch != 0 && s->ended() && !s->contributed() && !s->wants_settle()) {
       WEIR_CHECK(s->contribute_final());
@@ -252,6 +258,7 @@ result<bool> execution::turn() {
   bool any = false;
   // Slots whose copies have ended are free from now on.
   s.facts.let_go_of_copied_items();
+  // In the order of the pipeline, so that memory is free for the stages in front.
   for (const std::uint32_t i : s.planned.order) {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;
@@ -284,6 +291,7 @@ stage_object& execution::stage(std::uint32_t index) noexcept {
 /// barrier stands behind what it has.
 blank* execution::grant(std::uint32_t source) {
   stage_run& s = *state_->stages[source];
+  // The barrier of the source is still to come.
   const bool waits = state_->facts.epoch != 0 && !s.contributed();
   return waits ? nullptr : s.grant(state_->limit);
 }
@@ -303,6 +311,7 @@ void execution::take_back(std::uint32_t source) {
   state_->stages[source]->take_back_grants();
 }
 result<void> execution::end(blank& unused, const small_record& cursor) {
+  // The end also releases items that the others have read.
   stage_run& s = *unused.stage;
   s.end_source(unused, cursor);
   return state_->joined.release(s.index);
@@ -356,6 +365,7 @@ void execution::stop_before(std::uint64_t next) noexcept {
 /// sources are marked at once, because their positions are known.
 result<void> execution::begin_epoch() {
   state& s = *state_;
+  // One epoch at a time.
   WEIR_EXPECT(s.facts.epoch == 0);
   s.facts.epoch = ++s.newest_epoch;
   s.facts.spare = std::exchange(s.growing, {}).sections;
@@ -366,6 +376,7 @@ result<void> execution::begin_epoch() {
   // The identity comes first, so that it is compared first.
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
+  // Ranges that are skipped belong to the state of the run.
   s.facts.skipped.store(s.growing);
   for (const std::uint32_t i : s.sources) {
     if (stage_run& source = *s.stages[i]; source.joined() && !source.ended()) {
@@ -396,6 +407,7 @@ bool execution::complete() const noexcept {
 /// Returns the image. Its copies have ended, and a failed one is an error here.
 result<const image*> execution::completed() {
   WEIR_EXPECT(complete());
+  // Waiting returns at once; it tells whether the copy has failed.
   for (const task_id id : state_->facts.copies) {
     WEIR_CHECK(state_->facts.host->base().wait(id));
   }
@@ -418,6 +430,7 @@ void execution::abandoned() {
 }
 
 bool execution::all_ended() const noexcept {
+  // A stage with open calls may still make items.
   return std::all_of(state_->stages.begin(), state_->stages.end(),
                      [](const auto& s) { return s->ended() && s->open_calls() == 0; });
 }
@@ -474,6 +487,7 @@ run_counters execution::counters() const {
   const auto times = state_->facts.host->base().kernel_times();
   for (const auto& s : state_->stages) {
     all.stages.push_back(s->counters);
+    // Stages outside the engine add the time of their hosts elsewhere.
     all.stages.back().busy_ns = times[s->tag()];
     all.item_bytes += s->slot_bytes();
   }
@@ -494,6 +508,7 @@ std::vector<edge_credits> execution::credits() const {
     const edge& e = *state_->edges[i];
     edge_credits& one = all.emplace_back();
     one.window = g.edges[i].window_items;
+    // Credits that are out are items that somebody holds.
     one.free = one.window - e.alive();
     for (std::size_t n = 0; n < e.size(); ++n) {
       const entry_kind kind = e.peek(n).kind;
@@ -511,6 +526,7 @@ void execution::add_to_trace() const {
   }
   std::vector<std::string> names;
   std::vector<std::uint32_t> numberings;
+  // Names and numberings by the number of the stage.
   for (std::size_t i = 0; i < state_->stages.size(); ++i) {
     names.push_back(state_->stages[i]->name());
     numberings.push_back(state_->planned.stages[i].numbering);

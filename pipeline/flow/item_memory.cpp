@@ -29,6 +29,7 @@ result<std::unique_ptr<slot_pool>> slot_pool::create(
       new slot_pool(host, fixed_bytes, budget, std::move(name), std::move(shared)));
   for (std::size_t i = 0; i < count; ++i) {
     slot& s = *pool->all_.emplace_back(std::make_unique<slot>());
+    // A slot knows its pool, to which it returns.
     s.home = pool.get();
     // Slots of varying size get memory when they are first taken.
     if (fixed_bytes != 0) {
@@ -52,6 +53,7 @@ slot_pool::~slot_pool() {
 /// The child process of a stage reaches shared memory; when that is full, the slot comes
 /// from the heap and the item is copied for the child. Returns null without memory.
 slot::buffer slot_pool::allocate(std::int64_t bytes) const noexcept {
+  // Every slot begins at a multiple of the alignment and has at least one unit.
   const std::int64_t rounded =
       std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (shared_) {
@@ -79,6 +81,7 @@ result<void> slot_pool::give_memory(slot& s, std::int64_t bytes) {
   if (!s.owned) {
     return no_memory(bytes);
   }
+  // The engine can name the memory in accesses from now on.
   s.memory = host_.base().adopt(s.owned.get(), bytes, name_);
   total_ += bytes;
   return {};
@@ -86,6 +89,7 @@ result<void> slot_pool::give_memory(slot& s, std::int64_t bytes) {
 
 /// Gives the memory of a slot back; the slot itself stays.
 void slot_pool::release(slot& s) noexcept {
+  // The memory of the slot has no task any more.
   if (s.owned) {
     static_cast<void>(host_.base().release(s.memory.id));
     total_ -= s.memory.size;
@@ -116,6 +120,7 @@ result<std::int64_t> slot_pool::bytes_for(dtype type,
                                           std::span<const std::int64_t> shape) const {
   std::int64_t count = 1;
   bool fits = true;
+  // Negative extents and products that overflow are both impossible shapes.
   for (const std::int64_t extent : shape) {
     fits = fits && extent >= 0 && checked_mul(count, extent, count);
   }
@@ -138,6 +143,7 @@ result<std::int64_t> slot_pool::bytes_for(dtype type,
 /// which nothing changes.
 result<void> slot_pool::name_tensor(slot& s, const runtime::storage& memory, dtype type,
                                     std::span<const std::int64_t> shape) {
+  // The comparison is cheaper than making a tensor anew.
   const runtime::storage& now = s.tensor.store();
   if (now.id == memory.id && now.base == memory.base && now.size == memory.size &&
       s.tensor.type() == type && std::ranges::equal(s.tensor.shape(), shape)) {
@@ -150,6 +156,7 @@ result<void> slot_pool::name_tensor(slot& s, const runtime::storage& memory, dty
 /// Takes a slot without a tensor. @pre `available(1)`
 slot& slot_pool::take_blank() noexcept {
   if (fixed_ == 0) {
+    // Memory above the budget is given back, from free slots only.
     trim();
     // A slot that has memory already is likely to have enough of it.
     const auto largest = std::max_element(
@@ -174,6 +181,7 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
   }
   slot& s = take_blank();
   s.complete = false;
+  // Slots of a fixed size always fit.
   if (*bytes > s.memory.size) {
     used_ -= s.memory.size;
     auto grown = give_memory(s, *bytes);
@@ -226,6 +234,7 @@ result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t>
 /// Makes grown memory the memory of the slot. The tensor of the slot then names the new
 /// memory, whose address is the same.
 void slot_pool::settle(slot& s) {
+  // Most items fit into the slot.
   if (!s.grown) {
     return;
   }
@@ -259,6 +268,7 @@ void item_pool::add(std::size_t count) {
   const std::size_t before = all_.size();
   all_.resize(before + count);
   free_.reserve(all_.size());
+  // The first item of the container is taken first.
   for (std::size_t i = all_.size(); i-- > before;) {
     all_[i].home = this;
     free_.push_back(&all_[i]);
@@ -268,11 +278,13 @@ void item_pool::add(std::size_t count) {
 /// Drops the slots of an item and returns it to the pool.
 void item_pool::give_back(item& one) noexcept {
   for (std::size_t o = 0; o < outlets_; ++o) {
+    // Slots that were never filled are null.
     if (slot*& s = one.slots[o]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }
   }
+  // Clearing an empty map would cost a call.
   if (!one.about.empty()) {
     one.about.clear();
   }

@@ -30,10 +30,12 @@ std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
   for (const std::uint64_t count : items) {
     all += count;
   }
+  // The smallest number of items that are a share of all.
   const double wanted = share * static_cast<double>(all);
   std::uint64_t seen = 0;
   for (std::size_t k = 0; k < items.size(); ++k) {
     seen += items[k];
+    // Above the last class there is only the largest latency.
     if (items[k] != 0 && static_cast<double>(seen) >= wanted) {
       return k + 1 < items.size() ? std::min(largest_ns, std::uint64_t{2} << k)
                                   : largest_ns;
@@ -45,6 +47,7 @@ std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
 /// Keeps every second sample, each of which then stands for twice as many items.
 /// Samples stay evenly spread over the items.
 void sink_latency::thin_out(sample& s) {
+  // Sample i of the thinner list is sample 2i.
   for (std::size_t i = 0; 2 * i < s.times.size(); ++i) {
     s.times[i] = s.times[2 * i];
   }
@@ -54,6 +57,7 @@ void sink_latency::thin_out(sample& s) {
 
 /// Called for each item that a sink has written. Every `stride`-th one is a sample.
 void sink_latency::written(std::int64_t left_source_ns) {
+  // Not every item is a sample.
   if (open_.items++ % open_.stride != 0) {
     return;
   }
@@ -67,6 +71,7 @@ void sink_latency::written(std::int64_t left_source_ns) {
 /// Samples whose checkpoint could not be written stay in front of the new ones.
 // Both samples must have the same stride before they are joined.
 void sink_latency::settled() {
+  // The denser list is thinned out until both have one stride.
   while (!settled_.times.empty() && settled_.stride < open_.stride) {
     thin_out(settled_);
   }
@@ -86,6 +91,7 @@ void sink_latency::settled() {
 /// Called when a checkpoint is durable.
 void sink_latency::durable(std::int64_t now_ns) {
   for (const std::int64_t time : settled_.times) {
+    // A latency of 0 would belong to no class.
     const auto latency =
         static_cast<std::uint64_t>(std::max<std::int64_t>(now_ns - time, 1));
     counts_.add(latency, settled_.stride);
@@ -97,6 +103,7 @@ void sink_latency::durable(std::int64_t now_ns) {
 void item_recorder::record(std::uint32_t stage, std::uint64_t seq, std::int64_t start_ns,
                            std::int64_t end_ns) {
   const stretch one{stage, seq, start_ns, end_ns};
+  // The first items show how a run begins.
   if (first_.size() < most_items_) {
     first_.push_back(one);
   } else if (newest_.size() < most_items_) {
@@ -114,6 +121,7 @@ void item_recorder::add_to(runtime::trace& to, const std::vector<std::string>& n
                            const std::vector<std::uint32_t>& numberings) const {
   std::vector<stretch> all = first_;
   all.insert(all.end(), newest_.begin(), newest_.end());
+  // By stage and then by time.
   std::stable_sort(all.begin(), all.end(), [](const stretch& a, const stretch& b) {
     return a.stage != b.stage ? a.stage < b.stage : a.start_ns < b.start_ns;
   });
@@ -123,6 +131,7 @@ void item_recorder::add_to(runtime::trace& to, const std::vector<std::string>& n
     if (i == 0 || all[i - 1].stage != one.stage) {
       ends.clear();
     }
+    // Lines of a stage are tried from the first on.
     std::size_t line = 0;
     while (line < ends.size() && ends[line] > one.start_ns) {
       ++line;

@@ -20,6 +20,7 @@ void joined_sources::find(const graph& g,
                           const std::vector<std::unique_ptr<stage_run>>& stages) {
   std::vector<std::size_t> part(stages.size());  // the smallest stage that is connected
   std::iota(part.begin(), part.end(), std::size_t{0});
+  // Repeats until no edge joins two parts any more.
   for (bool changed = true; changed;) {
     changed = false;
     for (const graph_edge& e : g.edges) {
@@ -35,6 +36,7 @@ void joined_sources::find(const graph& g,
         members.push_back(stages[i].get());
       }
     }
+    // A single source needs no other one to have read.
     if (members.size() > 1) {
       groups_.push_back(members);
       for (stage_run* one : members) {
@@ -59,6 +61,7 @@ result<void> joined_sources::release(std::uint32_t source) const {
       read_by_all = std::min(read_by_all, one->filled());
     }
   }
+  // Items of any source of the group may be free now.
   for (stage_run* one : group) {
     WEIR_CHECK(one->release(read_by_all));
   }

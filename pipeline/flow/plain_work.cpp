@@ -54,8 +54,10 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     // The entry stays valid until something is pushed on this edge, which `on_item`
     // cannot do.
     const entry& e = from.pop();
+    // Numbers follow each other without holes; gaps fill them.
     WEIR_EXPECT(e.number == next_seq_);
     ++taken;
+    // A gap costs one credit in front and one behind.
     if (e.body == nullptr) {
       from.give_back(0);
       push_gap(next_seq_++);
@@ -67,9 +69,11 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     input.body = e.body;
     input.bytes = e.bytes;
     ++counters.items;
+    // Only a trace needs the time.
     if (facts_.recorder != nullptr) {
       c.taken_ns = now_ns();
     }
+    // `step` finds the call through the stage.
     active_ = &c;
     auto done = guarded([&] { return object_.on_item(s); });
     active_ = nullptr;
@@ -80,6 +84,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     if (c.emissions + (c.skipped ? 1U : 0U) != 1) {
       WEIR_CHECK(emitted_once(c, "on_item"));
     }
+    // A skipped number goes on as a gap.
     if (c.skipped) {
       push_gap(c.seq);
     }
@@ -106,6 +111,7 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
     const entry& e = from.pop();
     WEIR_EXPECT(e.number == next_seq_);
     const std::uint64_t number = next_seq_++;
+    // A gap is nothing to a sink.
     if (e.body == nullptr) {
       from.give_back(0);
       continue;
@@ -137,6 +143,7 @@ void stage_run::publish_plainly(call& c) {
   slot* const s = c.made.front();
   c.made.front() = nullptr;
   item* one = &old;
+  // The tensor was forwarded: the item that is there names it already.
   if (s != nullptr && s == old.slots.front() && old.home->outlets() == 1 &&
       !c.about_set) {
     --s->names;  // the item that is there keeps its own
@@ -155,6 +162,7 @@ void stage_run::publish_plainly(call& c) {
     }
   }
   // The number on a feedback edge is later by its delay.
+  // The edges take a holder each.
   for (const target& t : out_.front()) {
     if (s != nullptr) {
       t.to->push(*one, c.seq + t.delay, s->bytes);
@@ -168,17 +176,20 @@ void stage_run::publish_plainly(call& c) {
 /// Returns a call to its empty state.
 /// Only what a plain call can have set is cleared.
 void stage_run::finish_plainly(call& c) {
+  // The recorder exists if a time was noted.
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
     c.taken_ns = 0;
   }
   call::input& input = c.inputs.front();
+  // The credit and the holder of the input go back.
   input.from->give_back(input.bytes);
   let_go(*input.body);
   input.body = nullptr;
   if (!c.emitted.empty()) {
     let_go_of_emitted(c);
   }
+  // A slot that was made and not emitted is free again.
   if (slot*& s = c.made.front(); s != nullptr) {
     s->home->drop(*s);
     s = nullptr;
@@ -197,6 +208,7 @@ void stage_run::finish_plainly(call& c) {
 /// @pre The face is not that of a sink.
 result<bool> stage_run::settle_plainly() {
   std::size_t ended = first_open_;
+  // Tasks of calls end in any order; calls end from the oldest.
   while (ended != next_open_ && tasks_ended(calls_[ended & (ring_size_ - 1)])) {
     ++ended;
   }
@@ -224,6 +236,7 @@ namespace weir {
 /// A plain stage whose attributes are unchanged skips the checks of `stage_run::emit`.
 result<void> step::emit() {
   flow::call& c = *stage_.active_;
+  // The short path; everything else is checked by `emit`.
   if (stage_.plain_ && c.emissions == 0 && !c.about_set) {
     c.emissions = 1;
     stage_.publish_plainly(c);

@@ -20,6 +20,7 @@ namespace weir::flow {
 /// Returns null if nothing may be granted. @param before  First number that is not
 /// granted.
 blank* stage_run::grant(std::uint64_t before) {
+  // Numbers of blanks that are with the source count.
   const std::uint64_t number = next_seq_ + granted_;
   if (end_read_ || number >= before || granted_ == max_grants_ ||
       !has_output(static_cast<std::uint32_t>(granted_) + 1)) {
@@ -38,6 +39,7 @@ blank* stage_run::grant(std::uint64_t before) {
   b.filled = {};
   b.nothing_yet = b.about_final = false;
   b.wants_mark = joined_;
+  // Slots without a tensor; the source names them.
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     b.slots[o] = &pools_[o]->take_blank();
   }
@@ -55,6 +57,7 @@ bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexc
   // Of varying sizes one item is granted at a time.
   const std::uint64_t wanted =
       fixed ? std::min<std::uint64_t>(count, before - number) : 1;
+  // The same conditions as for one item, for all of them.
   return granted_ + wanted <= max_grants_ &&
          has_output(static_cast<std::uint32_t>(granted_ + wanted)) &&
          std::all_of(pools_.begin(), pools_.end(),
@@ -87,6 +90,7 @@ void stage_run::fill_made(call& c, blank& filled) {
       pools_[o]->drop(s);
     }
   }
+  // The attributes of a blank are final when it comes back.
   if (!filled.about.empty() || filled.about_final) {
     c.about = std::move(filled.about);
     c.about_set = true;
@@ -103,6 +107,7 @@ bool stage_run::any_filled(const blank& filled) const noexcept {
 /// Blanks come back in the order in which they were granted.
 result<void> stage_run::deliver(blank& filled) {
   WEIR_EXPECT(has_grants() && filled.seq == next_seq_ + held_);
+  // The item waits until the others of its group have read the number.
   if (joined_) {
     ++held_;
     return {};
@@ -118,6 +123,7 @@ result<void> stage_run::release(std::uint64_t before) {
     here_ = std::move(oldest.mark);
     WEIR_CHECK(hand_on(oldest));
   }
+  // The end comes behind the last held item.
   if (end_read_ && held_ == 0 && !ended_) {
     push_end();
   }
@@ -146,6 +152,7 @@ result<void> stage_run::hand_on(blank& filled) {
   }
   c.seq = next_seq_++;
   ++counters.items;
+  // The time in the trace is that of granting.
   c.taken_ns = filled.granted_ns;
   publish(c);
   finish(c);
@@ -157,6 +164,7 @@ void stage_run::take_back_grants() noexcept {
   while (has_grants()) {
     --granted_;
     blank& b = *blanks_[(first_blank_ + granted_) & (blanks_.size() - 1)];
+    // The slots return without having been filled.
     for (std::size_t o = 0; o < pools_.size(); ++o) {
       pools_[o]->take_back(*b.slots[o]);
     }
@@ -184,6 +192,7 @@ void stage_run::push_end() {
 /// Items are handed out in order, each when the tasks that write it have ended.
 result<const ready*> stage_run::next_ready() {
   const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
+  // The tasks in front of the item have ended, with or without a failure.
   if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
     return nullptr;
   }
@@ -202,6 +211,7 @@ void stage_run::done() {
   --handed_out_;
   call& c = oldest();
   latency.written(left_source(c));
+  // The call of a sink has no outputs.
   if (plain_) {
     finish_plainly(c);
   } else {

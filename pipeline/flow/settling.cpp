@@ -21,6 +21,7 @@ namespace {
 /// tasks differ from run to run.
 std::string repeatable_text(const error& failure) {
   const error* e = &failure;
+  // Errors of the engine have numbers of tasks, which are not the same in each run.
   while ((e->code() == errc::kernel_failed || e->code() == errc::upstream_failed) &&
          e->cause() != nullptr) {
     e = e->cause();
@@ -37,6 +38,7 @@ void add_error(attributes& to, const std::string& text) {
   if (encoded_size(to) > max_attribute_bytes / 2) {
     to = {{"error", std::string()}};
   }
+  // A text of more than 23 bytes has a head of two bytes.
   constexpr std::size_t longer_head = 2;
   std::size_t end =
       std::min(text.size(), max_attribute_bytes - encoded_size(to) - longer_head);
@@ -52,6 +54,7 @@ void add_error(attributes& to, const std::string& text) {
 /// `next` remembers how far the tasks were seen to have ended, so that every task is
 /// asked about once.
 bool stage_run::tasks_ended(call& c) const noexcept {
+  // Task numbers of a call need not be contiguous, but they rise.
   while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
     ++c.next;
   }
@@ -61,6 +64,7 @@ bool stage_run::tasks_ended(call& c) const noexcept {
 /// Ends all calls that can end. Returns whether any did, or whether a loop has made a
 /// step.
 result<bool> stage_run::settle() {
+  // Calls of a sink end when it has written them.
   if (info_.face == face::sink) {
     return false;
   }
@@ -95,6 +99,7 @@ std::optional<error> stage_run::failure_of(const call& c) {
   if (c.first == 0 || facts_.host->base().failures() == 0) {
     return std::nullopt;
   }
+  // The first task that has failed is the cause of the others.
   for (task_id id = c.first; id <= c.last; ++id) {
     if (auto ended = facts_.host->base().wait(id); !ended) {
       return std::move(ended.error());
@@ -161,6 +166,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
   } else if (!emits_late()) {
     return settling::ended;
   } else if (info_.face == face::late) {
+    // Results are complete, and the stage may look at them.
     WEIR_CHECK(call_done(c));
     if (c.refusal) {
       return settling::stepped;  // `on_done` may have submitted tasks
@@ -171,6 +177,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     mark_complete(c);
     publish(c);
   }
+  // A skipped item goes on as a gap.
   if (c.skipped) {
     push_gap(c.seq);
   }
@@ -180,6 +187,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
 /// Notes that the stage itself has refused an item, which therefore fails. Returns an
 /// error if the run has to stop. What was handed on cannot be taken back.
 result<void> stage_run::refuse(call& c, error cause) {
+  // What was emitted cannot be taken back, so the run must stop.
   if (!skips_failures_ || !c.emitted.empty()) {
     return at_item(c.seq, std::move(cause));
   }
@@ -243,6 +251,7 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   if (!skips_failures_) {
     return at_item(seq, std::move(cause));
   }
+  // The limit is checked before the failure counts.
   if (failures_ == max_failures_) {
     const errc code = cause.code();
     return at_item(seq, error(code, fmt::format("expected at most {} failed items of the "
@@ -252,6 +261,7 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   }
   ++failures_;
   ++counters.failed;
+  // Nested stages report their failures to the run.
   if (facts_.failures_of != nullptr) {
     facts_.failures_of->emplace_back(seq, std::move(cause));
   }
@@ -263,6 +273,7 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
 void stage_run::send_to_dead_letters(call& c, const error& cause) {
   const std::size_t first = out_.size() - in_.size();
   for (std::size_t i = 0; i < in_.size(); ++i) {
+    // The tensor of the input goes on as it is.
     if (const call::input& one = c.inputs[i]; one.body != nullptr) {
       slot* s = one.body->slots[one.outlet];
       ++s->names;
@@ -278,6 +289,7 @@ void stage_run::send_to_dead_letters(call& c, const error& cause) {
     }
   }
   c.about_set = c.dead_letter = true;
+  // A dead letter is emitted even if the stage has skipped the item.
   c.skipped = c.wants_emit = false;
   add_error(c.about, repeatable_text(cause));
 }
@@ -301,6 +313,7 @@ result<void> stage_run::answer_failure(call& c, error cause) {
     push_gap(c.seq);
     return {};
   }
+  // What the stage has made is dropped.
   drop_made(c);
   send_to_dead_letters(c, cause);
   publish(c);

@@ -27,6 +27,7 @@ result<void> check(const item_range& range, std::uint64_t next_item) {
                              "of the range, found {} and {}",
                              range.first, range.last));
   }
+  // Only items that were not processed can be skipped.
   if (range.first < next_item) {
     return error(errc::invalid_argument,
                  fmt::format("cannot skip the items from {} on: expected items from {} "

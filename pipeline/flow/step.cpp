@@ -80,6 +80,7 @@ const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
   WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets &&
               (nth == 0 || nth < count()));
+  // The inputs of all items of a call follow each other, inlet by inlet.
   const auto& one =
       stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
@@ -109,6 +110,7 @@ result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
     WEIR_CHECK(stage_.fits(o, type, shape));
     WEIR_TRY(s, pool.take(type, shape));
   }
+  // The slot belongs to the call until the item is emitted.
   stage_.active_->made[o] = s;
   return &s->tensor;
 }
@@ -119,6 +121,7 @@ result<runtime::tensor> step::scratch_bytes(int index, dtype type,
   const auto i = static_cast<std::size_t>(index);
   WEIR_EXPECT(index >= 0 && i < stage_.scratch_.size() &&
               stage_.active_->scratch[i] == nullptr);
+  // The type of scratch was fixed by the check.
   WEIR_TRY(flow::slot * s,
            stage_.scratch_[i]->take(type, std::span(shape.begin(), shape.size())));
   stage_.active_->scratch[i] = s;
@@ -134,6 +137,7 @@ void step::pass(int inlet, int outlet) {
   const auto o = static_cast<std::size_t>(outlet);
   WEIR_EXPECT(one.body != nullptr && stage_.active_->made[o] == nullptr);
   flow::slot* s = one.body->slots[one.outlet];
+  // One more name: the input keeps its own until the call has ended.
   ++s->names;
   stage_.active_->made[o] = s;
 }
@@ -184,6 +188,7 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
     error& e = fits.error();
     return data ? error(errc::corrupt, e.text()).hint(e.hint()) : std::move(e);
   }
+  // The memory grows if the item is larger than the slot.
   WEIR_CHECK(s.home->shape(s, type, shape));
   s.fits = s.home->keeps_tensors();
   blank_.filled[o] = true;
@@ -224,6 +229,7 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
   if (!expected.element) {
     return {};
   }
+  // Element, number of dimensions, and every extent that is fixed.
   bool same = *expected.element == type && expected.shape.size() == shape.size();
   for (std::size_t i = 0; same && i < shape.size(); ++i) {
     same = expected.shape[i].is != extent::kind::fixed ||
@@ -234,6 +240,7 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
   if (same && (most == 0 || shape.empty() || shape.front() <= most)) {
     return {};
   }
+  // The message shows the type of the tensor in the form of a port type.
   port_type found;
   found.element = type;
   for (const std::int64_t n : shape) {

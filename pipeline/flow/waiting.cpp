@@ -17,6 +17,7 @@ namespace weir::flow {
 std::uint32_t stage_run::held_of(const edge& from) const noexcept {
   std::uint32_t count = 0;
   for (const call& c : calls_) {
+    // The credit of a gap was given back at once.
     for (const call::input& i : c.inputs) {
       count += i.body != nullptr && i.from == &from ? 1U : 0U;
     }
@@ -27,6 +28,7 @@ std::uint32_t stage_run::held_of(const edge& from) const noexcept {
 /// @units{bytes}
 std::int64_t stage_run::slot_bytes() const noexcept {
   std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
+  // Slots of scratch are counted like those of outlets.
   for (const auto* group : {&pools_, &scratch_}) {
     for (const auto& pool : *group) {
       all += pool ? pool->bytes() : 0;
@@ -40,6 +42,7 @@ bool stage_run::limits_rate() const noexcept {
   if (!has_output(info_.gives)) {
     return false;
   }
+  // Work is there: open calls, or entries at all inlets.
   return open() != 0 || in_.empty() ||
          std::none_of(in_.begin(), in_.end(),
                       [](const auto& i) { return !i.ended && i.from->empty(); });
@@ -50,6 +53,7 @@ stage_run::wait stage_run::waiting_for() const {
   if (ended_) {
     return {open() != 0 ? "tasks" : "nothing: it has ended"};
   }
+  // An inlet without an entry names the stage in front of it.
   for (const inlet& i : in_) {
     if (!i.ended && i.from->empty()) {
       return {fmt::format("an item of \"{}\"", i.producer->name()), i.producer};
@@ -61,6 +65,7 @@ stage_run::wait stage_run::waiting_for() const {
   if (wants_settle_) {
     return {"the sink to make its items durable"};
   }
+  // An edge without a credit names the stage behind it.
   for (const auto& targets : out_) {
     for (const target& one : targets) {
       if (!one.to->has_credit(info_.gives)) {
@@ -69,9 +74,11 @@ stage_run::wait stage_run::waiting_for() const {
       }
     }
   }
+  // A joined source has read further than others of its group.
   if (held_ != 0) {
     return {"the sources that it meets"};
   }
+  // A source that could have items granted has not delivered any.
   if (info_.face == face::source && slots_available()) {
     return {"its data"};
   }

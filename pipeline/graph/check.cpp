@@ -20,6 +20,7 @@ namespace {
 // Sources and sinks decide what survives a crash, and stages that ask a clock whether the
 // output can be the same again; of equal ones the first is named.
 void find_promise(plan& p) {
+  // The first stage with the weakest guarantee is the one to be named.
   for (const graph_stage& s : p.source.stages) {
     if (s.info.promise < p.promise) {
       p.promise = s.info.promise;
@@ -33,6 +34,7 @@ void find_promise(plan& p) {
 /// Checks a graph and returns the plan of its run.
 result<plan> check(graph g) {
   WEIR_CHECK(check_form(g));
+  // Indices of stages and edges are those of the graph from here on.
   plan p;
   p.source = std::move(g);
   p.stages.resize(p.source.stages.size());

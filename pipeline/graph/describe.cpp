@@ -22,6 +22,7 @@ namespace {
 /// Widths are counted in bytes; names are ASCII.
 class text_table {
  public:
+  // The first row has the titles.
   using row = std::vector<std::string>;
 
   explicit text_table(row head) : rows_{std::move(head)} {}
@@ -30,6 +31,7 @@ class text_table {
 
   /// Returns the rows, each indented by two blanks and ended by a line feed.
   [[nodiscard]] std::string text() const {
+    // The widest cell of each column.
     std::vector<std::size_t> widths(rows_.front().size(), 0);
     for (const row& r : rows_) {
       for (std::size_t i = 0; i < r.size(); ++i) {
@@ -39,6 +41,7 @@ class text_table {
     std::string out;
     for (const row& r : rows_) {
       std::string line;
+      // Blanks at the end of a line are cut off, because the last column has them.
       for (std::size_t i = 0; i < r.size(); ++i) {
         line += fmt::format("  {:<{}}", r[i], widths[i]);
       }
@@ -86,15 +89,18 @@ std::string plain(const std::string& quoted) {
 /// Memory is that of all slots of a stage, with its scratch.
 std::string stages_text(const plan& p) {
   text_table table({"stage", "uses", "face", "numbering", "slots", "memory"});
+  // The order is that of the run, in which an item passes the stages.
   for (const std::uint32_t s : p.order) {
     const graph_stage& stage = p.source.stages[s];
     std::int64_t bytes = 0;
     for (const std::int64_t b : p.stages[s].bytes) {
       bytes += b;
     }
+    // Scratch counts per call; a stage has as many calls as slots.
     for (const port_type& piece : p.stages[s].scratch) {
       bytes += p.stages[s].slots * align_up(piece.bytes().value_or(0), slot_alignment);
     }
+    // A stage without memory of its own shows a dash.
     table.add({stage.name, stage.info.name, std::string(face_text(stage.info.face)),
                std::to_string(p.stages[s].numbering), std::to_string(p.stages[s].slots),
                bytes == 0 ? "-" : bytes_text(bytes)});
@@ -106,6 +112,7 @@ std::string stages_text(const plan& p) {
 std::string edges_text(const plan& p) {
   text_table table({"edge", "", "", "type", "window"});
   for (const graph_edge& e : p.source.edges) {
+    // Both limits of the window are shown, because either can be reached first.
     std::string window =
         counted(e.window_items, "item") + ", " + bytes_text(e.window_bytes);
     if (e.delay > 0) {
@@ -123,6 +130,7 @@ std::string describe(const plan& p) {
   std::string out = fmt::format("pipeline \"{}\": {}, {}\n\n", p.source.name,
                                 counted(p.source.stages.size(), "stage"),
                                 counted(p.source.edges.size(), "edge"));
+  // Without edges there is no second table.
   out += stages_text(p) + '\n';
   if (!p.source.edges.empty()) {
     out += edges_text(p) + '\n';
@@ -130,6 +138,7 @@ std::string describe(const plan& p) {
   out += fmt::format("memory of items: at most {} bytes ({})\n", p.memory_bound,
                      bytes_text(p.memory_bound));
   out += fmt::format("guarantee: {}", guarantee_text(p.promise));
+  // The stage that weakens the guarantee, if there is one.
   out += p.weakest.empty() ? "\n" : fmt::format(" (because of \"{}\")\n", p.weakest);
   for (const std::string& note : p.notes) {
     out += fmt::format("note: {}\n", note);

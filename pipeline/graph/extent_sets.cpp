@@ -39,15 +39,18 @@ std::int32_t extent_sets::root(std::int32_t extent) const {
 
 // The parent is the lower index: a graph has few extents, so paths stay short.
 bool extent_sets::join(std::int32_t a, std::int32_t b) {
+  // The lower representative becomes the parent, which makes the result unique.
   const std::int32_t low = std::min(root(a), root(b));
   const std::int32_t high = std::max(root(a), root(b));
   node& parent = nodes_[at_index(low)];
   node& child = nodes_[at_index(high)];
+  // Two different numbers cannot be equal extents.
   if (parent.number && child.number && *parent.number != *child.number) {
     return false;
   }
   if (low != high) {
     child.parent = low;
+    // What one of the sets knows is known for both.
     parent.number = parent.number ? parent.number : child.number;
     parent.letter = first_letter(parent.letter, child.letter);
   }

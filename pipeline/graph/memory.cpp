@@ -79,9 +79,11 @@ class forwarded {
     if (!forwards(stage) || states_[stage] == state::done) {
       return true;
     }
+    // A stage that is being visited was reached again: there is a cycle.
     if (states_[stage] == state::open) {
       return false;
     }
+    // Visited before its successors, so that a cycle is found.
     states_[stage] = state::open;
     bool without_cycle = true;
     for (const std::uint32_t e : plan_.stages[stage].out) {
@@ -106,6 +108,7 @@ class forwarded {
     if (!has_cycle_) {
       return behind_[stage];
     }
+    // Walks through all stages that a tensor can reach without a copy.
     std::vector<std::uint32_t> reached{stage};
     wide sum = 0;
     for (std::size_t i = 0; i < reached.size(); ++i) {
@@ -154,6 +157,7 @@ std::optional<std::int64_t> largest_item(const plan& p, std::uint32_t stage,
                                          std::uint32_t port) {
   port_type type = p.stages[stage].types[port];
   const std::int64_t longest = p.source.stages[stage].info.ports[port].longest;
+  // A declared limit counts only for an extent that is open.
   if (longest != 0 && !type.shape.empty() &&
       type.shape.front().is != extent::kind::fixed) {
     type.shape.front() = {extent::kind::fixed, longest, '?'};
@@ -169,6 +173,7 @@ class memory_sizer {
       : plan_(p), items_(p, max_alive), bytes_(p, window_bytes) {}
 
   result<void> run() {
+    // Slots first, because the other sizes are multiples of them.
     for (std::uint32_t s = 0; s < plan_.stages.size(); ++s) {
       plan_.stages[s].slots = static_cast<std::uint32_t>(slots_of(s));
       WEIR_CHECK(size_scratch(s));
@@ -200,6 +205,7 @@ class memory_sizer {
   /// of the edge.
   [[nodiscard]] wide held_bytes(const graph_edge& e) const {
     const std::uint32_t takes = plan_.source.stages[e.to].info.takes;
+    // Complete calls have their items in slots of the makers.
     if (takes == 1) {
       return 0;
     }
@@ -215,6 +221,7 @@ class memory_sizer {
   [[nodiscard]] wide slots_of(std::uint32_t stage) const {
     const graph_stage& s = plan_.source.stages[stage];
     const planned_stage& planned = plan_.stages[stage];
+    // Items that one call makes.
     wide slots = s.info.gives;
     // These stages hand an item on only when its tasks have ended. The items before that
     // hold credits of the inlets, so that the windows limit the calls.
@@ -234,6 +241,7 @@ class memory_sizer {
     for (std::size_t i = 0; i < info.scratch.size(); ++i) {
       const port_type& type = plan_.stages[stage].scratch[i];
       const auto bytes = type.bytes();
+      // A scratch without a size would have to be allocated in the middle of a run.
       if (!bytes) {
         return refused_stage(
             plan_.source, stage,
@@ -251,6 +259,7 @@ class memory_sizer {
     planned_stage& planned = plan_.stages[stage];
     for (std::uint32_t port = 0; port < s.info.ports.size(); ++port) {
       const port_info& info = s.info.ports[port];
+      // An outlet that only forwards has no memory.
       const bool owns =
           !info.inlet && !info.dead_letter && (info.type.element || !hands_on(s));
       const wide bytes = owns ? outlet_bytes(stage, port) : 0;
@@ -278,6 +287,7 @@ class memory_sizer {
     std::ranges::copy_if(planned.out, std::back_inserter(edges), [&](std::uint32_t e) {
       return plan_.source.edges[e].outlet == port;
     });
+    // Outlets without edges drop their items, but still make them.
     wide windows = default_window_bytes;
     if (!edges.empty()) {
       // One item may be in the making while the windows are full.
@@ -306,6 +316,7 @@ std::int64_t max_alive(const plan& p, const graph_edge& edge) {
   if (!item || *item == 0) {
     return edge.window_items;
   }
+  // At least one item fits, whatever the window in bytes says.
   const std::int64_t fit = std::max<std::int64_t>(1, edge.window_bytes / *item);
   return std::min<std::int64_t>(edge.window_items, fit);
 }

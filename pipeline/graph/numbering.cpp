@@ -26,6 +26,7 @@ result<void> check_inlets(const plan& p, const std::vector<std::uint32_t>& opene
                           std::uint32_t stage) {
   const graph& g = p.source;
   const std::vector<std::uint32_t>& in = p.stages[stage].in;
+  // All inlets are compared with the first one.
   for (const std::uint32_t edge : in) {
     const graph_edge& first = g.edges[in.front()];
     const graph_edge& other = g.edges[edge];
@@ -64,6 +65,7 @@ result<void> number_items(plan& p) {
       continue;
     }
     // Numberings of stages behind an edge with a delay are not known yet.
+    // Every inlet without a delay has the same numbering, or `check_inlets` finds it.
     for (const std::uint32_t edge : p.stages[s].in) {
       if (g.edges[edge].delay == 0) {
         p.stages[s].numbering = p.stages[g.edges[edge].from].numbering;

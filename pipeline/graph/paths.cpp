@@ -27,9 +27,11 @@ constexpr std::string_view standard_stream = "-";
 /// Returns one name for all paths that lead to one file, also if it does not exist yet.
 std::string name_of_file(const std::string& path) {
   struct stat facts {};
+  // Two paths lead to one file if device and inode are equal.
   if (::stat(path.c_str(), &facts) == 0) {
     return fmt::format("{}:{}", facts.st_dev, facts.st_ino);
   }
+  // A file that does not exist yet is named by its path without links and dots.
   std::error_code failure;
   const fs::path full = fs::absolute(path, failure);
   const fs::path canonical = fs::weakly_canonical(full, failure);
@@ -90,10 +92,12 @@ result<void> check_outputs(const graph& g, std::string_view folder) {
   std::map<std::string, written> writers;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     for (const path_setting& one : g.stages[s].info.paths) {
+      // Pipes and terminals take the output of several stages.
       const std::string path = path_in(folder, one.path);
       if (one.use != path_use::output || one.path == standard_stream || is_shared(path)) {
         continue;
       }
+      // The first stage that writes the file is remembered.
       const auto [writer, is_new] =
           writers.try_emplace(name_of_file(path), written{s, one.setting});
       if (!is_new) {
@@ -103,6 +107,7 @@ result<void> check_outputs(const graph& g, std::string_view folder) {
   }
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     for (const path_setting& one : g.stages[s].info.paths) {
+      // An input that does not exist is found later, by `missing_inputs`.
       if (one.use != path_use::input || one.path == standard_stream) {
         continue;
       }
@@ -122,6 +127,7 @@ std::vector<error> missing_inputs(const graph& g, std::string_view folder) {
     for (const path_setting& one : s.info.paths) {
       std::error_code failure;
       const std::string path = path_in(folder, one.path);
+      // Paths that are folders count as well.
       if (one.use != path_use::input || one.path == standard_stream ||
           fs::exists(path, failure) || failure) {
         continue;

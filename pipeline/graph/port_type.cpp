@@ -23,6 +23,7 @@ struct element_name {
   std::string_view text;
 };
 
+/// The order is that of messages and documentation.
 constexpr std::array<element_name, 17> element_names{{
     {dtype::fp16, "f16"},
     {dtype::bf16, "bf16"},
@@ -63,6 +64,7 @@ class type_reader {
     if (text_ == any_text) {
       return type;
     }
+    // Element and shape, and nothing behind them.
     WEIR_CHECK(read_element(type));
     WEIR_CHECK(read_shape(type));
     if (next_ != text_.size()) {
@@ -84,6 +86,7 @@ class type_reader {
   /// The name ends at the bracket.
   result<void> read_element(port_type& type) {
     const std::string_view name = text_.substr(0, text_.find('['));
+    // The name is compared as a whole, so that a prefix of a name is not taken for it.
     for (const auto& row : element_names) {
       if (row.text == name) {
         type.element = row.type;
@@ -96,6 +99,7 @@ class type_reader {
 
   /// Reads the extents and the closing bracket.
   result<void> read_shape(port_type& type) {
+    // The bracket was seen by `read_element`.
     ++next_;  // the bracket
     skip_blanks();
     if (take(']')) {
@@ -105,6 +109,7 @@ class type_reader {
       if (type.shape.size() == runtime::max_dims) {
         return refusal(fmt::format("at most {} extents", runtime::max_dims));
       }
+      // Extents are separated by commas; blanks may stand on both sides.
       WEIR_TRY(const extent e, read_extent());
       type.shape.push_back(e);
       skip_blanks();
@@ -120,6 +125,7 @@ class type_reader {
 
   /// The text has no sign, so a number cannot be negative.
   result<extent> read_extent() {
+    // The three forms of an extent differ in their first character.
     const char c = peek();
     if (take('?')) {
       return extent{};
@@ -138,6 +144,7 @@ class type_reader {
     if (code != std::errc()) {
       return refusal("a number below 2^63");
     }
+    // Leading zeros are refused, so that every type has one text.
     if (c == '0' && end - begin > 1) {
       return refusal("a number without leading zeros");
     }
@@ -163,6 +170,7 @@ class type_reader {
 
   // Positions in the message begin with 1, as columns do in messages of compilers.
   [[nodiscard]] error refusal(std::string_view expected) const {
+    // The message shows everything from the mistake on.
     const std::string found =
         next_ < text_.size() ? fmt::format("\"{}\"", text_.substr(next_)) : "the end";
     return {
@@ -207,6 +215,7 @@ std::string port_type::text() const {
     return std::string(any_text);
   }
   std::string out(port_text(*element));
+  // The text has no blanks, which makes texts of equal types equal.
   out += '[';
   for (std::size_t i = 0; i < shape.size(); ++i) {
     out += i == 0 ? "" : ",";
@@ -225,6 +234,7 @@ std::optional<std::int64_t> port_type::bytes() const {
   std::int64_t count = 1;
   bool empty = false;
   bool overflow = false;
+  // All extents must be numbers.
   for (const extent& e : shape) {
     if (e.is != extent::kind::fixed) {
       return std::nullopt;

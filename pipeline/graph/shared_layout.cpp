@@ -33,10 +33,13 @@ std::uint64_t to_place(std::int64_t bytes) {
 /// window.
 /// Of items of varying size, each loses less than a place by rounding.
 std::uint64_t bytes_alive(const plan& p, const graph_edge& edge) {
+  // A window in bytes can limit the items further.
   const auto alive = static_cast<std::uint64_t>(max_alive(p, edge));
   if (const auto item = p.stages[edge.from].types[edge.outlet].bytes()) {
     return to_place(*item) * alive;
   }
+  // The window may be exceeded by one item, which the sum of windows behind its maker
+  // limits.
   return to_place(edge.window_bytes) + to_place(window_behind(p.source, edge.from)) +
          alive * place_alignment;
 }
@@ -59,6 +62,7 @@ std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
   const stage_info& info = p.source.stages[stage].info;
   std::uint64_t sum = 0;
   for (std::size_t port = 0; port < info.ports.size(); ++port) {
+    // Outlets for failed items have no memory of their own.
     if (info.ports[port].inlet || info.ports[port].dead_letter) {
       continue;
     }
@@ -100,12 +104,14 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
   l.made = place(l.made_records * shared_layout::made_bytes);
   l.outputs = place(l.made_records * info.outlets() * shared_layout::tensor_bytes);
   l.made_attributes = place(l.made_records * shared_layout::attribute_bytes);
+  // Copies of inputs: all items that the edges have alive may come with one message.
   for (const std::uint32_t e : p.stages[stage].in) {
     l.in_bytes += bytes_alive(p, p.source.edges[e]);
   }
   // One item at least, so that a source without outlets has a region.
   const std::uint64_t items =
       std::max<std::uint64_t>(calls_in_work(p, stage) * info.gives, 1);
+  // Results that are not written to a slot.
   l.out_bytes = outlet_sum(
       p, stage, [&](std::uint64_t item) { return item * items; },
       [&] { return behind + items * place_alignment; });
@@ -118,6 +124,7 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
   for (const std::uint32_t e : p.stages[stage].in) {
     l.slot_bytes += slots_of(p, p.source.edges[e].from);
   }
+  // The whole region ends at a page.
   l.bytes = l.slots + align_up<std::uint64_t>(l.slot_bytes, page_bytes);
   return l;
 }
@@ -128,9 +135,12 @@ std::uint64_t host_bytes(const plan& p, std::uint32_t stage) {
   const host_kind host = host_of(s);
   const bool outside = s.info.face == face::source || s.info.face == face::sink ||
                        s.info.face == face::blocking;
+  // Stages on the engine's thread need nothing; those that wait have their slots in the
+  // run.
   if (host == host_kind::engine || (host == host_kind::own && outside)) {
     return 0;
   }
+  // One call more than is in work, which is being delivered.
   const std::uint64_t slots = (calls_in_work(p, stage) + 1) * s.info.gives;
   const auto behind = static_cast<std::uint64_t>(window_behind(p.source, stage));
   const std::uint64_t own = outlet_sum(

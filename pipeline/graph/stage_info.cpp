@@ -30,6 +30,7 @@ std::size_t stage_info::outlets() const noexcept {
 
 /// @pre `number` is below `outlets()`.
 const port_info& stage_info::outlet(std::size_t number) const noexcept {
+  // The outlets are counted from the first one.
   auto found = std::ranges::find(ports, false, &port_info::inlet);
   for (; number != 0; --number) {
     found = std::find_if(found + 1, ports.end(), [](const auto& p) { return !p.inlet; });
@@ -51,6 +52,7 @@ void add_value(stage_info& info, const setting_info& setting,
   if (setting.path == path_use::none) {
     return;
   }
+  // A list of paths is as good as several settings.
   if (const auto* text = std::get_if<std::string>(&value.data)) {
     info.paths.push_back({setting.name, *text, setting.path});
   } else if (const auto* list = std::get_if<setting_value::list>(&value.data)) {
@@ -65,6 +67,7 @@ void add_value(stage_info& info, const setting_info& setting,
 /// Adds an outlet per inlet for its failed items. Calling it twice adds nothing.
 void add_dead_letters(stage_info& info) {
   const std::vector<port_info> before = info.ports;
+  // Outlets for failed items stand behind all others, one per inlet.
   for (const port_info& one : before) {
     if (one.inlet && info.dead_letters() < info.inlets()) {
       info.ports.push_back({"failed_" + one.name, one.type, false, true});

@@ -28,6 +28,7 @@ bool is_alphanumeric(char c) noexcept {
 
 /// Returns the mistake in a name, in words; empty if the name can be used.
 /// @param punctuation  Characters that a name may have beside letters and digits.
+/// Bytes are counted, because the limit is one of bytes.
 std::string mistake_in(std::string_view name, std::string_view punctuation) {
   if (name.empty()) {
     return "no character";
@@ -53,6 +54,7 @@ result<void> check_port_names(const graph& g, std::uint32_t stage) {
                            "names of ports with 1 to 64 letters, digits, \"_\" or \"-\"",
                            fmt::format("{} in \"{}\"", mistake, ports[i].name));
     }
+    // `find_port` returns the first port of the name, so a second one is found here.
     if (g.stages[stage].info.find_port(ports[i].name) != static_cast<int>(i)) {
       return error(errc::invalid_argument,
                    fmt::format("cannot use the stage {} ({}): expected unique names of "
@@ -74,6 +76,7 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
                            const char* noun) {
     return refused_stage(g, stage, expected, counted(count, noun));
   };
+  // A source begins a pipeline; every other stage needs something to work on.
   if (info.face == face::source && inlets > 0) {
     return refused("a source without inlets", inlets, "inlet");
   }
@@ -83,12 +86,14 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   if (info.face != face::source && inlets == 0) {
     return refused("at least 1 inlet", inlets, "inlet");
   }
+  // A sink ends a branch: nothing can come behind it.
   if (info.face == face::sink && outlets > 0) {
     return refused("a sink without outlets", outlets, "outlet");
   }
   if (info.face == face::blocking && outlets == 0) {
     return refused("a blocking stage with an outlet", outlets, "outlet");
   }
+  // Ports of an item stand in arrays of fixed size during a run.
   if (inlets > max_ports) {
     return refused(fmt::format("at most {} inlets", max_ports), inlets, "inlet");
   }
@@ -101,6 +106,7 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
 /// Checks how many items a stage takes, gives and keeps back.
 result<void> check_rates(const graph& g, std::uint32_t stage) {
   const stage_info& info = g.stages[stage].info;
+  // The largest counts are those of windows, because an edge must be able to hold them.
   for (const auto& [verb, count] :
        {std::pair{"takes", info.takes}, {"gives", info.gives}}) {
     if (count < 1 || count > max_window_items) {
@@ -109,17 +115,21 @@ result<void> check_rates(const graph& g, std::uint32_t stage) {
           fmt::format("one that {} {}", verb, count));
     }
   }
+  // A stage that keeps items back needs credits for them in the window in front of it.
   if (info.holds >= max_window_items) {
     return refused_stage(
         g, stage,
         fmt::format("a stage that keeps back fewer than {} items", max_window_items),
         fmt::format("one that keeps back {}", info.holds));
   }
+  // The exchange of a blocking stage has one item to be filled for each item that it
+  // takes.
   if (info.face == face::blocking && (info.own_numbering || info.forwards)) {
     return refused_stage(g, stage, "a blocking stage that fills 1 item for each item",
                          info.forwards ? "one that hands on the tensor of an inlet"
                                        : "one whose items have numbers of their own");
   }
+  // Each step of a loop belongs to one item.
   if (info.face == face::looping && info.takes != 1) {
     return refused_stage(g, stage, "a step loop that takes 1 item",
                          fmt::format("one that takes {}", info.takes));
@@ -144,6 +154,7 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
   if (s.on_failure == failure_policy::stop) {
     return {};
   }
+  // State is named in the message, because the author may not know that it counts.
   std::string found;
   if (!s.info.state.empty()) {
     found = fmt::format("the state \"{}\"", s.info.state.front().name);
@@ -155,12 +166,15 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
                          "a stage without state, since failed items are skipped", found)
         .hint("let a failed item stop the run");
   }
+  // The failed item leaves under its number, which such a stage does not keep.
   if (s.on_failure == failure_policy::dead_letter && s.info.own_numbering) {
     return refused_stage(g, stage,
                          "a stage whose items keep their numbers, since failed items "
                          "leave it under their numbers",
                          "one whose items have numbers of their own");
   }
+  // A late stage and a stage with one item per call emit only after the tasks have ended,
+  // so the item of a failed call was not handed on.
   const bool loops = s.info.face == face::looping && s.info.own_numbering;
   if (s.info.face == face::late || (s.info.gives == 1 && !loops)) {
     return {};
@@ -178,16 +192,19 @@ result<void> check_host(const graph& g, std::uint32_t stage) {
   const host_kind host = host_of(s);
   const bool outside = s.info.face == face::source || s.info.face == face::sink ||
                        s.info.face == face::blocking;
+  // A stage that waits would keep the engine's thread from all other stages.
   if (host == host_kind::engine && outside) {
     return refused_stage(g, stage, "the host \"own\" or \"process\", because it waits",
                          "the host \"engine\"");
   }
+  // Only a process can run another program, such as the interpreter of Python.
   if (host != host_kind::process && !s.origin.home.command.empty()) {
     return refused_stage(g, stage,
                          fmt::format("the host \"process\", because it comes from \"{}\"",
                                      s.origin.home.file),
                          fmt::format("the host \"{}\"", name_of(host)));
   }
+  // Objects of this program cannot be moved to another process.
   if (host == host_kind::process && s.origin.use.empty()) {
     return refused_stage(g, stage, "a stage that its child process can make by its name",
                          "one of a class of this program")
@@ -215,6 +232,7 @@ result<void> check_stage(const graph& g, std::uint32_t stage) {
 result<void> check_unique_names(const graph& g) {
   std::map<std::string_view, std::uint32_t> seen;
   for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
+    // The map keeps the first stage of each name.
     const auto [first, is_new] = seen.try_emplace(g.stages[i].name, i);
     if (is_new) {
       continue;
@@ -237,6 +255,7 @@ result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
   const graph_edge& e = g.edges[edge];
   const std::uint32_t stage = inlet ? e.to : e.from;
   const std::uint32_t port = inlet ? e.inlet : e.outlet;
+  // Graphs may be made by programs, so even the numbers of stages and ports are checked.
   if (stage >= g.stages.size()) {
     return error(errc::invalid_argument,
                  fmt::format(
@@ -252,6 +271,7 @@ result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
                              edge, stage_name(g, stage), ports.size(), port))
         .located(e.place);
   }
+  // The direction of the port decides which end of an edge it can be.
   if (ports[port].inlet != inlet) {
     return error(errc::invalid_argument,
                  fmt::format("cannot {} an edge at {}: expected an {}, found an {}",
@@ -267,6 +287,7 @@ result<void> check_edge(const graph& g, std::size_t edge) {
   WEIR_CHECK(check_end(g, edge, false));
   WEIR_CHECK(check_end(g, edge, true));
   const graph_edge& e = g.edges[edge];
+  // Windows are enlarged later, but never beyond the largest one.
   if (e.window_items < 1 || e.window_items > max_window_items) {
     return refused_edge(g, e, fmt::format("a window of 1 to {} items", max_window_items),
                         std::to_string(e.window_items));
@@ -285,6 +306,7 @@ result<void> check_edge(const graph& g, std::size_t edge) {
 /// Finds the edge of each inlet; there must be exactly one.
 result<void> connect_inlets(plan& p) {
   const graph& g = p.source;
+  // Key: stage and port. Value: the edge that ends there.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> edge_of;
   for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
     const graph_edge& e = g.edges[i];
@@ -306,6 +328,7 @@ result<void> connect_inlets(plan& p) {
       if (!g.stages[s].info.ports[port].inlet) {
         continue;
       }
+      // Every inlet is named, also those of stages that no edge reaches.
       const auto found = edge_of.find({s, port});
       if (found == edge_of.end()) {
         return error(
@@ -330,6 +353,7 @@ void connect_outlets(plan& p) {
   }
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     std::vector<std::uint32_t>& out = p.stages[s].out;
+    // A stable order: edges of one outlet stay in the order in which they were added.
     std::ranges::stable_sort(out, {}, [&](std::uint32_t e) { return g.edges[e].outlet; });
     for (std::uint32_t port = 0; port < g.stages[s].info.ports.size(); ++port) {
       const auto leaves = [&](std::uint32_t e) { return g.edges[e].outlet == port; };
@@ -346,6 +370,7 @@ result<void> check_dead_letters(const plan& p) {
   const graph& g = p.source;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     const std::vector<port_info>& ports = g.stages[s].info.ports;
+    // True for an edge that begins at an outlet for failed items.
     const auto leads = [&](std::uint32_t e) {
       return ports[g.edges[e].outlet].dead_letter;
     };
@@ -365,6 +390,8 @@ result<void> check_dead_letters(const plan& p) {
 result<void> check_undelayed_inlets(const plan& p) {
   const graph& g = p.source;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    // Every stage but a source has inlets; a stage whose inlets are all fed back would
+    // never see the end.
     const std::vector<std::uint32_t>& in = p.stages[s].in;
     const auto is_delayed = [&](std::uint32_t e) { return g.edges[e].delay > 0; };
     if (!in.empty() && std::ranges::all_of(in, is_delayed)) {
@@ -383,12 +410,14 @@ result<void> check_undelayed_inlets(const plan& p) {
 error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
   const graph& g = p.source;
   // Each stage that waits has a predecessor that waits, so walking back finds a cycle.
+  // The first edge in front of a stage whose maker waits as well.
   const auto predecessor = [&](std::uint32_t s) {
     const auto waiting = [&](std::uint32_t e) {
       return g.edges[e].delay == 0 && waits[g.edges[e].from] > 0;
     };
     return g.edges[*std::ranges::find_if(p.stages[s].in, waiting)].from;
   };
+  // Begins at any stage that was never ready.
   std::vector<std::uint32_t> walk;
   auto s = static_cast<std::uint32_t>(
       std::ranges::find_if(waits, [](std::size_t n) { return n > 0; }) - waits.begin());
@@ -417,6 +446,7 @@ result<void> check_form(const graph& g) {
     WEIR_CHECK(check_stage(g, i));
   }
   WEIR_CHECK(check_unique_names(g));
+  // A pipeline without a source would have nothing to do.
   const auto is_source = [](const graph_stage& s) { return s.info.face == face::source; };
   if (std::ranges::none_of(g.stages, is_source)) {
     return error(
@@ -445,6 +475,7 @@ result<void> connect_stages(plan& p) {
 /// smallest number comes first, so the order is the same every time.
 result<void> order_stages(plan& p) {
   const graph& g = p.source;
+  // Number of edges without a delay in front of each stage.
   std::vector<std::size_t> waits(g.stages.size(), 0);
   for (const graph_edge& e : g.edges) {
     waits[e.to] += e.delay == 0 ? 1 : 0;
@@ -467,6 +498,7 @@ result<void> order_stages(plan& p) {
       }
     }
   }
+  // Stages that are left over wait for each other.
   return p.order.size() == g.stages.size() ? result<void>() : cycle_error(p, waits);
 }
 

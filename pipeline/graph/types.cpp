@@ -43,6 +43,7 @@ class unifier {
     }
     // Pass 1: ports of type `any` at both ends of an edge.
     for (const graph_edge& e : graph_.edges) {
+      // The representatives are joined, so that a chain of `any` ports becomes one type.
       if (from(e).adopts && to(e).adopts) {
         types_[root(index(e.from, e.outlet))].parent = root(index(e.to, e.inlet));
       }
@@ -58,6 +59,7 @@ class unifier {
     // The types in the plan are texts of what is known now.
     for (std::uint32_t s = 0; s < graph_.stages.size(); ++s) {
       auto texts = types_of(s);
+      // Scratch stands behind the ports of a stage.
       const auto scratch =
           texts.begin() + static_cast<std::ptrdiff_t>(graph_.stages[s].info.ports.size());
       plan_.stages[s].scratch.assign(scratch, texts.end());
@@ -73,6 +75,7 @@ class unifier {
   void add_stage(std::uint32_t s) {
     const stage_info& info = graph_.stages[s].info;
     first_.push_back(types_.size());
+    // Extents of letters are shared by all ports of the stage.
     std::map<char, std::int32_t> letters;
     std::optional<std::size_t> shared_any;
     std::vector<std::size_t> inlets;
@@ -100,6 +103,7 @@ class unifier {
   /// Adds a type and returns its index. @param letters  Extents of the stage by letter.
   std::size_t add_type(const port_type& type, std::map<char, std::int32_t>& letters) {
     shared_type added{types_.size(), type.element, {}, !type.element};
+    // A fixed extent is a set of its own with a number.
     for (const extent& e : type.shape) {
       switch (e.is) {
         case extent::kind::fixed:
@@ -141,11 +145,14 @@ class unifier {
   result<void> settle_dimensions(const graph_edge& e) {
     shared_type& giver = from(e);
     shared_type& taker = to(e);
+    // Ports of one root need no comparison.
     if (&giver == &taker) {
       return {};
     }
+    // A type that is not known yet is taken over from the other end, in both directions.
     adopt(giver, taker);
     adopt(taker, giver);
+    // The comparison comes after adopting, so it fails for contradictions only.
     if (giver.element != taker.element || giver.extents.size() != taker.extents.size()) {
       return clash(e);
     }
@@ -174,6 +181,7 @@ class unifier {
   result<void> join_extents(const graph_edge& e) {
     shared_type& giver = from(e);
     shared_type& taker = to(e);
+    // The sets are small, so a copy is cheap.
     const extent_sets before = sets_;
     for (std::size_t i = 0; i < giver.extents.size(); ++i) {
       if (giver.extents[i] != unknown_extent && taker.extents[i] != unknown_extent &&
@@ -188,10 +196,12 @@ class unifier {
   /// Returns the types of the ports and of the scratch of a stage, as far as they are
   /// known now.
   [[nodiscard]] std::vector<port_type> types_of(std::uint32_t s) const {
+    // Letters that the stage has declared are shown under their names.
     std::map<std::int32_t, char> shown;
     for (const auto& [letter, extent] : letters_[s]) {
       shown.try_emplace(sets_.root(extent), letter);
     }
+    // The types of a stage end where those of the next begin.
     const std::size_t end = s + 1 < first_.size() ? first_[s + 1] : types_.size();
     std::vector<port_type> out;
     for (std::size_t i = first_[s]; i < end; ++i) {
@@ -212,6 +222,7 @@ class unifier {
     if (e == unknown_extent) {
       return {};
     }
+    // A number is known: it replaces letter and question mark.
     if (const auto number = sets_.number(e)) {
       return {extent::kind::fixed, *number, '?'};
     }
@@ -219,6 +230,7 @@ class unifier {
     if (known != shown.end()) {
       return {extent::kind::letter, 0, known->second};
     }
+    // Another letter is needed if the stage uses this one for a different extent.
     const auto is_free = [&](char c) {
       const auto has = [&](const auto& entry) { return entry.second == c; };
       return std::ranges::none_of(shown, has);
@@ -259,6 +271,7 @@ class unifier {
     };
     const auto declared = [&](std::uint32_t stage, std::uint32_t port,
                               const port_type& now) {
+      // Only types that differ from their declaration are explained.
       const std::string text = graph_.stages[stage].info.ports[port].type.text();
       if (text != now.text()) {
         add(fmt::format("{} is declared as {}", full_name(graph_, stage, port), text));

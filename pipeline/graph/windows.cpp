@@ -48,6 +48,7 @@ class lag_table {
   // Works like the search for longest paths by Bellman and Ford: a lag only grows, and
   // each round looks at all edges.
   result<void> compute() {
+    // Sources have no inlets and no cause.
     for (const std::uint32_t s : plan_.order) {
       cause_[s] = plan_.stages[s].in.empty() ? 0 : plan_.stages[s].in.front();
     }
@@ -55,6 +56,7 @@ class lag_table {
     // still grows after as many rounds belongs to a loop that adds to it.
     for (std::size_t round = 0; round <= plan_.stages.size(); ++round) {
       std::uint32_t grown = 0;
+      // Nothing has grown in this round: the lags are final.
       if (!relax(grown)) {
         return {};
       }
@@ -86,6 +88,7 @@ class lag_table {
     bool changed = false;
     for (const std::uint32_t s : plan_.order) {
       for (const std::uint32_t e : plan_.stages[s].in) {
+        // Lag at the inlet: that of the maker, less the delay, and one part for the edge.
         const graph_edge& edge = plan_.source.edges[e];
         const std::int64_t lag = fine_made(edge.from) - unit_ * edge.delay + 1;
         if (lag > taken_[s]) {
@@ -102,6 +105,8 @@ class lag_table {
   /// Error of a loop that waits for itself. `stage` lies behind the loop, or in it.
   [[nodiscard]] error loop_error(std::uint32_t stage) const {
     const graph& g = plan_.source;
+    // Following the causes from a stage that grows leads into the loop after as many
+    // steps as there are stages.
     for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
       stage = g.edges[cause_[stage]].from;  // ends inside the loop
     }
@@ -115,6 +120,7 @@ class lag_table {
       ring.push_back(s);
       holds += g.stages[s].info.holds;
       delay += edge.delay;
+      // The place of an edge with a delay is where the user can change it.
       place = edge.delay > 0 ? place_of(g, edge) : place;
       s = edge.from;
     }
@@ -168,13 +174,16 @@ window_need need_of(const plan& p, const lag_table& lags, const graph_edge& edge
     return counted(static_cast<std::uint64_t>(count), "item");
   };
   window_need need;
+  // The terms d and g - 1 come first; the item itself is counted already.
   need.add(edge.delay, fmt::format("it has a delay of {}", items(edge.delay)));
   need.add(
       std::int64_t{giver.gives} - 1,
       fmt::format("{} gives {} at a time", stage_name(g, edge.from), items(giver.gives)));
+  // The term k - 1 is for a consumer that takes several items at a time.
   need.add(
       std::int64_t{taker.takes} - 1,
       fmt::format("{} takes {} at a time", stage_name(g, edge.to), items(taker.takes)));
+  // The term h(v) is for items that the consumer keeps back.
   need.add(taker.holds,
            fmt::format("{} keeps back {}", stage_name(g, edge.to), items(taker.holds)));
   // The lag between both ends is the last term.
@@ -190,12 +199,14 @@ result<void> enlarge_items(plan& p, graph_edge& edge, const window_need& need) {
   if (need.items <= std::int64_t{edge.window_items}) {
     return {};
   }
+  // A window cannot be larger than the largest one.
   if (need.items > std::int64_t{max_window_items}) {
     return refused_edge(
         p.source, edge,
         fmt::format("a window of at most {} items to suffice", max_window_items),
         fmt::format("that it needs {}, because {}", need.items, need.reasons));
   }
+  // The user is told, because memory grows with the window.
   p.notes.push_back(fmt::format(
       "{}: window of {} enlarged to {}, because {}", edge_name(p.source, edge),
       counted(edge.window_items, "item"), need.items, need.reasons));
@@ -207,6 +218,7 @@ result<void> enlarge_items(plan& p, graph_edge& edge, const window_need& need) {
 // same time may not.
 // Items of varying size have no size that could be compared.
 result<void> enlarge_bytes(plan& p, graph_edge& edge, const window_need& need) {
+  // One item alone is always allowed.
   const auto item = p.stages[edge.from].types[edge.outlet].bytes();
   if (need.items == 1 || !item) {
     return {};
@@ -233,6 +245,7 @@ result<void> enlarge_bytes(plan& p, graph_edge& edge, const window_need& need) {
 result<void> check_initial_items(const plan& p, const graph_edge& edge) {
   const graph_stage& head = p.source.stages[edge.to];
   const port_type& type = p.stages[edge.to].types[edge.inlet];
+  // A stage that accepts gaps gets gaps instead of zeros.
   if (edge.delay == 0 || type.bytes() || head.info.gaps == gap_policy::pass) {
     return {};
   }

@@ -23,6 +23,7 @@ result<void> copy_made(const made_view& from, blank& to) {
   set_attributes(to, *from.about);
   pull p(to);
   for (std::size_t o = 0; o < from.tensors.size(); ++o) {
+    // A gap at an outlet has no tensor.
     if (const runtime::tensor* t = from.tensors[o]; t != nullptr) {
       WEIR_TRY(const runtime::tensor made,
                p.fill_bytes(static_cast<int>(o), t->type(), t->shape()));
@@ -50,6 +51,7 @@ class hosted_stage final : public batch_stage {
   }
   /// Lets the stage work on all items. Results are copied as soon as they are there.
   processed_items work(std::span<exchange* const> items) override {
+    // The calls refer to the exchanges of the host.
     calls_.resize(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) {
       look_at(*items[i], calls_[i]);
@@ -61,6 +63,7 @@ class hosted_stage final : public batch_stage {
           // `made` counts the items of one call.
           made = one.call == call ? made : 0;
           call = one.call;
+          // An item that the stage has skipped becomes a gap of the run.
           if (one.skipped) {
             pull(made_item(*items[call], 0)).skip();
             return true;
@@ -69,6 +72,7 @@ class hosted_stage final : public batch_stage {
           if (made == gives_) {
             return false;
           }
+          // The copy goes straight to the memory that the run has granted.
           WEIR_CHECK(copy_made(one, made_item(*items[call], made)));
           ++made;
           if (own_) {
@@ -76,6 +80,7 @@ class hosted_stage final : public batch_stage {
           }
           return true;
         });
+    // The last call has more items than fit; it comes again.
     if (done.partial) {
       set_made(*items[done.processed], made, true);
     }
@@ -155,9 +160,11 @@ result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& 
                            std::uint64_t seed, const process_stage_maker& process,
                            int fill_slots) {
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    // The host of a stage was decided by the user or by `host_of`.
     graph_stage& s = p.source.stages[i];
     const host_kind host = host_of(s);
     if (host == host_kind::process) {
+      // A run on one thread has no processes.
       if (!process) {
         return error(errc::unsupported,
                      fmt::format("cannot run the stage \"{}\" in a child process: "
@@ -166,11 +173,13 @@ result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& 
       }
       WEIR_TRY(objects[i], process(p, i));
     } else if (host == host_kind::own && !is_outside(s.info.face)) {
+      // Sources, sinks and blocking stages are on threads of the run already.
       WEIR_TRY(auto inner,
                nested_stage::create(s, p.stages[i], window_behind(p.source, i), seed,
                                     std::move(objects[i]), fill_slots));
       objects[i] = std::make_unique<hosted_stage>(std::move(inner), s.info);
     }
+    // The run sees the stage as blocking from now on.
     if (host != host_kind::engine && !is_outside(s.info.face)) {
       describe_as_blocking(s.info);
     }

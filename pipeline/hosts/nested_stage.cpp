@@ -77,7 +77,6 @@ struct nested_stage::state {
   std::vector<std::unique_ptr<edge>> inlets;
   std::vector<std::unique_ptr<edge>> outlets;
   std::unique_ptr<slot_pool> inputs;  ///< home of the slots of inputs
-  /// Slots of inputs, in a ring. They name memory of the host and own nothing.
   std::vector<std::unique_ptr<slot>> slots;
   /// Number of the next slot; its place is the number modulo the size.
   std::size_t next_slot = 0;
@@ -193,6 +192,7 @@ result<void> nested_stage::state::feed(const call_view& one) {
     item* body = nullptr;
     for (std::size_t p = 0; p < count; ++p) {
       const auto outlet = static_cast<std::uint32_t>(p);
+      // The credit is given back when the call ends.
       call::input input{nullptr, inlets[p].get(), outlet, 0};
       inlets[p]->take_credit(0);
       if (one.inputs[i + p] != nullptr) {
@@ -223,6 +223,7 @@ result<void> nested_stage::state::feed(const call_view& one) {
 /// into another place, and the stage may hand them on or still read them.
 /// @pre `calls` are the pending ones, from the oldest.
 result<void> nested_stage::state::move_inputs(std::span<const call_view> calls) {
+  // The slots of pending calls follow each other in the ring.
   std::size_t place = first_pending_slot;
   for (const call_view& one : calls) {
     for (const runtime::tensor* input : one.inputs) {
@@ -252,6 +253,7 @@ result<bool> nested_stage::state::serve() {
   if (e == nullptr) {
     return false;
   }
+  // The stage is called on this thread, which is its own.
   const auto made = call_on_ready(*object, *e);
   WEIR_CHECK(run->give_back(*e, made ? nullptr : &made.error()));
   return true;
@@ -260,6 +262,7 @@ result<bool> nested_stage::state::serve() {
 /// Waits for all tasks. The engine does not forget which of them have failed.
 void nested_stage::state::finish_tasks() {
   while (host->base().in_flight() != 0) {
+    // Tasks of this engine run here until nothing is in flight.
     if (!tasks.run(host->base())) {
       host->base().idle(idle_ns);
     }
@@ -310,6 +313,7 @@ std::optional<error> nested_stage::state::process_until_end(
     if (*served || *settled || tasks.run(host->base())) {
       continue;
     }
+    // No task runs and nothing can be fed: what was made must be delivered first.
     if (host->base().in_flight() == 0) {
       return refused;  // it needs space
     }
@@ -356,6 +360,7 @@ processed_items nested_stage::state::deliver(std::span<const call_view> calls,
   processed_items done;
   while (done.processed < before) {
     const std::uint64_t seq = calls[done.processed].seq;
+    // A sink has no outlets, and nothing is delivered.
     if (!outlets.empty()) {
       auto taken_now = deliver_one(done.processed, to);
       if (!taken_now) {
@@ -384,6 +389,7 @@ processed_items nested_stage::state::work_one(const call_view& one,
                                               const made_items& to) {
   processed_items done;
   while (true) {
+    // Works until the call has ended, or has made as much as there is space for.
     auto failed = process({&one, 1});
     if (failed) {
       done.failed = without_item(std::move(*failed), source.name, one.seq);
@@ -461,6 +467,7 @@ processed_items nested_stage::work(std::span<const call_view> calls,
   if (s.source.info.own_numbering) {
     processed_items all;
     for (const call_view& one : calls) {
+      // The number in the message is that of the call in `calls`.
       const std::size_t number = all.processed;
       processed_items done = s.work_one(one, [&](const made_view& made) {
         made_view numbered = made;
@@ -484,6 +491,7 @@ processed_items nested_stage::work(std::span<const call_view> calls,
     complete = static_cast<std::size_t>(at - calls.begin());
   }
   complete = std::min(complete, s.pending);
+  // A failure of an earlier call may have been found while delivering.
   processed_items done = s.deliver(calls, complete, to);
   if (failed && !done.failed && done.processed == complete) {
     done.failed = without_item(std::move(*failed), s.source.name, s.facts.failed_item);
@@ -498,6 +506,7 @@ processed_items nested_stage::write(std::span<const call_view> calls) {
   const auto put = [&](const call_view& one) -> result<void> {
     WEIR_CHECK(s.feed(one));
     WEIR_TRY(const ready* item, s.run->next_ready());
+    // Its memory belongs to the host, so it is complete at once.
     WEIR_EXPECT(item != nullptr);
     taken t(*item);
     WEIR_CHECK(guarded([&] { return s.object->put(t); }));
@@ -549,6 +558,7 @@ filled_items nested_stage::fill(std::uint64_t seq, std::size_t count,
       return done;
     }
     if (!*more) {
+      // The cursor at the end is that of the last checkpoint.
       done.ended = true;
       done.cursor = s.object->position();
       return done;

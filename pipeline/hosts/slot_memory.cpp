@@ -27,6 +27,7 @@ slot_memory::slot_memory(std::byte* base, std::uint64_t bytes,
 /// May be called by any thread. A lack of memory for the list is treated as a lack of
 /// space.
 std::byte* slot_memory::allocate(std::uint64_t bytes) noexcept try {
+  // Parts keep the alignment of the region.
   const std::uint64_t size =
       align_up<std::uint64_t>(std::max<std::uint64_t>(bytes, 1), alignment);
   const std::lock_guard hold(lock_);
@@ -37,6 +38,8 @@ std::byte* slot_memory::allocate(std::uint64_t bytes) noexcept try {
   }
   // The rest of the part stays free, in the same node of the map.
   const auto [offset, whole] = *piece;
+  // The used part is recorded before the free one changes, so a failure leaves both lists
+  // as they were.
   used_.emplace(offset, size);
   auto node = free_.extract(piece);
   if (whole != size) {
@@ -61,6 +64,7 @@ void slot_memory::free(std::byte* part) noexcept {
 
 /// Joins a free part with its neighbours.
 void slot_memory::join_free(pieces::iterator piece) noexcept {
+  // The part behind it, then the part before it.
   if (const auto next = std::next(piece);
       next != free_.end() && piece->first + piece->second == next->first) {
     piece->second += next->second;

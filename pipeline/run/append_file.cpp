@@ -26,6 +26,7 @@ cut_scope::~cut_scope() {
 
 /// Adds a cut to all open scopes of this thread.
 void note_cut(output_cut one) {
+  // Outer scopes see the cuts of inner ones.
   for (cut_scope* s = innermost; s != nullptr; s = s->outer_) {
     s->cuts_.push_back(one);
   }
@@ -33,11 +34,13 @@ void note_cut(output_cut one) {
 
 /// Sets the length of an output; bytes that are cut off are noted.
 result<void> cut_output(file& output, std::uint64_t length) {
+  // The length is right already.
   WEIR_TRY(const std::uint64_t size, output.size());
   if (size == length) {
     return {};
   }
   WEIR_CHECK(output.resize(length));
+  // A file that grows has lost nothing.
   if (size > length) {
     note_cut({output.path(), size - length});
   }
@@ -99,6 +102,7 @@ error shorter(const std::string& path, std::uint64_t expected, std::uint64_t fou
 /// Compares lengths only; the contents are not known here.
 result<bool> append_file::verify(const opening& run, const std::string& path,
                                  offset durable, file_system& fs) {
+  // A file that does not exist has the length 0.
   const std::string full = run.path(path);
   std::uint64_t size = 0;
   if (fs.exists(full)) {

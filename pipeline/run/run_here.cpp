@@ -27,6 +27,7 @@ class serial_host {
  public:
   serial_host(execution& run, weir::engine& host, const here_options& options)
       : run_(run), host_(host), options_(options) {
+    // Sources stop before the next barrier, which makes its place the same in every run.
     if (options.every_items != 0) {
       boundary_ =
           (run.reached().next_item / options.every_items + 1) * options.every_items;
@@ -44,6 +45,7 @@ class serial_host {
       WEIR_TRY(const bool called, call_blocking());
       WEIR_TRY(const bool drained, drain_sinks());
       WEIR_CHECK(advance_epoch());
+      // Any progress means another round at once.
       worked = worked || fed || called || drained || done_;
       if (worked) {
         idle_since = 0;
@@ -61,6 +63,7 @@ class serial_host {
         idle_since = now;  // the run waits for a source and not for itself
       }
       // Nothing can happen any more: the stages wait for each other.
+      // Tasks of other workers could still make progress.
       if (now - idle_since > options_.stall_ns && !run_.tasks_in_flight()) {
         return error(errc::timeout,
                      fmt::format("the pipeline makes no progress: {}", run_.waiting()));
@@ -72,6 +75,7 @@ class serial_host {
       return std::move(*failure_);
     }
     report_.finished = run_.all_ended();
+    // The counters are those of this call, without earlier runs.
     report_.counters = run_.counters();
     for (const std::uint32_t source : run_.sources()) {
       report_.items += report_.counters.stages[source].items;
@@ -87,6 +91,7 @@ class serial_host {
     quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
       for (std::uint32_t n = 0; n < options_.turn_items && !failure_; ++n) {
+        // A source gets one item at a time here.
         blank* b = run_.grant(source);
         if (b == nullptr) {
           break;
@@ -98,6 +103,7 @@ class serial_host {
           return true;
         }
         if (!*more) {
+          // The position behind the last item goes into the last image.
           WEIR_CHECK(run_.end(*b, run_.stage(source).position()));
           any = true;
           break;
@@ -135,6 +141,7 @@ class serial_host {
         any = true;
         const auto made = call_work(run_.stage(stage), std::span(&item, 1));
         WEIR_CHECK(execution::give_back(*item, made.failed ? &*made.failed : nullptr));
+        // A partial item comes again in the next round.
         if (made.partial) {
           break;
         }
@@ -153,6 +160,7 @@ class serial_host {
           break;
         }
         any = true;
+        // The sink is on this thread and has the item at once.
         taken t(*item);
         WEIR_CHECK(call_put(run_.stage(sink), name_of(sink), t));
         run_.done(sink);
@@ -168,6 +176,7 @@ class serial_host {
 
   /// Begins, saves and ends epochs. The last epoch of a run stands behind its last item.
   result<void> advance_epoch() {
+    // The image is durable when `save` returns.
     if (run_.complete()) {
       WEIR_TRY(const image* made, run_.completed());
       if (options_.store != nullptr) {
@@ -188,6 +197,7 @@ class serial_host {
       last_begun_ = true;
       return run_.begin_epoch();
     }
+    // An epoch begins when the sources have reached its boundary.
     if (options_.every_items != 0 && run_.reached().next_item >= boundary_) {
       WEIR_CHECK(run_.begin_epoch());
       boundary_ += options_.every_items;
@@ -216,6 +226,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   WEIR_TRY(plan planned, p.check());
   const std::string identity = identity_of(planned.source);
   std::optional<image> from;
+  // Without a store there is nothing to continue from.
   if (options.resume && options.store != nullptr) {
     WEIR_TRY(from, options.store->load_newest());
     WEIR_CHECK(same_pipeline(*from, identity));
@@ -227,6 +238,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
     }
   }
   WEIR_TRY(auto stages, p.take_stages());
+  // Stages with an engine of their own run on this thread as well.
   WEIR_CHECK(move_to_hosts(planned, stages, options.seed));
   runtime::engine_options engine_options;
   engine_options.workers = options.workers;

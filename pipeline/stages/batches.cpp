@@ -30,6 +30,7 @@ struct batch_settings {
 
 /// Adds the settings that both stages have.
 void add_common(settings_table<batch_settings>& table) {
+  // The type is that of one item; the batch has one dimension more.
   table
       .add("type", &batch_settings::type,
            "type of the tensor of a single item, such as f32[n,4]")
@@ -47,6 +48,7 @@ void add_common(settings_table<batch_settings>& table) {
 settings_table<batch_settings> batch_table() {
   settings_table<batch_settings> table("the stage batch");
   add_common(table);
+  // A kept batch has a varying extent, a padded one a fixed one.
   table.add(
       "last", &batch_settings::last,
       {{"keep", last_batch::keep}, {"pad", last_batch::pad}, {"drop", last_batch::drop}},
@@ -65,6 +67,7 @@ settings_table<batch_settings> unbatch_table() {
 /// Returns a view of some bytes of a row-major tensor.
 result<runtime::tensor> bytes_of(const runtime::tensor& t, std::int64_t begin,
                                  std::int64_t count) {
+  // The view has bytes as elements, so it works for every type.
   const std::int64_t shape[] = {count};
   return runtime::tensor::over(t.store(), dtype::uint8, shape, t.offset() + begin);
 }
@@ -72,6 +75,7 @@ result<runtime::tensor> bytes_of(const runtime::tensor& t, std::int64_t begin,
 /// Submits a task that copies bytes between two tensors.
 result<void> submit_copy(step& s, const char* name, const runtime::tensor& from,
                          const runtime::tensor& to) {
+  // Accesses order the task behind those that write the item.
   const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
   return s.submit_bytes(name, accesses,
                         [source = from.data(), target = to.data(), count = to.count()] {
@@ -100,12 +104,14 @@ class batching_stage final : public stage_object {
 
   /// Makes a batch of the items of a call, of which the last may have fewer.
   result<void> on_item(step& s) override {
+    // The last call may have fewer items.
     const bool whole = s.count() == settings_.size;
     if (!whole && settings_.last == last_batch::drop) {
       return {};
     }
     // All items must have the shape of the first.
     const runtime::tensor& first = input(s, 0);
+    // A padded batch always has the full extent.
     const std::size_t extent_of_batch =
         settings_.last == last_batch::pad ? settings_.size : s.count();
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(extent_of_batch)};
@@ -123,6 +129,7 @@ class batching_stage final : public stage_object {
                         fmt::join(first.shape(), ","), fmt::join(from.shape(), ","), i));
       }
       WEIR_TRY(const auto source, bytes_of(from, 0, bytes));
+      // Items follow each other in the batch.
       WEIR_TRY(const auto target,
                bytes_of(to, static_cast<std::int64_t>(i) * bytes, bytes));
       WEIR_CHECK(submit_copy(s, "batch", source, target));
@@ -138,6 +145,7 @@ class batching_stage final : public stage_object {
   /// Pads the batch, notes the number of its items, and hands it on.
   result<void> finish(step& s, const runtime::tensor& to, std::int64_t bytes) {
     if (settings_.last == last_batch::pad) {
+      // The attribute lets `unbatch` find the padding.
       s.emitted()[std::string(items_attribute)] = std::uint64_t{s.count()};
       const std::int64_t used = static_cast<std::int64_t>(s.count()) * bytes;
       const std::int64_t all = static_cast<std::int64_t>(settings_.size) * bytes;
@@ -160,6 +168,7 @@ class unbatch_stage final : public stage_object {
   /// Makes the items of a batch, without its padding.
   result<void> on_item(step& s) override {
     const runtime::tensor from = s[any_in{0}];
+    // The attribute says how many items of a padded batch count.
     WEIR_TRY(const std::int64_t count, items_in(s, from));
     const auto shape = from.shape().subspan(1);
     const std::int64_t bytes_of_all = from.count() * info_of(from.type()).size;
@@ -169,6 +178,7 @@ class unbatch_stage final : public stage_object {
       s.emitted().erase(std::string(items_attribute));
     }
     for (std::int64_t i = 0; i < count; ++i) {
+      // Every item is a copy, because items of a batch cannot share a slot.
       WEIR_TRY(const runtime::tensor to, s.make_bytes(0, from.type(), shape));
       if (bytes != 0) {
         WEIR_TRY(const auto source, bytes_of(from, i * bytes, bytes));
@@ -183,6 +193,7 @@ class unbatch_stage final : public stage_object {
  private:
   /// Returns the number of items in a batch, without padding.
   result<std::int64_t> items_in(const step& s, const runtime::tensor& from) const {
+    // More items than the stage gives could not be handed on.
     std::int64_t count = from.shape()[0];
     if (count > static_cast<std::int64_t>(settings_.size)) {
       return error(
@@ -231,6 +242,7 @@ settings_table<window_settings> window_table() {
   table.add("count", &window_settings::count, "number of items in a window")
       .range(1, 4096)
       .unit("items");
+  // A step above the count leaves items out between two windows.
   table
       .add("step", &window_settings::step,
            "items from the start of a window to that of the next one; the same as count "
@@ -257,6 +269,7 @@ class window_stage final : public stage_object {
 
   /// The ring is part of the state; it begins with zeros, which no window contains.
   result<void> open(opening& run) override {
+    // Windows that do not overlap keep nothing.
     if (kept_ * static_cast<std::uint64_t>(bytes_) == 0) {
       return {};
     }
@@ -270,12 +283,14 @@ class window_stage final : public stage_object {
     WEIR_TRY(const runtime::storage memory, run.host().base().allocate(all, "window"));
     const std::int64_t shape[] = {all};
     WEIR_TRY(ring_, runtime::tensor::over(memory, dtype::uint8, shape, 0));
+    // No task uses the memory yet.
     std::memset(ring_.data(), 0, static_cast<std::size_t>(all));
     return {};
   }
   /// The window is handed on before the new items replace old ones in the ring.
   result<void> on_item(step& s) override {
     WEIR_CHECK(complete(s));
+    // The items of this call are kept for later windows.
     for (std::size_t i = 0; kept_ != 0 && bytes_ != 0 && i < s.count(); ++i) {
       WEIR_TRY(const auto source, bytes_of(s.input(any_in{0}, i), 0, bytes_));
       WEIR_TRY(const auto target, place(taken_ + i));
@@ -304,6 +319,8 @@ class window_stage final : public stage_object {
     // Item numbers: the call has `taken_` to `end`, and the window begins at `first`.
     const std::uint64_t end = taken_ + step_;  // if the call has all of its items
     const std::uint64_t back = kept_ + step_;
+    // The window is not complete: it begins before the first item or ends behind the
+    // last.
     if (end < back || end - back + count_ > taken_ + s.count()) {
       return {};
     }
@@ -321,6 +338,7 @@ class window_stage final : public stage_object {
                bytes_of(to, static_cast<std::int64_t>(i) * bytes_, bytes_));
       WEIR_CHECK(submit_copy(s, "window", source, target));
     }
+    // The number of its first item makes a window recognisable.
     s.emitted()["first"] = first;
     return s.emit();
   }
@@ -437,10 +455,12 @@ result<void> make_batch(described_stage& made, const given_settings& given) {
   WEIR_TRY(batch_settings settings, read_settings(made.info, batch_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   extent leading{extent::kind::fixed, settings.size, '?'};
+  // A batch of one item always has one.
   if (settings.last == last_batch::keep && settings.size > 1) {
     leading = extent{};
   }
   made.info.ports = {{"x", type, true}, {"y", with_leading(type, leading), false}};
+  // Edges can plan with the largest batch.
   made.info.ports.back().longest = settings.size;
   made.info.takes = settings.size;
   made.info.own_numbering = true;
@@ -474,6 +494,7 @@ result<void> make_window(described_stage& made, const given_settings& given) {
   WEIR_TRY(const window_settings settings,
            read_settings(made.info, window_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
+  // Every window has the same extent.
   const extent leading{extent::kind::fixed, settings.count, '?'};
   made.info.ports = {{"x", type, true}, {"y", with_leading(type, leading), false}};
   made.info.takes = settings.step;

@@ -41,6 +41,7 @@ class concat final : public stage_object {
 
   /// All parts are opened at the start, so that a wrong path is found early.
   result<void> open(opening& run) override {
+    // A part sees the same facts as the whole.
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
         return at_part(i, std::move(opened.error()));
@@ -55,6 +56,7 @@ class concat final : public stage_object {
       if (!more) {
         return at_part(part_, std::move(more.error()));
       }
+      // The part has an item, or nothing at the moment.
       if (*more) {
         return true;
       }
@@ -65,6 +67,7 @@ class concat final : public stage_object {
   [[nodiscard]] small_record position() const override {
     auto out = small_record::holding(std::uint64_t{part_});
     if (part_ < parts_.size()) {
+      // The rest of the record is that of the part.
       const small_record inner = parts_[part_]->position();
       WEIR_EXPECT(out.size + inner.size <= max_record);
       std::memcpy(out.data.data() + out.size, inner.data.data(), inner.size);
@@ -75,6 +78,7 @@ class concat final : public stage_object {
   /// Moves the part of the cursor; earlier parts are not read again.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t head = sizeof(std::uint64_t);
+    // The number of the part comes first.
     if (cursor.size() < head) {
       return error(errc::corrupt,
                    fmt::format("cannot use the stored cursor of a concat: expected at "
@@ -89,6 +93,7 @@ class concat final : public stage_object {
                                "found {}",
                                part, parts_.size()));
     }
+    // All parts before this one have ended.
     part_ = static_cast<std::size_t>(part);
     if (part_ == parts_.size()) {
       return {};
@@ -175,6 +180,7 @@ class mix final : public stage_object {
                      : 1;
         return true;
       }
+      // The part has ended, and another one is drawn.
       ended_[part] = 1;
     }
   }
@@ -186,6 +192,7 @@ class mix final : public stage_object {
   result<void> copy_state(state_writer& to) override {
     record_writer all;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
+      // Every cursor takes the same space, so a part is found by its number.
       const small_record one = parts_[i]->position();
       all.put(ended_[i]);
       all.put(static_cast<std::uint64_t>(one.size));
@@ -204,6 +211,7 @@ class mix final : public stage_object {
   /// Moves every part to its stored cursor.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
+    // Both the cursor and the state must be those of as many parts.
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
       return error(
           errc::corrupt,
@@ -225,6 +233,7 @@ class mix final : public stage_object {
                         "{} bytes for source {}, found {}",
                         max_record, i, size));
       }
+      // The stored size says how much of the space counts.
       const bytes_view record = one.subspan(1 + sizeof size, size);
       if (auto moved = parts_[i]->seek(record); !moved) {
         return at_part(i, std::move(moved.error()));
@@ -245,6 +254,7 @@ class mix final : public stage_object {
   /// Returns the source of the next item, among those that have not ended; the number of
   /// sources if all have.
   [[nodiscard]] std::size_t draw(std::uint64_t attempt) const {
+    // Weights of parts that have ended do not count.
     double total = 0;
     std::size_t last = parts_.size();
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -294,6 +304,7 @@ result<void> add_part(described_stage& whole, const stage_info& part,
   const auto same = [](const port_info& a, const port_info& b) {
     return a.name == b.name && a.type == b.type;
   };
+  // All parts are seen as one source by the stages behind.
   if (!std::equal(part.ports.begin(), part.ports.end(), whole.info.ports.begin(),
                   whole.info.ports.end(), same)) {
     return error(errc::invalid_argument,
@@ -311,6 +322,7 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
     described_stage& made, const catalog& known, const std::vector<std::string>& lines) {
   std::vector<std::unique_ptr<stage_object>> parts;
   for (const std::string& line : lines) {
+    // The line is read by a small grammar; see stage_text.cpp.
     WEIR_TRY(const stage_text text, parse_stage_text(line));
     auto part = known.make(text.name, text.settings);
     if (!part) {
