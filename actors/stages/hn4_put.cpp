@@ -41,6 +41,7 @@ bool is_pattern(const std::string& text) {
 }
 
 settings_table<put_settings> put_table() {
+  // The limits are those of the usual profile.
   const storage::hn4_limits limits = storage::limits_of(storage::hn4_profile::generic);
   settings_table<put_settings> table("the sink hn4.put");
   table
@@ -67,6 +68,7 @@ settings_table<put_settings> put_table() {
             "elements alone");
   table.add("compress", &put_settings::compress,
             "true to compress the blocks that become shorter");
+  // A volume may be larger than the items need, for later runs.
   table.add("capacity", &put_settings::capacity, "size of a volume that is made")
       .range(static_cast<std::int64_t>(limits.min), std::int64_t{1} << 50)
       .multiple_of(512)
@@ -106,6 +108,7 @@ class hn4_put final : public flow::stage_object {
           .because(std::move(stored.error()));
     }
     ++offset_.items;
+    // Without a change, an error of the volume keeps its code in the message.
     return {};
   }
   /// Every tag is durable when `put` returns.
@@ -114,6 +117,7 @@ class hn4_put final : public flow::stage_object {
   }
   /// Tags of later items stay: the resumed run stores the same bytes under the same names
   /// again.
+  /// The state has the name of the last tag, so it can be looked for.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(offset_, record_of<put_offset>(stored, hn4_put_name, "offset"));
     // Before the first item, the volume may still be missing.
@@ -137,6 +141,7 @@ class hn4_put final : public flow::stage_object {
     if (offset_.items == 0) {
       return true;
     }
+    // Opening for reading does not repair or change the volume.
     path_ = run.path(settings_.path);
     auto opened = open_volume(storage::device_mode::read_only);
     if (!opened && opened.error().root().code() == errc::not_found) {
@@ -155,6 +160,7 @@ class hn4_put final : public flow::stage_object {
   }
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(const bytes_view name, from.part(tag_part));
+    // The name may be empty, before the first item.
     last_tag_ = as_text(name);
     return {};
   }
@@ -174,6 +180,7 @@ class hn4_put final : public flow::stage_object {
   /// make equal volumes.
   result<void> open_or_make() {
     auto opened = open_volume();
+    // Any other error than a missing volume is not answered by making one.
     if (opened || opened.error().root().code() != errc::not_found) {
       return opened;
     }
@@ -196,6 +203,7 @@ class hn4_put final : public flow::stage_object {
       return {};
     }
     again_ = false;
+    // The time of a tag is 0, so that two runs make the same bytes.
     storage::hn4_put_options options;
     options.compress = settings_.compress;
     options.time_ns = 0;
@@ -206,6 +214,7 @@ class hn4_put final : public flow::stage_object {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
     const bytes_view data(x.data(), static_cast<std::size_t>(bytes));
+    // Raw elements have neither name nor type.
     if (settings_.format == tag_format::raw) {
       return byte_vector(data.begin(), data.end());
     }
@@ -217,6 +226,7 @@ class hn4_put final : public flow::stage_object {
   /// Reading is cheaper than writing, and verifies the blocks as well.
   [[nodiscard]] bool holds(bytes_view content) const {
     const auto stream = volume_->stream(last_tag_);
+    // A tag that is damaged or has another size differs.
     if (!stream || stream->size() != content.size()) {
       return false;
     }
@@ -227,6 +237,7 @@ class hn4_put final : public flow::stage_object {
   /// later item may have the same name.
   /// A name without the number of the item can be used by several items.
   [[nodiscard]] result<void> check_last() const {
+    // The tag may have been removed, or damaged.
     const auto stream = volume_->stream(last_tag_);
     if (!stream) {
       return lost(stream.error());
@@ -235,6 +246,7 @@ class hn4_put final : public flow::stage_object {
       return {};
     }
     WEIR_TRY(const byte_vector found, stream->read_all());
+    // The digest is that of the whole tag.
     if (xxh3_64(found) != offset_.digest) {
       return error(errc::hash_mismatch,
                    fmt::format("cannot continue to store in the volume \"{}\": expected "

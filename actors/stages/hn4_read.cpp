@@ -63,10 +63,12 @@ class hn4_read final : public flow::stage_object {
   /// Reads the next block straight into the memory of the item.
   result<bool> next(pull& p) override {
     const std::uint64_t left = stream_->size() - last_.end;
+    // The end of the tag.
     if (left == 0) {
       return false;
     }
     const std::uint64_t offset = last_.end;
+    // A block ends at the setting or at the end of the tag.
     const std::uint64_t count =
         settings_.block == whole_tag ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
@@ -84,6 +86,7 @@ class hn4_read final : public flow::stage_object {
   /// Continues behind the block of the cursor, which is read again and compared.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor, record_of<read_block>(stored, hn4_read_name, "cursor"));
+    // The stream is read at the place of the last block.
     WEIR_CHECK(verify_block(
         cursor, stream_->size(), hn4_read_name, settings_.tag,
         [&](std::uint64_t offset, mutable_bytes to) { return read(offset, to); }));
@@ -95,6 +98,7 @@ class hn4_read final : public flow::stage_object {
   /// Reads exactly as many bytes as `to` has.
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const {
     WEIR_TRY(const std::size_t count, stream_->read(offset, to));
+    // HN4 returns fewer bytes only at the end of the stream.
     if (count != to.size()) {
       return error(
           errc::torn,
@@ -141,6 +145,7 @@ result<void> make_hn4_read(flow::described_stage& made, const given_settings& gi
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};
+  // The setting 0 means that the size is not known before.
   made.info.ports.back().longest = static_cast<std::int64_t>(settings.block);
   made.object = std::make_unique<hn4_read>(std::move(settings));
   return {};

@@ -63,6 +63,7 @@ class hn4_rows final : public flow::stage_object {
     const std::string path = path_of(run, settings_.path);
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
     std::vector<std::string> tags{settings_.tag};
+    // Without a tag, every tag is a candidate.
     if (settings_.tag.empty()) {
       WEIR_TRY(const auto all, volume.tags());
       tags.clear();
@@ -82,6 +83,7 @@ class hn4_rows final : public flow::stage_object {
                                path, settings_.name, known_.size(),
                                did_you_mean(settings_.name, known_)));
     }
+    // Rows are elements of the slowest dimension, so a scalar has none.
     if (tensor_.shape.empty() || tensor_.shape.size() > runtime::max_dims) {
       return error(errc::unsupported,
                    fmt::format("cannot read rows of the tensor \"{}\": expected 1 to {} "
@@ -97,6 +99,7 @@ class hn4_rows final : public flow::stage_object {
   /// Reads the next rows into an item; the last item may have fewer.
   result<bool> next(pull& p) override {
     const std::uint64_t left = static_cast<std::uint64_t>(tensor_.shape[0]) - at_.rows;
+    // All rows have been read.
     if (left == 0) {
       return false;
     }
@@ -107,6 +110,7 @@ class hn4_rows final : public flow::stage_object {
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, tensor_.type, shape));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(count * row_bytes_));
     WEIR_CHECK(read(at_.rows * row_bytes_, to));
+    // Attributes come after the elements, because adding them cannot fail.
     attribute_collector about(p.emitted());
     about.add("row", at_.rows);
     at_.rows += count;
@@ -124,6 +128,7 @@ class hn4_rows final : public flow::stage_object {
     if (where.rows == 0) {
       return {};
     }
+    // The tensor has fewer rows than were read.
     if (where.rows > static_cast<std::uint64_t>(tensor_.shape[0])) {
       return too_short(hn4_rows_name, settings_.name, where.rows,
                        static_cast<std::uint64_t>(tensor_.shape[0]), "rows");
@@ -143,6 +148,7 @@ class hn4_rows final : public flow::stage_object {
 
  private:
   /// Looks for the tensor in a tag. Tags without tensors are left out if no tag is named.
+  // The stream is kept only for the tag that has the tensor.
   result<void> look_in(const storage::hn4_volume& volume, const std::string& tag,
                        const std::string& path) {
     WEIR_TRY(auto stream, volume.stream(tag));
@@ -173,6 +179,7 @@ class hn4_rows final : public flow::stage_object {
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const {
     WEIR_TRY(const std::size_t count, stream_->read(tensor_.offset + offset, to));
     if (count != to.size()) {
+      // The block ends before the tensor does.
       return error(errc::torn,
                    fmt::format("cannot read rows of the tensor \"{}\": expected {} bytes "
                                "at {}, found {}",

@@ -73,6 +73,7 @@ class hn4_tensors final : public flow::stage_object {
     const std::string path = path_of(run, settings_.path);
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
     std::vector<entry> all;
+    // The tags are read in the order of their names.
     if (!settings_.tag.empty()) {
       WEIR_CHECK(add_tag(volume, settings_.tag, all));
     } else {
@@ -85,6 +86,7 @@ class hn4_tensors final : public flow::stage_object {
     if (!settings_.names.empty()) {
       return choose_by_name(all, path);
     }
+    // A pattern keeps all tensors that match.
     std::copy_if(
         all.begin(), all.end(), std::back_inserter(entries_),
         [&](const entry& e) { return text_matches(settings_.pattern, e.tensor.name); });
@@ -102,6 +104,7 @@ class hn4_tensors final : public flow::stage_object {
       return false;
     }
     const entry& e = entries_[next_];
+    // A tensor of a file can have more dimensions than an item.
     if (e.tensor.shape.size() > runtime::max_dims) {
       return error(errc::unsupported,
                    fmt::format("cannot read the tensor \"{}\": expected at most {} "
@@ -114,6 +117,7 @@ class hn4_tensors final : public flow::stage_object {
     attribute_collector about(p.emitted());
     about.add("name", e.tensor.name);
     about.add("tag", streams_[e.stream].tag());
+    // The digest of this tensor is part of the position.
     digest_ = xxh3_64(to);
     ++next_;
     return true;
@@ -126,10 +130,12 @@ class hn4_tensors final : public flow::stage_object {
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto cursor,
              record_of<tensors_cursor>(stored, hn4_tensors_name, "cursor"));
+    // The volume has fewer tensors than were read.
     if (cursor.next > entries_.size()) {
       return too_short(hn4_tensors_name, settings_.path, cursor.next, entries_.size(),
                        "tensors");
     }
+    // A tensor before the cursor has changed its description.
     if (identity(cursor.next) != cursor.identity) {
       return other_data(hn4_tensors_name, settings_.path,
                         "the tensors that the run has read before", "others");
@@ -152,6 +158,7 @@ class hn4_tensors final : public flow::stage_object {
   /// Adds the tensors of a tag. A tag without a directory of tensors is an error here.
   result<void> add_tag(const storage::hn4_volume& volume, const std::string& tag,
                        std::vector<entry>& all) {
+    // Each tag has a stream, and each tensor refers to it by number.
     WEIR_TRY(auto stream, volume.stream(tag));
     WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
     for (const storage::stored_tensor& one : directory.tensors()) {
@@ -165,6 +172,7 @@ class hn4_tensors final : public flow::stage_object {
     for (const std::string& name : settings_.names) {
       const auto has_name = [&](const entry& e) { return e.tensor.name == name; };
       const auto found = std::find_if(all.begin(), all.end(), has_name);
+      // The message suggests the most similar name.
       if (found == all.end()) {
         std::vector<std::string> known;
         known.reserve(all.size());
@@ -206,6 +214,7 @@ class hn4_tensors final : public flow::stage_object {
   /// sizes count; elements do not.
   [[nodiscard]] std::uint64_t identity(std::uint64_t count) const {
     xxh3_stream digest;
+    // The text of a description is fixed, so digests of older runs stay valid.
     for (std::uint64_t i = 0; i < count; ++i) {
       const entry& e = entries_[i];
       digest.update(as_view(fmt::format("{}\n{}\n{} [{}] {}\n", streams_[e.stream].tag(),
@@ -252,6 +261,7 @@ result<void> make_hn4_tensors(flow::described_stage& made, const given_settings&
   made.info.example = hn4_tensors_example;
   WEIR_TRY(tensors_settings settings,
            flow::read_settings(made.info, tensors_table(), given));
+  // A pattern is only wrong beside names if the user has set it.
   if (!settings.names.empty() && given.find("pattern") != given.end()) {
     return error(
         errc::invalid_argument,

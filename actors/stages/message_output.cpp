@@ -20,6 +20,7 @@ result<void> message_output::open(const std::string& path, bool resuming, bool r
   if (resuming) {
     return {};  // `rewind` opens the file
   }
+  // A resumed run must not lose what is in the file.
   if (!pipe_ && replace) {
     WEIR_CHECK(empty_file());
   }
@@ -33,11 +34,13 @@ result<void> message_output::append(std::shared_ptr<const byte_vector> message,
   offset_.last = {offset_.last.end + message->size(), message->size(), 0};
   ++offset_.messages;
   last_ = message;
+  // A file gets the message at once; only a pipe is held back.
   if (!pipe_) {
     return write(std::move(message));
   }
   held_bytes_ += message->size();
   held_.push_back(std::move(message));
+  // Too many bytes are written before the checkpoint.
   return held_bytes_ > hold ? release() : result<void>();
 }
 
@@ -66,6 +69,7 @@ result<void> message_output::rewind(bytes_view stored) {
 /// Compares the output of a finished run. Returns false for a pipe, which keeps nothing.
 result<bool> message_output::verify(const std::string& path, bytes_view stored) {
   path_ = path;
+  // A pipe has nothing to compare with.
   if (is_pipe(path_)) {
     return false;
   }
@@ -96,6 +100,7 @@ result<void> message_output::open_file() {
   message_target target;
   target.path = path_;
   WEIR_TRY(file_, message_file::open(environment, target));
+  // The end is behind the last sound message.
   if (!pipe_) {
     offset_.last.end = file_->end();
   }
@@ -112,9 +117,11 @@ result<void> message_output::empty_file() {
     return f.error().code() == errc::not_found ? result<void>() : f.error();
   }
   WEIR_TRY(const std::uint64_t size, (*f)->size());
+  // An empty file may belong to anybody.
   if (size == 0) {
     return {};
   }
+  // The first bytes decide whether the file may be emptied.
   WEIR_CHECK(check_ours(**f, path_, "Tensogram messages", {&message_magic, 1}));
   WEIR_CHECK((*f)->resize(0));
   return (*f)->sync();
@@ -132,6 +139,7 @@ result<void> message_output::cut() {
   WEIR_TRY(const auto f, fs_.open(path_, open_mode::create_or_open));
   WEIR_CHECK(holds_last(*f));
   WEIR_TRY(const std::uint64_t size, f->size());
+  // The length is right already.
   if (size == offset_.last.end) {
     return {};
   }

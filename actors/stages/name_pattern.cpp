@@ -32,6 +32,7 @@ error bad_pattern(std::string_view text, std::string_view expected) {
 result<name_pattern> name_pattern::parse(std::string_view text) {
   name_pattern out;
   for (std::size_t at = 0; at < text.size();) {
+    // The next brace, or the end.
     const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());
     // Text up to the next brace.
     if (brace != at) {
@@ -41,6 +42,7 @@ result<name_pattern> name_pattern::parse(std::string_view text) {
     }
     // A name ends at the next brace, which must close it.
     const std::size_t end = text.find_first_of("{}", at + 1);
+    // A closing brace without an opening one, an unclosed one, or an empty name.
     if (text[at] == '}' || end == std::string_view::npos || text[end] == '{' ||
         end == at + 1) {
       return bad_pattern(text, "a name between each pair of braces");
@@ -52,6 +54,7 @@ result<name_pattern> name_pattern::parse(std::string_view text) {
     if (name == item_name) {
       one.digits = 1;
     } else if (name.starts_with("item:")) {
+      // The digits behind the colon.
       const char* const first = name.data() + item_name.size() + 1;
       const char* const last = name.data() + name.size();
       const auto [rest, code] = std::from_chars(first, last, one.digits);
@@ -74,11 +77,13 @@ result<std::string> name_pattern::name_of(std::uint64_t item,
     if (!one.in_braces) {
       out += one.text;
     } else if (one.digits != 0) {
+      // Leading zeros fill up to the number of digits.
       out += fmt::format("{:0{}}", item, one.digits);
     } else if (const auto found = about.find(one.text); found != about.end()) {
       out += std::visit([](const auto& value) { return fmt::format("{}", value); },
                         found->second);
     } else {
+      // The names of all attributes, for the suggestion.
       std::vector<std::string> known;
       for (const auto& [name, value] : about) {
         known.push_back(name);

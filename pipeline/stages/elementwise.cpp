@@ -55,6 +55,8 @@ settings_table<elementwise_settings> elementwise_table() {
   settings_table<elementwise_settings> table("the stage elementwise");
   table.add("op", &elementwise_settings::operation, operations(),
             "operation on each element");
+  // The type of the setting is that of the inlet, and of the outlet unless elements are
+  // converted.
   table.add("type", &elementwise_settings::type, "type of the tensors, such as f32[n,4]")
       .required()
       .rule("that is a type of a port whose element type is " + number_types_text(),
@@ -91,6 +93,7 @@ std::vector<std::string_view> needed_by(op operation) {
 result<void> check_operands(const elementwise_settings& s, const given_settings& given) {
   const auto needed = needed_by(s.operation);
   for (const std::string_view name : {"operand", "low", "high", "to"}) {
+    // A setting that is given and has no use is refused as well.
     const bool needs = std::find(needed.begin(), needed.end(), name) != needed.end();
     if (needs != (given.find(name) != given.end())) {
       return error(errc::invalid_argument,
@@ -100,6 +103,7 @@ result<void> check_operands(const elementwise_settings& s, const given_settings&
                                needs ? "none" : "one"));
     }
   }
+  // Equal ends are allowed: every element becomes the same number.
   if (s.operation == op::clamp && s.low > s.high) {
     return error(
         errc::invalid_argument,
@@ -117,6 +121,7 @@ result<void> check_number(dtype type, std::string_view name, double value,
   const bool fits = with_number_type(type, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_integral_v<T>) {
+      // The number is an integer, small enough to be exact, and in the range of the type.
       return std::floor(value) == value && std::abs(value) <= largest_exact &&
              value >= static_cast<double>(std::numeric_limits<T>::min()) &&
              value <= static_cast<double>(std::numeric_limits<T>::max()) &&
@@ -139,6 +144,7 @@ result<void> check_number(dtype type, std::string_view name, double value,
 /// Returns a part of a row-major tensor as a tensor of one dimension.
 result<runtime::tensor> part_of(const runtime::tensor& t, std::int64_t begin,
                                 std::int64_t count) {
+  // A tensor of one dimension has the same bytes in the same order.
   const std::int64_t shape[] = {count};
   return runtime::tensor::over(t.store(), t.type(), shape,
                                t.offset() + begin * info_of(t.type()).size);
@@ -154,6 +160,7 @@ class elementwise final : public stage_object {
   result<void> on_item(step& s) override {
     const runtime::tensor x = s[any_in{0}];
     WEIR_TRY(const runtime::tensor y, s.make_bytes(0, to_, x.shape()));
+    // The last part may have fewer elements.
     for (std::int64_t begin = 0; begin < x.count(); begin += elements_of_task) {
       const std::int64_t count = std::min(elements_of_task, x.count() - begin);
       WEIR_TRY(const auto from, part_of(x, begin, count));
@@ -169,6 +176,7 @@ class elementwise final : public stage_object {
                                     const runtime::tensor& to) const {
     const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
     const std::byte* source = from.data();
+    // The kernel is chosen by the element type, once for each part.
     return with_number_type(from_, [&](auto x) -> result<void> {
       using T = decltype(x);
       if (settings_.operation == op::convert) {
@@ -239,6 +247,7 @@ result<void> make_elementwise(described_stage& made, const given_settings& given
   WEIR_CHECK(check_operands(settings, given));
   WEIR_TRY(port_type x, port_type::parse(settings.type));
   const dtype from = *x.element;
+  // A divisor of 0 would be undefined for integers.
   const bool divides = settings.operation == op::divide;
   WEIR_CHECK(check_number(from, "operand", settings.operand, !divides));
   WEIR_CHECK(check_number(from, "low", settings.low, true));

@@ -32,6 +32,7 @@ struct generator_settings {
 settings_table<generator_settings> generator_table() {
   settings_table<generator_settings> table("the generator");
   table.add("count", &generator_settings::count, "number of items").unit("items");
+  // An empty list of extents is a scalar.
   table
       .add("shape", &generator_settings::shape,
            "extents of each item, the slowest dimension first; none for a scalar")
@@ -58,6 +59,7 @@ struct fill_with_indices {
   template <class T>
   void operator()(T /*type*/) const {
     for (std::size_t i = 0; i < to.size() / sizeof(T); ++i) {
+      // The cast takes integers modulo the range of the type.
       const auto element = static_cast<T>(first + i);
       std::memcpy(to.data() + i * sizeof(T), &element, sizeof(T));
     }
@@ -74,6 +76,7 @@ struct fill_with_random {
     for (std::size_t i = 0; i < to.size() / sizeof(T); ++i) {
       T element{};
       if constexpr (std::is_floating_point_v<T>) {
+        // A number in [0, 1) from 24 bits, as the reference says.
         element = static_cast<T>(numbers.uniform(i));
       } else {
         element = static_cast<T>(numbers.bits(i));
@@ -90,12 +93,14 @@ class generator final : public stage_object {
       : settings_(std::move(settings)), element_(element) {}
 
   result<bool> next(pull& p) override {
+    // The number of items is a setting, so the source knows its end.
     if (next_ >= settings_.count) {
       return false;
     }
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, element_, settings_.shape));
     const auto count = static_cast<std::uint64_t>(x.count());
     const mutable_bytes to(x.data(), count * info_of(element_).size);
+    // The first element of an item follows from its number.
     if (settings_.kind == content::index) {
       with_number_type(element_, fill_with_indices{to, next_ * count});
     } else {
@@ -115,6 +120,7 @@ class generator final : public stage_object {
                                "bytes, found {}",
                                sizeof next_, cursor.size()));
     }
+    // The record of a cursor has a fixed size.
     std::uint64_t next = 0;
     std::memcpy(&next, cursor.data(), sizeof next);
     if (next > settings_.count) {
@@ -169,6 +175,7 @@ result<void> make_generator(described_stage& made, const given_settings& given) 
            read_settings(made.info, generator_table(), given));
   port_type type;
   type.element = number_type_named(settings.element);
+  // Every extent is fixed, so the pools of the outlet have fixed sizes.
   for (const std::int64_t extent_of_item : settings.shape) {
     type.shape.push_back({extent::kind::fixed, extent_of_item, '?'});
   }

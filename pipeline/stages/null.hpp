@@ -40,6 +40,7 @@ struct null_sink {
     s.manual(null_details, null_example).port("x", &null_sink::x);
   }
   result<void> put(taken& /*t*/) {
+    // There is nothing to write.
     ++items;
     return {};
   }

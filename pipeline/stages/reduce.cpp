@@ -78,6 +78,7 @@ T combined(reduction operation, T x, T y) {
   switch (operation) {
     case reduction::sum:
     case reduction::mean: return arithmetic<T>::add(x, y);
+    // `x != x` is true for NaN alone.
     case reduction::minimum: return x != x ? x : (y != y || y < x ? y : x);
     case reduction::maximum: return x != x ? x : (y != y || x < y ? y : x);
   }
@@ -108,6 +109,7 @@ struct pair_kernel {
     for (std::int64_t i = 0; i < count; ++i) {
       z[i] = combined(operation, x[i], y[i]);
     }
+    // The divisor is the number of tensors in all.
     if (divisor != 0) {
       for (std::int64_t i = 0; i < count; ++i) {
         z[i] = static_cast<T>(z[i] / static_cast<T>(divisor));
@@ -133,6 +135,7 @@ struct lanes_kernel {
   void operator()() const {
     T* z = reinterpret_cast<T*>(to);  // NOLINT: slots are aligned to 64
     for (std::int64_t begin = 0; begin < count; begin += block) {
+      // The last block may be narrower.
       const std::int64_t width = std::min(block, count - begin);
       tree(0, static_cast<std::size_t>(lanes), begin, width, z + begin);
       for (std::int64_t i = 0; operation == reduction::mean && i < width; ++i) {
@@ -144,6 +147,7 @@ struct lanes_kernel {
   /// depth is the logarithm of the number of lanes.
   void tree(std::size_t lane, std::size_t leaves, std::int64_t begin, std::int64_t width,
             T* out) const {
+    // A leaf is a part of one lane.
     if (leaves == 1) {
       const T* x = reinterpret_cast<const T*>(from);  // NOLINT
       std::copy_n(x + static_cast<std::int64_t>(lane) * count + begin, width, out);
@@ -179,6 +183,7 @@ class reduce_items final : public stage_object {
       count *= one;
     }
     WEIR_TRY(const std::int64_t bytes, byte_size(element_, count));
+    // A size of n needs as many levels as n has bits.
     const auto levels = static_cast<std::size_t>(std::bit_width(settings_.size));
     for (std::size_t i = 0; bytes != 0 && i < levels; ++i) {
       WEIR_TRY(const runtime::storage memory,
@@ -190,6 +195,7 @@ class reduce_items final : public stage_object {
   }
   /// Submits the tasks of the tree; the last one writes the result.
   result<void> on_item(step& s) override {
+    // The flow collects the items of a call; the last call may have fewer.
     if (s.count() < settings_.size && settings_.last == last_group::drop) {
       return {};
     }
@@ -219,6 +225,7 @@ class reduce_items final : public stage_object {
     if (leaves == 1) {
       return s.input(any_in{0}, first);
     }
+    // The left part has the largest power of two below the number of leaves.
     const std::size_t left = left_part(leaves);
     WEIR_TRY(const runtime::tensor a, tree(s, first, left, level));
     WEIR_TRY(const runtime::tensor b, tree(s, first + left, leaves - left, level + 1));
@@ -228,6 +235,7 @@ class reduce_items final : public stage_object {
   /// Submits the task that combines two tensors. `to` may be one of them.
   result<void> pair(step& s, const runtime::tensor& a, const runtime::tensor& b,
                     const runtime::tensor& to, std::uint64_t divisor) {
+    // Accesses order the task behind those that write both tensors.
     const runtime::access accesses[] = {runtime::reads(a), runtime::reads(b),
                                         runtime::writes(to)};
     return with_number_type(element_, [&](auto zero) {
@@ -271,6 +279,7 @@ class reduce_lanes final : public stage_object {
     WEIR_TRY(const runtime::tensor to,
              s.make_bytes(0, from.type(), from.shape().subspan(1)));
     if (to.count() != 0) {
+      // The result is written by one task, because the tree is inside the kernel.
       const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
       WEIR_CHECK(with_number_type(from.type(), [&](auto zero) {
         return s.submit_bytes(
@@ -331,6 +340,7 @@ result<void> make_reduce(described_stage& made, const given_settings& given) {
   WEIR_TRY(const reduce_settings settings,
            read_settings(made.info, reduce_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
+  // A mean of integers would have to be rounded.
   const bool real = *type.element == dtype::fp32 || *type.element == dtype::fp64;
   if (settings.operation == reduction::mean && !real) {
     return error(errc::invalid_argument,
@@ -338,6 +348,7 @@ result<void> make_reduce(described_stage& made, const given_settings& given) {
                              "mean, found {}",
                              port_text(*type.element)));
   }
+  // Over items: a call takes `size` items and makes one.
   if (settings.over == reduced::items) {
     made.info.ports = {{"x", type, true}, {"y", type, false}};
     made.info.takes = settings.size;
@@ -345,6 +356,7 @@ result<void> make_reduce(described_stage& made, const given_settings& given) {
     made.object = std::make_unique<reduce_items>(settings, type);
     return {};
   }
+  // Over lanes: the inlet has one more dimension.
   port_type lanes = type;
   lanes.shape.insert(lanes.shape.begin(), extent{});
   made.info.ports = {{"x", std::move(lanes), true}, {"y", type, false}};

@@ -43,6 +43,7 @@ settings_table<select_settings> select_table() {
   table
       .add("values", &select_settings::values,
            "value of the attribute for each outlet; other items leave through rest")
+      // Values of numbers are compared as text, see the reference.
       .count(0, max_ports - 1)
       .single();
   return table;
@@ -59,6 +60,7 @@ class select_stage final : public stage_object {
   explicit select_stage(select_settings settings) : settings_(std::move(settings)) {}
 
   result<void> on_item(step& s) override {
+    // The slot is handed on, and nothing is copied.
     s.forward(any_in{0}, any_out{outlet_for(s)});
     return s.emit();
   }
@@ -66,6 +68,7 @@ class select_stage final : public stage_object {
  private:
   /// Returns the number of the outlet.
   [[nodiscard]] int outlet_for(const step& s) const {
+    // The number of the item decides, so the order of items does not matter.
     if (settings_.modulo != 0) {
       return static_cast<int>(s.seq() % settings_.modulo);
     }
@@ -84,6 +87,7 @@ class select_stage final : public stage_object {
 /// One of the two ways to select must be chosen, and completely.
 /// By number: `modulo` alone. By attribute: its name and the values.
 result<void> check_select(const select_settings& s) {
+  // Exactly one of both ways must be complete.
   const bool by_number = s.modulo != 0;
   const bool by_attribute = !s.attribute.empty() && !s.values.empty();
   const bool clear = by_number ? s.attribute.empty() && s.values.empty() : by_attribute;
@@ -124,6 +128,7 @@ settings_table<split_settings> split_table() {
       .add("values", &split_settings::values,
            "value of the attribute for each outlet; none: the names of the outlets")
       .count(0, max_ports - 1);
+  // An item that no outlet takes can also be a mistake of the data.
   table.add("other", &split_settings::other,
             {{"error", other_values::error},
              {"rest", other_values::rest},
@@ -142,11 +147,13 @@ class split_stage final : public stage_object {
   result<void> on_item(step& s) override {
     const auto& values = settings_.values;
     const auto found = s.about().find(settings_.attribute);
+    // An attribute of any type is compared as its text.
     const std::string value =
         found == s.about().end() ? "" : text_of_attribute(found->second);
     const auto place = found == s.about().end()
                            ? values.end()
                            : std::find(values.begin(), values.end(), value);
+    // The number of the item becomes a gap, so that joins behind still fit.
     if (place == values.end() && settings_.other == other_values::drop) {
       s.skip();
       return {};
@@ -172,6 +179,7 @@ class split_stage final : public stage_object {
 /// Outlets have names of their own, and each has one value.
 /// Sets the values, if there are none.
 result<void> check_split(split_settings& s) {
+  // The names serve as values if no others are given.
   if (s.values.empty()) {
     s.values = s.outlets;
   }
@@ -179,6 +187,7 @@ result<void> check_split(split_settings& s) {
   // Names that the stage itself uses count as taken.
   names.emplace_back("rest");
   names.emplace_back("x");
+  // Equal names stand side by side after sorting.
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end() || names.front().empty()) {
@@ -217,9 +226,11 @@ class merge_stage final : public stage_object {
   result<void> on_item(step& s) override {
     int found = -1;
     for (int i = 0; i < static_cast<int>(inlets_); ++i) {
+      // A gap at this inlet.
       if (!s.has(i)) {
         continue;
       }
+      // Two items of one number cannot be one item.
       if (found >= 0) {
         return error(errc::invalid_argument,
                      fmt::format("cannot merge item {}: expected it at one inlet, found "
@@ -431,11 +442,13 @@ result<void> make_select(described_stage& made, const given_settings& given) {
   WEIR_TRY(select_settings settings, read_settings(made.info, select_table(), given));
   WEIR_CHECK(check_select(settings));
   made.info.ports.push_back({"x", {}, true});
+  // By number there is an outlet for each remainder.
   const std::size_t outlets =
       settings.modulo != 0 ? settings.modulo : settings.values.size();
   for (std::size_t i = 0; i < outlets; ++i) {
     made.info.ports.push_back({fmt::format("y{}", i), {}, false});
   }
+  // By attribute some items may have no outlet of their own.
   if (settings.modulo == 0) {
     made.info.ports.push_back({"rest", {}, false});
   }
@@ -470,6 +483,7 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info.details = merge_details;
   made.info.example = merge_example;
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
+  // A gap at all inlets but one is the usual case here.
   made.info.gaps = gap_policy::pass;
   for (std::uint32_t i = 0; i < settings.count; ++i) {
     made.info.ports.push_back({std::string(1, static_cast<char>('a' + i)), {}, true});
@@ -487,6 +501,7 @@ result<void> make_zip(described_stage& made, const given_settings& given) {
   WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
   WEIR_TRY(port_type first, port_type::parse(settings.first));
   WEIR_TRY(port_type second, port_type::parse(settings.second));
+  // The gaps decide whether half of a pair goes on.
   made.info.gaps = settings.gaps == zip_gaps::pass ? gap_policy::pass : gap_policy::skip;
   made.info.ports = {{"first", first, true},
                      {"second", second, true},

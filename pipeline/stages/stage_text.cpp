@@ -38,6 +38,7 @@ setting_value value_of(std::string_view word) {
   if (word == "true" || word == "false") {
     return {word == "true"};
   }
+  // The order of the attempts matters: "1" is an integer and no real number.
   const char* end = word.data() + word.size();
   std::int64_t integer = 0;
   if (const auto read = std::from_chars(word.data(), end, integer);
@@ -54,6 +55,7 @@ setting_value value_of(std::string_view word) {
 
 /// Takes a value. In quotes it is always a text.
 result<setting_value> take_value(std::string_view& rest, std::string_view line) {
+  // Without quotes, a value ends at the next blank.
   if (!rest.starts_with('"')) {
     const std::string_view word = take_until(rest, " ");
     if (word.empty()) {
@@ -61,6 +63,7 @@ result<setting_value> take_value(std::string_view& rest, std::string_view line) 
     }
     return value_of(word);
   }
+  // The text in quotes has no escapes, so the next quote ends it.
   const std::size_t end = rest.find('"', 1);
   if (end == std::string_view::npos) {
     return bad_line(line, "a quote at the end of a value", "none");
@@ -82,6 +85,7 @@ result<stage_text> parse_stage_text(std::string_view line) {
     return bad_line(line, "the name of a stage", "no text");
   }
   for (skip_spaces(rest); !rest.empty(); skip_spaces(rest)) {
+    // A key ends at the sign of equality.
     const std::string key(take_until(rest, " ="));
     if (key.empty() || !rest.starts_with('=')) {
       return bad_line(line, "settings of the form name=value",
@@ -89,6 +93,7 @@ result<stage_text> parse_stage_text(std::string_view line) {
     }
     rest.remove_prefix(1);
     WEIR_TRY(setting_value value, take_value(rest, line));
+    // A setting that occurs twice would hide one of its values.
     if (!out.settings.emplace(key, std::move(value)).second) {
       return error(
           errc::already_exists,

@@ -64,12 +64,14 @@ class rate_stage final : public stage_object {
     const runtime::tensor& x = from[any_in{0}];
     WEIR_TRY(const runtime::tensor y, to.fill_bytes(0, x.type(), x.shape()));
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
+    // Elements without bytes have nothing to copy.
     if (bytes != 0) {
       std::memcpy(y.data(), x.data(), static_cast<std::size_t>(bytes));
     }
     const auto now = static_cast<double>(now_ns());
     // An item that comes late does not move the ones behind it.
     const double due = std::max(due_ns_, now - slack_ns_);
+    // Every item moves the time of the next one by an interval.
     due_ns_ = due + interval_ns_;
     if (due > now) {
       waited_ns_ += due - now;
@@ -78,6 +80,7 @@ class rate_stage final : public stage_object {
     return {};
   }
   void report(figures& to) const override {
+    // Only waiting is reported; copying is part of the stage's own time.
     to.set("waited_seconds", waited_ns_ / second_ns);
   }
 
@@ -133,6 +136,7 @@ settings_table<deadline_settings> deadline_table() {
 /// Without the attribute, the preset counts.
 result<std::uint64_t> deadline_of(const attributes& about, const std::string& name,
                                   std::uint64_t preset) {
+  // An item without a deadline of its own has the preset.
   const auto found = about.find(name);
   if (found == about.end()) {
     return preset;
@@ -140,6 +144,7 @@ result<std::uint64_t> deadline_of(const attributes& about, const std::string& na
   if (const auto* whole = std::get_if<std::uint64_t>(&found->second)) {
     return *whole;
   }
+  // Integers from JSON or metadata may be signed.
   if (const auto* whole = std::get_if<std::int64_t>(&found->second);
       whole != nullptr && *whole >= 0) {
     return static_cast<std::uint64_t>(*whole);
@@ -168,6 +173,7 @@ class deadline_stage final : public stage_object {
   result<void> on_done(step& s) override {
     WEIR_TRY(const std::uint64_t deadline,
              deadline_of(s.about(), settings_.attribute, settings_.preset));
+    // The age counts from the source, or is the time since 1970.
     const std::uint64_t age = time_of(s);
     const bool late = deadline != 0 && age > deadline;
     late_ += late ? 1 : 0;
@@ -175,6 +181,7 @@ class deadline_stage final : public stage_object {
       s.skip();
       return {};
     }
+    // The attribute says by how much the item is late.
     if (late && settings_.late == late_items::mark) {
       s.emitted()["late"] = age - deadline;
     }
@@ -188,6 +195,7 @@ class deadline_stage final : public stage_object {
   /// @units{nanoseconds}
   [[nodiscard]] std::uint64_t time_of(const step& s) const {
     if (settings_.clock == deadline_clock::source) {
+      // A clock that goes backwards gives an age of 0.
       return static_cast<std::uint64_t>(
           std::max<std::int64_t>(now_ns() - s.source_time(), 0));
     }
@@ -283,6 +291,7 @@ result<void> make_deadline(described_stage& made, const given_settings& given) {
   made.info.example = deadline_example;
   WEIR_TRY(deadline_settings settings, read_settings(made.info, deadline_table(), given));
   made.info.ports = {{"x", {}, true}, {"y", {}, false}};
+  // With `keep`, the stage only counts, and the output is always the same.
   if (settings.late != late_items::keep) {
     made.info.promise = guarantee::none;
   }

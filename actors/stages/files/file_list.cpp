@@ -30,6 +30,7 @@ std::string_view take_number(std::string_view& text) {
   while (length < text.size() && is_digit(text[length])) {
     ++length;
   }
+  // Leading zeros do not change the value of a number.
   std::string_view digits = text.substr(0, length);
   text.remove_prefix(length);
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
@@ -39,6 +40,7 @@ std::string_view take_number(std::string_view& text) {
 /// Returns whether a path can be listed as a folder.
 /// Opening a folder for reading succeeds on Linux, and reading from it fails.
 bool is_folder(file_system& fs, const std::string& path) {
+  // A path that cannot be opened may be a folder without permission to open it as a file.
   const auto f = fs.open(path, open_mode::read);
   std::byte one{};
   return (!f || !(*f)->read_some(0, {&one, 1})) && fs.list(path).has_value();
@@ -56,11 +58,13 @@ bool natural_less(std::string_view a, std::string_view b) {
       // Two runs of digits stand at the same place: their values are compared.
       const std::string_view x = take_number(a);
       const std::string_view y = take_number(b);
+      // The values differ: the shorter number is the smaller one.
       if (x.size() != y.size() || x != y) {
         return x.size() != y.size() ? x.size() < y.size() : x < y;
       }
       continue;
     }
+    // Bytes are compared as unsigned numbers, so that UTF-8 sorts by code points.
     if (a.front() != b.front()) {
       return static_cast<unsigned char>(a.front()) <
              static_cast<unsigned char>(b.front());
@@ -80,6 +84,7 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
   if (is_folder(fs, path)) {
     out.searched_ = fmt::format("\"{}\" that match \"{}\"", path, pattern);
     WEIR_TRY(out.names_, fs.list(path));
+    // The pattern applies to names and not to paths.
     std::erase_if(out.names_,
                   [&](const std::string& name) { return !text_matches(pattern, name); });
     if (order == name_order::natural) {
@@ -89,6 +94,7 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
       out.paths_.push_back(join_path(path, name));
     }
   } else {
+    // Opening finds out whether the file exists; it is opened again when it is read.
     WEIR_TRY(const auto f, fs.open(path, open_mode::read));
     out.names_ = {path.substr(path.rfind('/') + 1)};
     out.paths_ = {path};

@@ -35,6 +35,7 @@ result<void> file_source::open(opening& run) {
 
 /// Makes an item of the next file. A file that fails stays the next one.
 result<bool> file_source::next(pull& p) {
+  // All files have been read.
   if (at_.next == files_.size()) {
     return false;
   }
@@ -66,6 +67,7 @@ flow::small_record file_source::position() const {
 
 /// Continues behind the files that a cursor covers.
 result<void> file_source::seek(bytes_view stored) {
+  // The record has the size of the cursor, or is damaged.
   WEIR_TRY(const auto where, record_of<cursor>(stored, name_, "cursor"));
   if (where.next > files_.size()) {
     return too_short(name_, files_settings_.path, where.next, files_.size(), "files");

@@ -21,6 +21,7 @@ constexpr std::size_t max_written = 256;
 /// with a name that stands for it.
 result<void> item_files::open(opening& run) {
   prefix_ = run.path("x");  // an absolute path, or one beside the pipeline's file
+  // The character is taken off again: only the folder is wanted.
   prefix_.pop_back();
   return {};
 }
@@ -33,6 +34,7 @@ std::string item_files::path_of_name(const std::string& name) const {
 /// Writes the file of an item. The offset describes it, so that a resumed run can check
 /// it.
 result<void> item_files::put(taken& t) {
+  // Each item has a name of its own, because the pattern has the number in it.
   WEIR_TRY(const std::string name, pattern_.name_of(t.seq(), t.about()));
   WEIR_TRY(const byte_vector content, encode(t));
   WEIR_CHECK(write(path_of_name(name), content));
@@ -47,6 +49,7 @@ result<void> item_files::put(taken& t) {
 /// same folder.
 result<void> item_files::write(const std::string& path, bytes_view content) {
   const std::string folder = folder_of(path);
+  // The folder of the item before exists.
   if (folder != known_folder_) {
     if (!fs_.exists(folder)) {
       WEIR_CHECK(fs_.make_folder(folder));
@@ -65,6 +68,7 @@ result<void> item_files::write(const std::string& path, bytes_view content) {
   if (done) {
     done = fs_.rename(temporary, path);
   }
+  // A failed write leaves no temporary file behind.
   if (!done) {
     static_cast<void>(fs_.remove(temporary));
     return error(done.error().code(), fmt::format("cannot write \"{}\"", path))
@@ -80,6 +84,7 @@ result<void> item_files::sync_written() {
   std::set<std::string> folders;
   for (const std::string& path : written_) {
     WEIR_TRY(const auto f, fs_.open(path, open_mode::read_write));
+    // The content first: an entry without it would be a broken file.
     WEIR_CHECK(f->sync());
     folders.insert(folder_of(path));
   }
@@ -114,6 +119,7 @@ result<bool> item_files::verify(opening& run, bytes_view stored,
 /// The last file before the checkpoint must be there, and have its bytes.
 /// The other files are not read again, because that could take as long as the run itself.
 result<void> item_files::check_last() const {
+  // No file was written before this checkpoint.
   if (at_.items == 0) {
     return {};
   }
@@ -126,6 +132,7 @@ result<void> item_files::check_last() const {
         .hint("restore the file, or begin the run anew");
   }
   WEIR_TRY(const byte_vector found, read_file(fs_, path));
+  // Size and digest are those of the last item.
   if (found.size() != at_.size || xxh3_64(found) != at_.digest) {
     return error(errc::hash_mismatch,
                  fmt::format("cannot continue {}: expected {} bytes that the checkpoint "

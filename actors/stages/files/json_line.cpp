@@ -31,6 +31,7 @@ namespace {
 template <class Function>
 bool with_number(dtype type, Function&& use) {
   switch (type) {
+    // A value of each type stands for the type.
     case dtype::fp32: return use(float{}), true;
     case dtype::fp64: return use(double{}), true;
     case dtype::int8: return use(std::int8_t{}), true;
@@ -62,12 +63,14 @@ class line_handler {
 
   /// JSON has no NaN, so `null` stands for it.
   bool null() {
+    // Values that are skipped, or other members, are no part of the tensor.
     if (!wanted()) {
       return true;
     }
     if (type_ != dtype::fp32 && type_ != dtype::fp64) {
       return fail("numbers", "null");
     }
+    // NaN exists in both types.
     return add(std::numeric_limits<double>::quiet_NaN());
   }
   bool boolean(bool value) {
@@ -98,6 +101,7 @@ class line_handler {
   }
   /// Only names of the outermost object count.
   bool key(std::string& name) {
+    // Names inside a skipped object do not count.
     if (skipped_ == 0) {
       key_ = name;
       in_field_ = name == field_;
@@ -119,6 +123,7 @@ class line_handler {
       return true;
     }
     found_ = true;
+    // An item has at most as many dimensions as a tensor.
     if (depth_ == runtime::max_dims) {
       return fail(fmt::format("at most {} dimensions", runtime::max_dims), "more");
     }
@@ -134,6 +139,7 @@ class line_handler {
       counts_.push_back(0);
       extents_.emplace_back();
     }
+    // Counting begins anew for each array.
     counts_[depth_++] = 0;
     return true;
   }
@@ -144,6 +150,7 @@ class line_handler {
       return true;
     }
     --depth_;
+    // The first array of a depth sets the number, the others are compared.
     auto& known = extents_[depth_];
     if (known && *known != counts_[depth_]) {
       return fail(fmt::format("arrays of {} elements", *known),
@@ -165,6 +172,7 @@ class line_handler {
     if (failure_) {
       return std::move(*failure_);
     }
+    // A line without the field makes no item.
     if (!found_) {
       return error(errc::not_found,
                    fmt::format("cannot read a line of JSON: expected the field \"{}\", "
@@ -176,6 +184,7 @@ class line_handler {
     for (const auto& one : extents_) {
       out.shape.push_back(one.value_or(0));
     }
+    // The type of the outlet decides about the shape at last.
     WEIR_CHECK(fit(type, out.shape));
     out.elements = std::move(elements_);
     out.about = std::move(about_);
@@ -211,6 +220,7 @@ class line_handler {
   /// Adds a number to the tensor. All numbers must have the same depth.
   template <class From>
   bool add(From value) {
+    // The first number sets the depth of all.
     if (!leaf_depth_) {
       leaf_depth_ = depth_;
     }
@@ -218,6 +228,7 @@ class line_handler {
       return fail("numbers of one depth", "a number beside an array");
     }
     found_ = true;
+    // The number is an element of the innermost array.
     if (depth_ != 0) {
       ++counts_[depth_ - 1];
     }
@@ -234,6 +245,7 @@ class line_handler {
     To element{};
     if constexpr (std::is_floating_point_v<To>) {
       element = static_cast<To>(value);
+      // A finite number that becomes infinite does not fit the type.
       if (std::isinf(element)) {
         return false;
       }
@@ -252,6 +264,7 @@ class line_handler {
   /// Numbers of one flat array fill a type of several fixed extents.
   /// @pre The extents are fixed, or the number of dimensions fits.
   static result<void> fit(const flow::port_type& type, std::vector<std::int64_t>& shape) {
+    // The numbers of dimensions agree; extents are compared later.
     if (shape.size() == type.shape.size()) {
       return {};
     }
@@ -306,6 +319,7 @@ result<void> append_element(std::string& to, T value, const json_form& form) {
       to += "null";
       return {};
     }
+    // Zero keeps its sign only as a real number.
     if (value == T{0} && std::signbit(value)) {
       to += "-0.0";  // "-0" is an integer, which has no sign
       return {};
@@ -332,6 +346,7 @@ result<void> append_elements(std::string& to, const runtime::tensor& x,
     T value;
     std::memcpy(&value, x.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
     WEIR_CHECK(append_element(to, value, form));
+    // Counts the dimensions that are complete behind this element.
     std::int64_t rest = i + 1;
     std::size_t closed = 0;
     while (closed < shape.size() && rest % shape[shape.size() - 1 - closed] == 0) {
@@ -339,6 +354,7 @@ result<void> append_elements(std::string& to, const runtime::tensor& x,
       ++closed;
     }
     to.append(closed, ']');
+    // The next element opens as many brackets as were closed.
     if (i + 1 != count) {
       to += ',';
       to.append(closed, '[');
@@ -353,6 +369,7 @@ void append_attribute(std::string& to, const std::string& name, const attribute&
   if (const auto* text = std::get_if<std::string>(&value)) {
     to += json_quote(*text);
   } else if (const auto* number = std::get_if<double>(&value)) {
+    // JSON has no infinities, and an attribute must not make the line unreadable.
     to += std::isfinite(*number) ? fmt::format("{}", *number) : "null";
   } else {
     to += std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
@@ -381,6 +398,7 @@ result<void> append_json_line(std::string& to, const runtime::tensor& x,
   if (!form.field.empty()) {
     to += "{";
     for (const auto& [name, value] : about) {
+      // The member with the numbers would otherwise exist twice.
       if (name != form.field) {
         append_attribute(to, name, value);
       }

@@ -77,6 +77,7 @@ class json_read final : public flow::stage_object {
   /// A pipe is opened without waiting for its writer.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
+    // A pipe is recognised by its kind and not by its name alone.
     if (is_pipe(path_)) {
       WEIR_TRY(pipe_, open_pipe_to_read(path_, line_wait));
       return {};
@@ -105,6 +106,7 @@ class json_read final : public flow::stage_object {
       if (*end == 0) {
         return false;
       }
+      // A blank line makes no item, and the loop goes on.
       WEIR_TRY(const bool made, take_line(p, *end));
       if (made) {
         return true;
@@ -120,6 +122,7 @@ class json_read final : public flow::stage_object {
     if (where.items == 0) {
       return {};
     }
+    // What was read from a pipe cannot be read again.
     if (pipe_) {
       return error(errc::unsupported,
                    fmt::format("cannot continue json.read behind line {} of \"{}\": "
@@ -134,6 +137,7 @@ class json_read final : public flow::stage_object {
                               return read_exactly(*file_, offset, to);
                             }));
     at_ = where;
+    // Reading goes on behind the last line.
     offset_ = received_ = where.last.end;
     return {};
   }
@@ -185,6 +189,7 @@ class json_read final : public flow::stage_object {
   result<bool> take_line(pull& p, std::size_t end) {
     const std::string_view line = rest().substr(0, end);
     bool made = false;
+    // A line of blanks alone is left out.
     if (line.find_first_not_of(" \t\r\n") != std::string_view::npos) {
       auto item = parse_json_line(line, type_, settings_.field);
       if (!item) {
@@ -211,6 +216,7 @@ class json_read final : public flow::stage_object {
       ++at_.items;
       at_.last = {offset_, end, xxh3_64(as_view(line))};
     }
+    // The bytes stay in the buffer until the next read.
     begin_ += end;
     searched_ = 0;
     return made;
@@ -284,6 +290,7 @@ result<void> make_json_read(flow::described_stage& made, const given_settings& g
            flow::read_settings(made.info, json_read_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", type, false}};
+  // A pipe cannot be continued after a restart.
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::none;
   }

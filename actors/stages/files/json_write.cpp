@@ -82,6 +82,7 @@ class json_write final : public flow::stage_object {
       WEIR_TRY(file_, open_pipe_to_write(path_, reader_wait));
       return {};
     }
+    // The file may exist; what it holds is looked at before it is emptied.
     WEIR_TRY(file_, fs_.open(path_, open_mode::create_or_open));
     if (run.resuming()) {
       return {};
@@ -99,6 +100,7 @@ class json_write final : public flow::stage_object {
         return {};
       }
     } else {
+      // The form of the setting decides what surrounds the numbers.
       json_form form;
       form.field = settings_.form == line_form::object ? settings_.field : "";
       form.non_finite_is_null = settings_.non_finite == non_finite::null;
@@ -106,6 +108,7 @@ class json_write final : public flow::stage_object {
     }
     WEIR_CHECK(write_all(*file_, written_, as_view(line)));
     written_ += line.size();
+    // The number of lines is only for people.
     at_.lines += static_cast<std::uint64_t>(std::count(line.begin(), line.end(), '\n'));
     at_.last = {at_.last.end + line.size(), line.size(), xxh3_64(as_view(line))};
     return {};
@@ -129,6 +132,7 @@ class json_write final : public flow::stage_object {
       return {};
     }
     WEIR_CHECK(check(*file_));
+    // Writing goes on where the file was cut.
     written_ = at_.last.end;
     return cut_output(*file_, at_.last.end);
   }
@@ -137,6 +141,7 @@ class json_write final : public flow::stage_object {
                       const flow::state_reader& /*state*/) override {
     WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
     path_ = path_of(run, settings_.path);
+    // A pipe cannot be compared; the run warns about it.
     if (is_pipe(path_)) {
       return false;
     }
@@ -155,6 +160,7 @@ class json_write final : public flow::stage_object {
   /// Copies lines that another stage has made.
   static result<void> copy_lines(const runtime::tensor& x, std::string& to) {
     const auto count = static_cast<std::size_t>(x.count());
+    // Lines of another stage must be complete, so that the next ones begin at a line.
     if (x.type() != dtype::uint8 || (count != 0 && x.as<char>()[count - 1] != '\n')) {
       return error(errc::invalid_argument,
                    fmt::format("cannot write an item as lines: expected u8 elements that "

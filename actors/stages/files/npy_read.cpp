@@ -67,6 +67,7 @@ class npy_read final : public flow::stage_object {
       if (auto entered = enter(); !entered) {
         return in_file(npy_read_name, files_.path(next_file_), entered.error());
       }
+      // The file has no further rows.
       if (row_ == rows_) {
         continue;
       }
@@ -91,6 +92,7 @@ class npy_read final : public flow::stage_object {
       return too_short(npy_read_name, settings_.path, where.file + 1, files_.size(),
                        "files");
     }
+    // The digest covers the names up to the file of the last item.
     if (where.identity != files_.identity(where.file + 1)) {
       return other_data(npy_read_name, settings_.path,
                         "files of the names that the run has read before", "others");
@@ -101,6 +103,7 @@ class npy_read final : public flow::stage_object {
     if (auto entered = enter(); !entered) {
       return in_file(npy_read_name, path, entered.error());
     }
+    // The file has fewer rows than were read.
     if (rows_ < where.rows) {
       return too_short(npy_read_name, path, where.rows, rows_, "rows");
     }
@@ -133,6 +136,7 @@ class npy_read final : public flow::stage_object {
     shape_ = header_.shape;
     // The first axis counts the items and is no part of their shape.
     if (settings_.items == items_of::rows) {
+      // A scalar has no rows.
       if (header_.shape.empty()) {
         return error(errc::invalid_argument,
                      "cannot read the rows of an array: expected at least one "
@@ -160,6 +164,7 @@ class npy_read final : public flow::stage_object {
   result<void> take(pull& p) {
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, header_.type, shape_));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(row_bytes_));
+    // Rows of equal size follow each other behind the header.
     const std::uint64_t offset = header_.size + row_ * row_bytes_;
     WEIR_CHECK(read_exactly(*file_, offset, to));
     attribute_collector about(p.emitted());
@@ -168,6 +173,7 @@ class npy_read final : public flow::stage_object {
       about.add("row", row_);
     }
     ++row_;
+    // The position names the item that was just made.
     at_ = {next_file_,
            row_,
            files_.identity(next_file_ + 1),

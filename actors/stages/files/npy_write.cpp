@@ -93,11 +93,13 @@ class npy_rows final : public flow::stage_object {
       type_ = x.type();
       shape_.assign(1, 0);
       shape_.insert(shape_.end(), x.shape().begin(), x.shape().end());
+      // The header is written with space for any number of items.
       WEIR_TRY(const byte_vector header, storage::make_npy_header(type_, shape_, true));
       WEIR_CHECK(write_all(*file_, 0, header));
       at_.form = xxh3_64(header);
       at_.last.end = header.size();
     }
+    // All items of one array have the same type and shape.
     if (x.type() != type_ || !std::equal(x.shape().begin(), x.shape().end(),
                                          shape_.begin() + 1, shape_.end())) {
       return error(errc::invalid_argument,
@@ -107,6 +109,7 @@ class npy_rows final : public flow::stage_object {
                                flow::port_text(x.type()), fmt::join(x.shape(), ",")));
     }
     WEIR_TRY(const bytes_view elements, elements_of(x));
+    // Elements follow each other without padding.
     WEIR_CHECK(write_all(*file_, at_.last.end, elements));
     at_.last = {at_.last.end + elements.size(), elements.size(), xxh3_64(elements)};
     ++at_.rows;
@@ -129,6 +132,7 @@ class npy_rows final : public flow::stage_object {
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
     WEIR_CHECK(check(*file_));
+    // Bytes behind the checkpoint belong to items that come again.
     WEIR_CHECK(file_->resize(at_.last.end));
     return at_.rows == 0 ? result<void>() : write_header();
   }
@@ -137,6 +141,7 @@ class npy_rows final : public flow::stage_object {
     WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
     path_ = path_of(run, settings_.path);
     if (!fs_.exists(path_)) {
+      // Without items, no file is needed.
       return at_.rows == 0 ? result<bool>(true) : result<bool>(shorter(0));
     }
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
@@ -165,6 +170,7 @@ class npy_rows final : public flow::stage_object {
     WEIR_TRY(const storage::npy_header header, storage::read_npy_head(f));
     type_ = header.type;
     shape_ = header.shape;
+    // The file has a scalar, which this stage never writes.
     if (shape_.empty()) {
       return another();
     }
@@ -247,6 +253,7 @@ result<void> make_npy_write(flow::described_stage& made, const given_settings& g
            flow::read_settings(made.info, npy_write_table(), given));
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
   made.info.ports = {{"x", {}, true}};
+  // A path without braces is one file for all items.
   if (pattern.is_constant()) {
     made.object = std::make_unique<npy_rows>(std::move(settings), fs);
   } else {

@@ -69,6 +69,7 @@ bool read_head(state& s) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
     return false;
   }
+  // The largest size that the format has.
   constexpr png_uint_32 any_size = 0x7fffffff;
   png_set_read_fn(s.png, &s, take_bytes);
   png_set_crc_action(s.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
@@ -137,6 +138,7 @@ png_decoder::png_decoder(bytes_view file) : state_(new state) {
   state_->file = file;
   state_->png =
       png_create_read_struct(PNG_LIBPNG_VER_STRING, state_, keep_message, ignore_warning);
+  // Both objects of libpng may be missing without memory.
   state_->info = state_->png == nullptr ? nullptr : png_create_info_struct(state_->png);
 }
 
@@ -178,6 +180,7 @@ result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
                  "cannot decode a PNG: expected the signature of PNG in the first 8 "
                  "bytes, found others");
   }
+  // Errors of the file have the place at which libpng has stopped.
   if (!read_head(*state_)) {
     return failure();
   }
@@ -207,6 +210,7 @@ result<void> png_decoder::read_samples(mutable_bytes to) {
                              "found {}",
                              form.bytes(), row * form.height));
   }
+  // libpng needs seven passes over the rows of an interlaced image.
   const int passes =
       png_get_interlace_type(state_->png, state_->info) == PNG_INTERLACE_NONE ? 1 : 7;
   return read_rows(*state_, to.data(), row, form.height, passes) ? result<void>()
@@ -277,6 +281,7 @@ bool write_image(writing& w, const png_form& form, bytes_view samples, int level
 /// the same versions of libpng and zlib.
 result<byte_vector> encode_png(const png_form& form, bytes_view samples, int level) {
   constexpr std::uint32_t max_extent = 0x7fffffff;
+  // The limits are those of the format.
   if (form.height == 0 || form.width == 0 || form.channels == 0 || form.channels > 4 ||
       form.height > max_extent || form.width > max_extent) {
     return error(errc::invalid_argument,
@@ -288,6 +293,7 @@ result<byte_vector> encode_png(const png_form& form, bytes_view samples, int lev
   w.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &w, keep_writing_message,
                                   [](png_structp, png_const_charp) {});
   w.info = w.png == nullptr ? nullptr : png_create_info_struct(w.png);
+  // The objects are destroyed on every way out.
   const bool done = w.info != nullptr && write_image(w, form, samples, level);
   png_destroy_write_struct(&w.png, &w.info);
   if (!done) {

@@ -51,9 +51,9 @@ class png_read final : public file_source {
   result<std::uint64_t> load(pull& p, file& f, std::uint64_t size) override {
     byte_vector content(static_cast<std::size_t>(size));
     WEIR_CHECK(read_exactly(f, 0, content));
+    // Called with the form before any sample is decoded; the type of the outlet may
+    // refuse it.
     WEIR_CHECK(decode_png(
-        // Called with the form before any sample is decoded; the type of the outlet may
-        // refuse it.
         content, max_bytes(), [&](const png_form& form) -> result<mutable_bytes> {
           const std::int64_t shape[] = {form.height, form.width, form.channels};
           WEIR_TRY(const runtime::tensor x,
@@ -93,6 +93,7 @@ class png_write final : public item_files {
     const runtime::tensor& x = t[any_in{0}];
     const auto shape = x.shape();
     constexpr std::int64_t max_extent = 0x7fffffff;
+    // Rows and columns have 31 bits in the format.
     if (std::any_of(shape.begin(), shape.end(),
                     [](std::int64_t one) { return one < 1 || one > max_extent; }) ||
         shape[2] > 4) {

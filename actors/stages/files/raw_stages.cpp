@@ -21,10 +21,12 @@ constexpr std::string_view raw_write_name = "raw.write";
 // Returns nothing for other types. The product of the extents must fit into 64 bits.
 std::optional<flow::port_type> raw_type(const std::string& text) {
   auto type = flow::port_type::parse(text);
+  // Types without whole bytes have no raw form.
   if (!type || !type->element || info_of(*type->element).size == 0) {
     return std::nullopt;
   }
   std::int64_t count = 1;
+  // The product is computed to find types that are too large.
   for (std::size_t i = 0; i < type->shape.size(); ++i) {
     // The slowest extent may be open or 0; all others are numbers above 0.
     const flow::extent& one = type->shape[i];
@@ -65,6 +67,7 @@ class raw_read final : public file_source {
  private:
   // `row` becomes the size of an item, or of one element of the open extent.
   result<std::uint64_t> load(pull& p, file& f, std::uint64_t size) override {
+    // The shape of the item; an open extent is filled in below.
     std::vector<std::int64_t> shape;
     std::uint64_t row = info_of(*type_.element).size;
     for (const flow::extent& one : type_.shape) {
@@ -75,6 +78,7 @@ class raw_read final : public file_source {
     const bool open =
         !type_.shape.empty() && type_.shape[0].is != flow::extent::kind::fixed;
     // An open extent takes any whole number of rows.
+    // A file of another size was written for another type, or is not complete.
     if (open ? size % row != 0 : size != row) {
       return error(
           size < row ? errc::torn : errc::corrupt,
@@ -83,6 +87,7 @@ class raw_read final : public file_source {
               open ? fmt::format("a multiple of {}", row) : fmt::format("{}", row),
               size));
     }
+    // The open extent follows from the size.
     if (open) {
       shape[0] = static_cast<std::int64_t>(size / row);
     }
@@ -114,6 +119,7 @@ class raw_write final : public item_files {
   /// Copies the elements as they are.
   result<byte_vector> encode(const taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
+    // The elements alone, without any header.
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
     return byte_vector(x.data(), x.data() + bytes);
   }
@@ -189,6 +195,7 @@ result<void> make_raw_write(flow::described_stage& made, const given_settings& g
   made.info.state = {{last_file_part, false}};
   WEIR_TRY(const raw_write_settings settings,
            flow::read_settings(made.info, raw_write_table(), given));
+  // The pattern is checked by the rule of the setting, and read here once more.
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
   made.info.ports = {{"x", {}, true}};
   made.object = std::make_unique<raw_write>(settings, std::move(pattern), fs);

@@ -24,6 +24,7 @@ result<void> add(flow::catalog& to, const char* name, maker make) {
 
 result<void> add_file_stages(flow::catalog& to) {
   WEIR_CHECK(add(to, "png.read", make_png_read));
+  // The order is that of the reference.
   WEIR_CHECK(add(to, "png.write", make_png_write));
   WEIR_CHECK(add(to, "raw.read", make_raw_read));
   WEIR_CHECK(add(to, "raw.write", make_raw_write));

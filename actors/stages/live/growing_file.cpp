@@ -22,6 +22,7 @@ result<std::shared_ptr<growing_file>> growing_file::open(file_system& fs,
 /// Returns no value at the end of the file, after a wait: more bytes may come.
 result<std::optional<std::size_t>> growing_file::read_some(mutable_bytes to) {
   WEIR_TRY(const std::size_t count, file_->read_some(offset_, to));
+  // Bytes that were appended since the last read.
   if (count != 0) {
     offset_ += count;
     return std::optional(count);

@@ -112,6 +112,7 @@ class log_source final : public flow::stage_object {
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
     live_path_ = path_of(run, settings_.live);
+    // The pipe is opened first: a log without a source is of no use.
     WEIR_TRY(pipe_, open_pipe_to_read(live_path_, live_wait));
     return run.resuming() ? result<void>() : open_log();
   }
@@ -131,6 +132,7 @@ class log_source final : public flow::stage_object {
         replay_.reset();
         break;
       }
+      // The bytes of the message are read for their digest.
       byte_vector bytes(delivery->length);
       WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
       WEIR_CHECK(read_exactly(*f, delivery->place.offset, bytes));
@@ -145,6 +147,7 @@ class log_source final : public flow::stage_object {
       if (closed_) {
         return false;
       }
+      // The run asks again, and meanwhile other stages work.
       p.nothing_yet();
       return true;
     }
@@ -160,6 +163,7 @@ class log_source final : public flow::stage_object {
     WEIR_TRY(const auto where, record_of<log_cursor>(stored, log_name, "cursor"));
     if (where.messages != 0) {
       WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
+      // The message before the cursor is compared by its digest.
       WEIR_TRY(const std::uint64_t size, f->size());
       WEIR_CHECK(verify_block(where.last, size, log_name, path_,
                               [&](std::uint64_t offset, mutable_bytes to) {
@@ -171,6 +175,7 @@ class log_source final : public flow::stage_object {
   }
   /// Counts of messages; messages that were not accepted are a problem of the report.
   void report(figures& to) const override {
+    // The number is that of all runs together.
     to.set("accepted", at_.messages);
     to.set("refused", refused_);
     if (refused_ != 0) {
@@ -193,6 +198,7 @@ class log_source final : public flow::stage_object {
     environment.lock = &fs_ == &posix_file_system();
     message_target target;
     target.path = path_;
+    // A message that a crash has cut short is removed.
     target.repair = true;
     WEIR_TRY(file_, message_file::open(environment, target));
     if (const std::uint64_t bytes = file_->info().cut_bytes; bytes != 0) {
@@ -207,6 +213,7 @@ class log_source final : public flow::stage_object {
       message_source source;
       source.path = path_;
       source.origin = message_origin::file;
+      // Reading begins behind the cursor, at a message.
       source.start.offset = at_.last.end;
       source.prefetch_bytes = settings_.max_bytes;
       WEIR_TRY(replay_, open_feed(reading, source));
@@ -218,12 +225,14 @@ class log_source final : public flow::stage_object {
   result<bool> hand_on(pull& p, const accepted& one) {
     const auto object = fill_from(p, choice_, *one.message);
     if (!object) {
+      // The message was checked before it was accepted, so this is a fault of the file.
       const errc code = object.error().code();
       return error(code, fmt::format("cannot read message {}", at_.messages))
           .located(fmt::format("{}:{}", path_, at_.last.end))
           .because(object.error());
     }
     add_about(p.emitted(), at_.messages, *one.message, *object);
+    // The metadata that ends the log is that of the user.
     at_.ended = has_metadata(*one.message, settings_.until) ? 1 : 0;
     ++at_.messages;
     at_.last = {at_.last.end + one.length, one.length, one.digest};
@@ -235,6 +244,7 @@ class log_source final : public flow::stage_object {
   result<void> accept() {
     const std::int64_t begin = now_ns();
     bool last = false;
+    // The time limits how long the first message of a group waits.
     while (!last && queue_.size() < settings_.group && now_ns() - begin < max_group_ns) {
       // Messages that have come already are taken before more bytes are read.
       auto piece = splitter_.take();
@@ -258,6 +268,7 @@ class log_source final : public flow::stage_object {
     if (closed_) {
       return false;
     }
+    // The pieces are small against the largest message.
     byte_vector bytes(live_piece);
     WEIR_TRY(const auto got, pipe_->read_some(bytes));
     if (!got) {
@@ -281,6 +292,7 @@ class log_source final : public flow::stage_object {
   // The bytes are written as they came, so the log has the messages of the sender.
   result<bool> take_message(byte_vector bytes) {
     auto kept = std::make_shared<const byte_vector>(std::move(bytes));
+    // The length is part of the cursor.
     const std::uint64_t length = kept->size();
     auto memory = std::make_shared<formats::memory_source>(byte_vector(*kept), "message");
     // Opening reads the header and the descriptors of the message.
@@ -291,6 +303,7 @@ class log_source final : public flow::stage_object {
     if (auto fits = check(*reader); !fits) {
       return refuse(fits.error());
     }
+    // The message is written as it was received.
     message_order order;
     order.encoded = kept;
     // A failure of the log ends the run: nothing could be accepted any more.
@@ -313,6 +326,7 @@ class log_source final : public flow::stage_object {
     WEIR_TRY(const std::size_t object, find_object(choice_, message));
     const formats::object_descriptor& found = message.descriptor(object);
     // Without an element type in the setting, every type is accepted.
+    // Fixed extents of the setting must agree; letters and open ones accept all.
     bool fits = !type_.element || (found.type == *type_.element &&
                                    found.shape.size() == type_.shape.size());
     for (std::size_t i = 0; fits && type_.element && i < type_.shape.size(); ++i) {

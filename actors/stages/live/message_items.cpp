@@ -14,6 +14,7 @@ namespace weir::actors {
 result<std::size_t> find_object(const object_choice& choice,
                                 const formats::message_reader& message) {
   if (choice.object.empty()) {
+    // The index is one of objects in a message.
     if (choice.index < message.object_count()) {
       return static_cast<std::size_t>(choice.index);
     }
@@ -38,6 +39,7 @@ result<std::size_t> fill_from(pull& p, const object_choice& choice,
                               const formats::message_reader& message) {
   WEIR_TRY(const std::size_t object, find_object(choice, message));
   const formats::object_descriptor& descriptor = message.descriptor(object);
+  // Items hold elements of whole bytes.
   if (info_of(descriptor.type).size == 0 || descriptor.shape.size() > runtime::max_dims) {
     return error(
         errc::unsupported,
@@ -56,6 +58,7 @@ result<std::size_t> fill_from(pull& p, const object_choice& choice,
 void add_about(attributes& to, std::uint64_t number,
                const formats::message_reader& message, std::size_t object) {
   attribute_collector about(to);
+  // The number comes first, so it is never left out for lack of space.
   about.add("message", number);
   about.add_scalars(message.metadata().extra);
   about.add_object(message.metadata(object));

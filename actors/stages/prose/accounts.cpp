@@ -52,6 +52,7 @@ class word_reader {
   /// Returns the version of the record, which is at least 1 and at most `newest`.
   [[nodiscard]] result<std::uint64_t> version(std::uint64_t newest = record_version) {
     const std::uint64_t found = take();
+    // A newer version may have other words.
     if (found == 0 || found > newest) {
       return error(errc::unsupported_version,
                    fmt::format("reading section {} failed: expected version {}, found {}",
@@ -76,6 +77,7 @@ class word_reader {
   /// Fails if bytes are missing or left. Called once, after everything was read.
   [[nodiscard]] result<void> end() const {
     if (in_.failed() || !in_.rest().empty()) {
+      // Both missing and additional bytes are damage.
       return error(
           errc::corrupt,
           fmt::format(
@@ -98,6 +100,7 @@ class word_reader {
 /// is exact and does not depend on the order of the additions.
 /// The fraction has less than 2^32 before, so its sum has less than 2^33.
 void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
+  // The fraction is in units of 2^-32.
   fraction += nats_q32 & 0xFFFF'FFFF;
   whole += (nats_q32 >> 32) + (fraction >> 32);
   fraction &= 0xFFFF'FFFF;
@@ -117,6 +120,7 @@ double nat_sum::bits_per_byte() const noexcept {
   if (bytes == 0) {
     return 0;
   }
+  // The conversion to floating point is the last step.
   const double nats =
       static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
   return nats / nats_per_bit / static_cast<double>(bytes);
@@ -140,6 +144,7 @@ void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
     stream.add(score.nats_q32, score.bytes);
   }
   if (score.phase != models::pulse_phase::build) {
+    // Only the Build phase has a curve.
     return;
   }
   build.add(score.nats_q32, score.bytes);
@@ -154,6 +159,7 @@ void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
   // A point of the curve ends where a multiple of the window is passed, and at the end.
   if (every != 0 && (after / every > build_tokens / every || after == budget)) {
     curve.push_back({after, window});
+    // The next window begins empty.
     window = {};
   }
 }
@@ -168,6 +174,7 @@ byte_vector encode(const conductor_record& record) {
     w.put(use.tokens);
     w.put(use.pulses);
   }
+  // One word for each lane.
   w.put(record.reset_due.size());
   for (const std::uint8_t due : record.reset_due) {
     w.put(due);
@@ -183,6 +190,7 @@ result<conductor_record> decode_conductor(bytes_view bytes) {
   record.pulses = r.take();
   record.tokens = r.take();
   record.total_updates = r.take();
+  // The phases are in a fixed order.
   for (phase_use& use : record.used) {
     use.tokens = r.take();
     use.pulses = r.take();
@@ -209,6 +217,7 @@ byte_vector encode(const std::vector<phase_use>& steps) {
 result<std::vector<phase_use>> decode_steps(bytes_view bytes) {
   word_reader r(bytes, "STEPS");
   WEIR_CHECK(r.version());
+  // Two words for each step.
   std::vector<phase_use> steps(r.count(2));
   for (phase_use& use : steps) {
     use.tokens = r.take();
@@ -230,6 +239,7 @@ byte_vector encode(const run_accounts& accounts) {
   w.put(static_cast<std::uint64_t>(accounts.stall_ns));
   w.put(accounts.generations);
   w.put(accounts.resumed);
+  // The number of points limits what a reader accepts.
   w.put(accounts.curve.size());
   for (const curve_window& point : accounts.curve) {
     w.put(point.tokens);
@@ -248,6 +258,7 @@ result<run_accounts> decode_accounts(bytes_view bytes) {
   }
   // Version 1 had no sum for the Stream phase.
   accounts.stream = version >= 2 ? r.sum() : nat_sum();
+  // Times are stored as unsigned words.
   accounts.build_ns = static_cast<std::int64_t>(r.take());
   accounts.kernel_ns = static_cast<std::int64_t>(r.take());
   accounts.stall_ns = static_cast<std::int64_t>(r.take());
