@@ -6,9 +6,10 @@
 ///
 /// The host owns the execution of the run and is the only thread that touches it. Each
 /// call of `advance` gives the stages one round, exchanges batches with the I/O hosts
-/// whose answer has come, and looks at the epoch. An I/O host works on one request at a
-/// time (`outside::busy`), so the memory that a request refers to belongs to its thread
-/// until the answer arrives.
+/// whose answer has come, and looks at the epoch. The host of a source or a sink has one
+/// request at a time (`outside::busy`), that of a blocking stage up to `max_requests`.
+/// The memory that a request refers to belongs to the thread of the I/O host until the
+/// answer arrives.
 #include "host/engine_host.hpp"
 
 #include <algorithm>
@@ -42,7 +43,6 @@ constexpr std::chrono::milliseconds tick{100};
 constexpr std::size_t max_recorded_items = 20'000;
 
 /// Notes an answer of an I/O host.
-/// @pre The request is the only one of `o`.
 void answered(host_pointer self, outside& o) {
   o.busy = false;
   self->state.progress_ns = now_ns();
@@ -154,7 +154,7 @@ void take_exchanged(host_pointer self, outside& o, std::size_t size,
       return;
     }
   }
-  // The rest of the batch was not worked on and is sent again, in front of new items.
+  // What has ended is dropped; the rest, at the front, is sent again before new items.
   o.exchanges.erase(o.exchanges.begin(),
                     o.exchanges.begin() + static_cast<std::ptrdiff_t>(ended));
 }

@@ -40,9 +40,7 @@ void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay
   out_[outlet].push_back({&to, delay, &consumer});
 }
 
-/// Makes pools and rings, whose sizes do not change during the run. @param open_calls
-/// Calls that may be open at a time. @param budget  Bytes of the largest window behind
-/// the stage.
+/// Makes pools and rings. @param open_calls  Calls that may be open at a time.
 result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
                                  std::uint32_t open_calls, std::int64_t budget) {
   skips_failures_ = source.on_failure != failure_policy::stop;
@@ -541,7 +539,6 @@ void stage_run::publish(call& c) {
 }
 
 /// Items of an own numbering have no gaps: their numbers count what the stage emits.
-/// @pre Every edge has a credit.
 void stage_run::push_gap(std::uint64_t number) {
   ++counters.skipped;
   if (info_.own_numbering) {

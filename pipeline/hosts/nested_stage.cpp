@@ -26,7 +26,6 @@
 
 namespace weir::flow {
 
-/// As `look`, without edges in front of the stage.
 bool stage_run::takes_call() const noexcept {
   if (open() + 1 >= ring_size_ || (info_.face == face::looping && open() != 0)) {
     return false;
@@ -83,7 +82,6 @@ struct nested_stage::state {
   std::unique_ptr<item_pool> items;
   std::unique_ptr<stage_run> run;
   std::map<const std::byte*, runtime::storage> known;  ///< memory of others by address
-  /// The engine has one worker, which is this thread.
   task_batch tasks{1};
   /// Failed items of the calls so far, in the order of the calls.
   std::vector<std::pair<std::uint64_t, error>> failures;
