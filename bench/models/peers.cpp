@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs peers as processes and compares their seconds with ours.
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,8 @@ measured rate_ratio(const std::vector<double>& own, const std::vector<double>& t
 
 busy_process::busy_process() : process_(::fork()) {
   if (process_ == 0) {
+    // It ends with the bench program, also if that is killed.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) {
       asm volatile("" : : : "memory");
     }

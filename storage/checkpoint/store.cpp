@@ -288,7 +288,10 @@ void checkpoint_store::state::refer(section_table& table) const {
     const bool shared =
         f.generation == previous.generation ||
         (previous.table.base && f.generation == previous.table.base->generation);
-    if (const std::uint64_t saved = shared ? 0 : mark_held(table, f, least);
+    // Readers find a base by the name that its generation has, so a file that somebody
+    // renamed cannot be one.
+    const bool named = f.path == path_of_generation(folder, f.generation);
+    if (const std::uint64_t saved = shared || !named ? 0 : mark_held(table, f, least);
         saved > most) {
       best = &f;
       most = saved;

@@ -222,6 +222,26 @@ TEST(CheckpointBase, ThatIsMissingOrAnotherOneIsNamed) {
   EXPECT_TRUE(load_checkpoint(fs, path));
 }
 
+// A reader looks for a base under the name of its generation.
+TEST(CheckpointBase, ThatWasRenamedIsNotReferredTo) {
+  const temp_folder folder;
+  file_system& fs = posix_file_system();
+  {
+    auto store = writer_of(fs, folder.path());
+    or_throw(store.save(shared_model(1, 9).all(), 1));
+  }
+  or_throw(fs.rename(folder / "ck-1.weir", folder / "ck-7.weir"));
+  auto store = writer_of(fs, folder.path());
+  for (std::uint64_t pulse = 8; pulse <= 11; ++pulse) {
+    SCOPED_TRACE(pulse);
+    const shared_model model(pulse, 9);
+    EXPECT_EQ(or_throw(store.save(model.all(), pulse)), pulse);
+    const auto loaded = or_throw(store.load_newest());
+    EXPECT_NE(loaded.base(), 1U);
+    expect_content(loaded, model);
+  }
+}
+
 TEST(CheckpointBase, ThatWasDamagedIsNotReferredToAgain) {
   const temp_folder folder;
   file_system& fs = posix_file_system();

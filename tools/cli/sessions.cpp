@@ -315,7 +315,8 @@ class session_lines {
           seconds_.pop_front();
         }
       }
-      out_.write(one ? answer_text(*one, line.with_ids)
+      out_.write(one ? answer_text(*one, line.with_ids ||
+                                             group_.vocabulary() > max_byte_vocabulary)
                      : unanswered_text(line, one.error()));
     }
     out_.flush();

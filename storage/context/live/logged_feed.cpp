@@ -65,16 +65,20 @@ class logged_feed final : public byte_feed {
     group_.resize(max_group);
     std::size_t count = 0;
     while (count < group_.size() && pending_.is == feed_piece::kind::nothing) {
-      WEIR_TRY(const feed_piece got,
-               from_->receive(size_ + count, mutable_bytes(group_).subspan(count),
-                              count == 0 ? wait_ms : 0));
-      if (got.is == feed_piece::kind::nothing) {
+      const auto got = from_->receive(size_ + count, mutable_bytes(group_).subspan(count),
+                                      count == 0 ? wait_ms : 0);
+      if (!got && count == 0) {
+        return got.error();
+      }
+      // The pipe has given the bytes before a failure away, so the log must have them.
+      // The next call meets the failure again.
+      if (!got || got->is == feed_piece::kind::nothing) {
         break;
       }
-      if (got.is == feed_piece::kind::bytes) {
-        count += got.count;
+      if (got->is == feed_piece::kind::bytes) {
+        count += got->count;
       } else {
-        pending_ = got;
+        pending_ = *got;
       }
     }
     WEIR_CHECK(write(bytes_view(group_).first(count)));

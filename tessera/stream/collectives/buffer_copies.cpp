@@ -161,7 +161,13 @@ void collective_operation::run_on_devices(collective_group& g) noexcept {
       close(g);
     });
     g.owner->deferred().later([this, &g, done = working->piece()] {
-      g.by_devices->submit(plan_->call(), g.inputs, g.outputs, done);
+      auto started = guarded([&]() -> result<void> {
+        g.by_devices->submit(plan_->call(), g.inputs, g.outputs, done);
+        return {};
+      });
+      if (!started) {
+        done(std::move(started));
+      }
     });
     return {};
   });

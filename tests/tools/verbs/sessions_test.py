@@ -110,6 +110,20 @@ class Sessions(Base):
         self.assertEqual(message, 'cannot begin sessions in "new": expected a run folder or a volume with parameters, '
                                   "found none; name one with --from")
         self.assertFalse((self.folder / "new").exists())
+        # A process that was killed before its first checkpoint leaves such a folder.
+        (self.folder / "new" / "checkpoint").mkdir(parents=True)
+        self.assertEqual(self.error("sessions", "new", code=2), message)
+
+    def test_answers_that_a_damaged_checkpoint_held_are_reported(self):
+        self.sessions(turn("ann", 1))
+        self.sessions(turn("ann", 2), begin=False)
+        newest = max((self.folder / "talk" / "checkpoint").glob("ck-*.weir"), key=lambda p: int(p.stem[3:]))
+        content = bytearray(newest.read_bytes())
+        content[len(content) // 2] ^= 1
+        newest.write_bytes(content)
+        again = self.sessions(turn("ann", 2), begin=False)
+        self.assertEqual([(a["turn"], a["repeated"]) for a in again], [(2, False)])
+        self.assertIn("a newer checkpoint cannot be read, so that turns behind generation", self.notes)
 
 
 class Client:

@@ -129,6 +129,19 @@ struct session_group::state {
   bool changed = false;          ///< since that checkpoint
   std::uint64_t pulses = 0;      ///< of this process
   std::string problem;
+  /// Why an answer was not computed to its end. The contexts are then between two turns,
+  /// and no checkpoint may hold them.
+  std::optional<error> failure;
+
+  /// Returns the failure as the reason why a call cannot do its work.
+  [[nodiscard]] result<void> usable() const {
+    return failure
+               ? error(failure->code(),
+                       "cannot go on with sessions after a failed answer: expected "
+                       "whole turns, found one that has no end; open the folder again")
+                     .because(*failure)
+               : result<void>();
+  }
 
   [[nodiscard]] models::prose& prose() { return *model->model; }
   result<void> load(const storage::checkpoint& from, std::uint32_t limit);
@@ -213,12 +226,13 @@ result<std::unique_ptr<session_group>> session_group::open(
   }
   file_system& fs = posix_file_system();
   const std::string inner = join_path(options.folder, "checkpoint");
+  const error nothing_to_begin_with(
+      errc::invalid_argument,
+      fmt::format("cannot begin sessions in \"{}\": expected a run folder or a volume "
+                  "with parameters, found none; name one with --from",
+                  options.folder));
   if (options.from.empty() && !fs.exists(inner)) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("cannot begin sessions in \"{}\": expected a run folder or a "
-                    "volume with parameters, found none; name one with --from",
-                    options.folder));
+    return nothing_to_begin_with;
   }
   parameter_set given;
   if (!options.from.empty()) {
@@ -232,6 +246,13 @@ result<std::unique_ptr<session_group>> session_group::open(
   if (!entries.empty()) {
     WEIR_TRY(const auto newest, s->store.load_newest());
     WEIR_CHECK(s->load(newest, options.limit));
+    // An older generation lacks answers that clients have seen, so they must know.
+    for (const error& skipped : newest.skipped()) {
+      s->problem += fmt::format(
+          "{}a newer checkpoint cannot be read, so that turns behind "
+          "generation {} are not known: {}",
+          s->problem.empty() ? "" : "; ", s->generation, skipped.message());
+    }
     if (!options.from.empty() && given.hash != s->parameters.hash) {
       return error(errc::config_mismatch,
                    fmt::format("cannot open sessions in \"{}\": expected the parameters "
@@ -241,6 +262,10 @@ result<std::unique_ptr<session_group>> session_group::open(
                                hex64(given.hash), options.from));
     }
     return std::unique_ptr<session_group>(new session_group(std::move(s)));
+  }
+  // A process that was killed before its first checkpoint leaves an empty folder.
+  if (options.from.empty()) {
+    return nothing_to_begin_with;
   }
   s->parameters = std::move(given);
   WEIR_TRY(s->message, encode_parameters(s->parameters));
@@ -420,6 +445,7 @@ session_answer session_group::state::finish(turn_in_work& w) {
 result<std::vector<result<session_answer>>> session_group::answer(
     std::span<const session_turn> turns) {
   state& s = *state_;
+  WEIR_CHECK(s.usable());
   const std::int64_t begun_ns = now_ns();
   std::vector<std::optional<result<session_answer>>> found(turns.size());
   std::vector<turn_in_work> work;
@@ -456,7 +482,10 @@ result<std::vector<result<session_answer>>> session_group::answer(
       found[i] = std::move(**prepared);
     }
   }
-  WEIR_CHECK(s.compute(work));
+  if (auto computed = s.compute(work); !computed) {
+    s.failure = computed.error();
+    return std::move(computed).error();
+  }
   const double seconds = seconds_since(begun_ns);
   for (turn_in_work& w : work) {
     session_answer done = s.finish(w);
@@ -490,6 +519,7 @@ result<std::uint64_t> session_group::save() {
   if (!s.changed) {
     return s.generation;
   }
+  WEIR_CHECK(s.usable());
   WEIR_CHECK(s.model->engine->wait_all());
   session_record record;
   record.turns = s.turns;

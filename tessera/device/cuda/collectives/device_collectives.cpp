@@ -80,7 +80,10 @@ result<std::unique_ptr<device_collectives>> device_collectives::open(
   return made;
 }
 
+/// The clique goes first: it ends the collectives that NCCL runs, within its limit of
+/// time if NCCL hangs. Waiting before that could last for ever.
 device_collectives::~device_collectives() {
+  clique_.reset();
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return running_ == 0; });
 }

@@ -4,6 +4,7 @@
 /// others.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -155,7 +156,9 @@ class collective_operation final : public operation {
   void break_group(collective_group& g, error why);
   void run_on_devices(collective_group& g) noexcept;
   [[nodiscard]] bool runs_on_devices() const noexcept {
-    return groups_.front().by_devices != nullptr;
+    // All groups go one way, because a collective has one number of steps.
+    return std::all_of(groups_.begin(), groups_.end(),
+                       [](const collective_group& g) { return g.by_devices != nullptr; });
   }
   [[nodiscard]] bool copies() const noexcept {
     return groups_.front().copies_by != nullptr && !runs_on_devices();
