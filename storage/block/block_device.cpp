@@ -8,6 +8,8 @@
 
 namespace weir::storage {
 
+/// The pieces are read one after another, which costs one transfer per piece. Devices
+/// that have a scattered transfer of their own replace this function.
 result<void> block_device::read_scattered(std::uint64_t offset,
                                           std::span<const mutable_bytes> pieces) {
   for (const mutable_bytes piece : pieces) {
@@ -17,6 +19,7 @@ result<void> block_device::read_scattered(std::uint64_t offset,
   return {};
 }
 
+/// An empty view tells callers that they must copy with `read`.
 bytes_view block_device::view(std::uint64_t, std::size_t) const noexcept {
   return {};
 }

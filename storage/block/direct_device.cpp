@@ -31,7 +31,9 @@ constexpr std::uint64_t short_read = std::uint64_t{64} << 10;
 constexpr std::size_t max_readers = 16;
 
 /// Returns the memory of this thread for one short read. A direct transfer needs aligned
-/// memory, offset and length, which a caller's buffer rarely has.
+/// memory, offset and length, which a caller's buffer rarely has. The buffer has one
+/// unit more at each end, because a short read that begins and ends inside a unit
+/// touches both units in whole.
 mutable_bytes bounce() {
   constexpr std::size_t bytes = short_read + 2 * direct_unit;
   thread_local const aligned_memory memory = allocate_aligned(bytes);
@@ -65,6 +67,10 @@ class scatter {
 };
 
 /// A device with two descriptors of one file: one for direct reads, one for the rest.
+///
+/// The sequential readers are the only mutable state. `mutex_` protects the list of
+/// those that are not in use; a reader in use belongs to one caller alone, so transfers
+/// themselves run without the lock.
 class direct_device final : public file_based_device {
  public:
   direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads queueing)
@@ -82,6 +88,8 @@ class direct_device final : public file_based_device {
     const mutable_bytes whole[] = {to};
     return read_scattered(offset, whole);
   }
+  // Chooses between one short transfer and a sequential reader. A range outside the file
+  // goes to the ordinary device, so that both kinds of device report the same error.
   result<void> read_scattered(std::uint64_t offset,
                               std::span<const mutable_bytes> pieces) override {
     std::uint64_t bytes = 0;
@@ -94,6 +102,8 @@ class direct_device final : public file_based_device {
     if (bytes <= short_read) {
       return read_short(offset, static_cast<std::size_t>(bytes), scatter(pieces));
     }
+    // The reader is given back even after a failure: it then continues nothing, and its
+    // next read begins anew.
     auto reader = take_reader(offset);
     auto done = reader->read(offset, bytes, scatter(pieces));
     const std::lock_guard lock(mutex_);
@@ -118,6 +128,7 @@ class direct_device final : public file_based_device {
   /// gives it back.
   std::unique_ptr<sequential_reader> take_reader(std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
+    // A stream that is read piece by piece finds the reader that has already read ahead.
     auto found = std::find_if(readers_.begin(), readers_.end(), [&](const auto& reader) {
       return reader->next() == offset;
     });
@@ -134,6 +145,8 @@ class direct_device final : public file_based_device {
   /// Makes the queue of a new reader. After the kernel has refused one, threads are used
   /// for good.
   std::unique_ptr<queued_reads> queue() {
+    // Some containers forbid io_uring. The first refusal is remembered, so that it is
+    // not asked for again with each reader.
     if (queueing_ == direct_reads::queue) {
       if (auto in_kernel =
               queue_in_kernel(direct_.descriptor, sequential_reader::depth)) {
@@ -157,6 +170,8 @@ class direct_device final : public file_based_device {
 
 }  // namespace
 
+/// Asks by setting up the smallest possible ring, once in the life of the process. A
+/// wrong descriptor does no harm, because nothing is read.
 bool io_uring_allowed() noexcept {
   static const bool allowed = queue_in_kernel(-1, 1) != nullptr;
   return allowed;

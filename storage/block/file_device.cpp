@@ -28,6 +28,9 @@ constexpr std::size_t max_pieces = 1024;
 
 /// A file that is read and written with system calls. They are repeated after
 /// interruptions and short transfers, so that callers see only whole ones.
+///
+/// Positional system calls are used throughout, so the descriptor has no shared position
+/// and threads may read at the same time.
 class file_device final : public block_device {
  public:
   file_device(int descriptor, std::string path, device_mode mode)
@@ -36,11 +39,13 @@ class file_device final : public block_device {
   file_device& operator=(const file_device&) = delete;
   ~file_device() override { ::close(descriptor_); }
 
-  /// Takes the exclusive lock, without waiting.
+  /// Takes the exclusive lock, without waiting. Fails with `locked` if another process
+  /// has the lock.
   result<void> lock();
-  /// Determines the size.
+  /// Determines the size. Refuses anything else than an ordinary file or a block special
+  /// file.
   result<void> measure();
-  /// Sets the size of a new file.
+  /// Sets the size of a new file. The size is in bytes.
   result<void> resize(std::uint64_t size);
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override;
@@ -50,6 +55,8 @@ class file_device final : public block_device {
   result<void> sync() override;
   std::uint64_t size() const noexcept override { return size_; }
   result<extent> next_data(std::uint64_t offset, std::uint64_t end) override;
+  // Returns the time of the last change of the content in nanoseconds since 1970, or 0
+  // if it cannot be asked for.
   std::int64_t modified_ns() const noexcept override {
     struct stat info {};
     return ::fstat(descriptor_, &info) == 0
@@ -59,7 +66,7 @@ class file_device final : public block_device {
   const std::string& name() const noexcept override { return path_; }
 
  private:
-  /// Adds file and offset to an error.
+  /// Adds file and offset to an error. The text is "PATH:OFFSET".
   error place(error e, std::uint64_t offset) const {
     return std::move(e).located(fmt::format("{}:{}", path_, offset));
   }
@@ -81,7 +88,8 @@ class file_device final : public block_device {
 };
 
 // The lock is advisory: it keeps other writers of this library out, and disappears with
-// the process.
+// the process. The lock belongs to the open file, so a second opening in the same
+// process is refused as well.
 result<void> file_device::lock() {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
@@ -130,14 +138,19 @@ result<void> file_device::resize(std::uint64_t size) {
   return {};
 }
 
+/// A plain read is a scattered read of one piece.
 result<void> file_device::read(std::uint64_t offset, mutable_bytes to) {
   const mutable_bytes whole[] = {to};
   return read_scattered(offset, whole);
 }
 
+/// Pieces are passed to the system in groups of at most `max_pieces`. Each group is
+/// checked against the size before it is read, so a failure may follow groups that were
+/// read.
 result<void> file_device::read_scattered(std::uint64_t offset,
                                          std::span<const mutable_bytes> pieces) {
   std::array<iovec, max_pieces> vectors;
+  // The array is filled anew for each group, because `read_pieces` changes it.
   while (!pieces.empty()) {
     const std::size_t count = std::min(pieces.size(), max_pieces);
     std::uint64_t bytes = 0;
@@ -162,6 +175,8 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
       pieces = pieces.subspan(1);
       continue;
     }
+    // `pieces` never begins with an empty buffer here, so a result of 0 can only mean
+    // the end of the file.
     const ssize_t n =
         ::preadv(descriptor_, pieces.data(), static_cast<int>(pieces.size()),
                  static_cast<off_t>(offset));
@@ -175,6 +190,7 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
       return beyond_end(offset, pieces.front().iov_len);
     }
     offset += static_cast<std::uint64_t>(n);
+    // Drops the buffers that are full. The last one may be full in part.
     for (auto left = static_cast<std::size_t>(n); left > 0;) {
       const std::size_t step = std::min(left, pieces.front().iov_len);
       pieces.front().iov_base = static_cast<char*>(pieces.front().iov_base) + step;
@@ -203,6 +219,8 @@ result<void> file_device::write(std::uint64_t offset, bytes_view from) {
                           from.size(), path_, size_)),
         offset);
   }
+  // A write may be short, for example on a full disk; then the next attempt reports the
+  // reason.
   while (!from.empty()) {
     const ssize_t n =
         ::pwrite(descriptor_, from.data(), from.size(), static_cast<off_t>(offset));
@@ -218,6 +236,8 @@ result<void> file_device::write(std::uint64_t offset, bytes_view from) {
   return {};
 }
 
+/// After success the data survive a loss of power, as far as the medium keeps its
+/// promise.
 result<void> file_device::sync() {
   if (::fsync(descriptor_) != 0) {
     return system_error("sync", path_, errno);
@@ -229,6 +249,7 @@ result<void> file_device::sync() {
 result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
   end = std::min(end, size_);
   if (offset >= end) {
+    // Nothing is left below `end`.
     return extent{end, 0};
   }
   const off_t data = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
@@ -237,9 +258,12 @@ result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
     // holes, so all of the rest may be data.
     return errno == ENXIO ? extent{end, 0} : extent{offset, end - offset};
   }
+  // The next data begin behind the range that was asked for.
   if (static_cast<std::uint64_t>(data) >= end) {
     return extent{end, 0};
   }
+  // If the file system cannot tell where the next hole begins, all of the rest counts as
+  // data.
   const off_t hole = ::lseek(descriptor_, data, SEEK_HOLE);
   const std::uint64_t stop =
       hole < 0 ? end : std::min(end, static_cast<std::uint64_t>(hole));
@@ -247,7 +271,8 @@ result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
                 stop - static_cast<std::uint64_t>(data)};
 }
 
-/// Opens a file, locks it for writing if required, and measures it.
+/// Opens a file, locks it for writing if required, and measures it. The device owns the
+/// descriptor from then on, so every failure below closes it.
 result<std::unique_ptr<file_device>> open_descriptor(const std::string& path, int flags,
                                                      device_mode mode) {
   int descriptor = -1;
@@ -258,6 +283,8 @@ result<std::unique_ptr<file_device>> open_descriptor(const std::string& path, in
     return system_error("open", path, errno);
   }
   auto device = std::make_unique<file_device>(descriptor, path, mode);
+  // The lock comes before the measurement: another writer could otherwise change the
+  // size in between.
   if (mode == device_mode::writable) {
     WEIR_CHECK(device->lock());
   }
@@ -275,6 +302,8 @@ result<std::unique_ptr<block_device>> open_file_device(const std::string& path,
   return std::unique_ptr<block_device>(std::move(device));
 }
 
+/// The file must not exist yet (O_EXCL); a file that cannot be resized is left with its
+/// size of 0.
 result<std::unique_ptr<block_device>> create_file_device(const std::string& path,
                                                          std::uint64_t size) {
   WEIR_TRY(auto device,

@@ -14,12 +14,17 @@ namespace {
 
 /// A ring of its own for each queue: the kernel takes requests from it and puts their
 /// results into it, in any order.
+///
+/// The queue is used by one thread at a time, the one that owns the reader. Reads that
+/// the kernel refuses are kept in `refused_` and delivered by `wait` like any other end,
+/// so a caller has one way to learn of failures.
 class kernel_queue final : public queued_reads {
  public:
   explicit kernel_queue(int file) : file_(file) {}
   kernel_queue(const kernel_queue&) = delete;
   kernel_queue& operator=(const kernel_queue&) = delete;
   ~kernel_queue() override {
+    // Ends the ring. The owner has waited for all its reads before.
     if (is_open_) {
       ::io_uring_queue_exit(&ring_);
     }
@@ -29,7 +34,8 @@ class kernel_queue final : public queued_reads {
   [[nodiscard]] bool open(unsigned depth) {
     is_open_ = ::io_uring_queue_init(depth, &ring_, 0) == 0;
     // The kernel announces no feature for IORING_OP_READ. It appeared in Linux 5.6,
-    // together with this one.
+    // together with this one. An old kernel fails here, and the caller then uses
+    // threads.
     return is_open_ && (ring_.features & IORING_FEAT_RW_CUR_POS) != 0;
   }
 
@@ -43,6 +49,7 @@ class kernel_queue final : public queued_reads {
     }
     ::io_uring_prep_read(entry, file_, to.data(), static_cast<unsigned>(to.size()),
                          offset);
+    // The number comes back with the result and says to which read it belongs.
     ::io_uring_sqe_set_data64(entry, number);
     if (const int problem = submit(); problem < 0) {
       // The entry stays in the ring, where a later call would hand it to the kernel after
@@ -53,6 +60,7 @@ class kernel_queue final : public queued_reads {
   }
 
   ended_read wait() override {
+    // Reads that never started are reported first.
     if (!refused_.empty()) {
       const ended_read e = refused_.front();
       refused_.pop_front();
@@ -64,6 +72,7 @@ class kernel_queue final : public queued_reads {
     }
     const ended_read e{static_cast<std::size_t>(::io_uring_cqe_get_data64(entry)),
                        entry->res};
+    // Gives the place of the result back to the kernel.
     ::io_uring_cqe_seen(&ring_, entry);
     return e;
   }
@@ -72,6 +81,7 @@ class kernel_queue final : public queued_reads {
   /// Hands the new entry to the kernel. It may lack memory for the moment (EAGAIN) or
   /// have to deliver results first (EBUSY).
   [[nodiscard]] int submit() {
+    // The call is repeated until the kernel takes the entry or refuses it for good.
     for (;;) {
       const int n = ::io_uring_submit(&ring_);
       if (n != 0 && n != -EINTR && n != -EAGAIN && n != -EBUSY) {
@@ -89,6 +99,8 @@ class kernel_queue final : public queued_reads {
 
 }  // namespace
 
+/// Returns nullptr if io_uring cannot be used, for example under a filter of system
+/// calls.
 std::unique_ptr<queued_reads> queue_in_kernel(int descriptor, unsigned depth) {
   auto queue = std::make_unique<kernel_queue>(descriptor);
   return queue->open(depth) ? std::move(queue) : nullptr;

@@ -19,12 +19,17 @@ namespace weir::storage {
 
 namespace {
 
-/// Reads by copying from the mapping; everything else is left to the file.
+/// Reads by copying from the mapping; everything else is left to the file. The mapping
+/// lives as long as the device. If another process shortens the file, touching the
+/// missing pages ends this process with SIGBUS, so volumes must not be shortened while
+/// they are mapped.
 class mapped_device final : public file_based_device {
  public:
   mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
       : file_based_device(std::move(file)), bytes_(bytes) {}
   ~mapped_device() override {
+    // The cast removes the `const` of the view. The memory itself was mapped by this
+    // device.
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   }
 
@@ -37,6 +42,7 @@ class mapped_device final : public file_based_device {
     }
     return {};
   }
+  // Returns the bytes without a copy. The view is valid as long as the device.
   [[nodiscard]] bytes_view view(std::uint64_t offset,
                                 std::size_t count) const noexcept override {
     if (offset > bytes_.size() || count > bytes_.size() - offset) {
@@ -63,7 +69,9 @@ result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path
     return system_error("open", path, errno);
   }
   const auto size = static_cast<std::size_t>(file->size());
+  // MAP_SHARED makes changes of the file visible, as with `read`.
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  // A mapping stays valid after its descriptor is closed.
   ::close(descriptor);
   if (memory == MAP_FAILED) {
     return system_error("map", path, errno);

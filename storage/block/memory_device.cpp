@@ -14,7 +14,8 @@ namespace weir::storage {
 
 namespace {
 
-/// Makes the error for a range that leaves the device.
+/// Makes the error for a range that leaves the device. `code` tells reading (`torn`)
+/// from writing (`out_of_range`).
 error outside(const std::string& name, std::uint64_t offset, std::uint64_t count,
               std::uint64_t size, errc code) {
   return error(code, fmt::format("cannot reach {} bytes at {}: expected a range below {}",
@@ -24,12 +25,16 @@ error outside(const std::string& name, std::uint64_t offset, std::uint64_t count
 
 }  // namespace
 
+/// Pages are allocated when they are first written. The last one may reach beyond the
+/// size; `size_` limits all accesses.
 memory_device::memory_device(std::uint64_t size, std::string name)
     : size_(size),
       name_(std::move(name)),
       pages_(static_cast<std::size_t>(size / page_bytes +
                                       (size % page_bytes != 0 ? 1 : 0))) {}
 
+/// The copy has the same bytes and the same holes, and shares nothing with the original.
+/// Tests continue from a state more than once this way.
 std::unique_ptr<memory_device> memory_device::clone() const {
   auto copy = std::make_unique<memory_device>(size_, name_);
   for (std::size_t i = 0; i < pages_.size(); ++i) {
@@ -41,6 +46,7 @@ std::unique_ptr<memory_device> memory_device::clone() const {
   return copy;
 }
 
+/// Bytes that were never written read as zeros, like those of a hole in a file.
 result<void> memory_device::read(std::uint64_t offset, mutable_bytes to) {
   if (offset > size_ || to.size() > size_ - offset) {
     return outside(name_, offset, to.size(), size_, errc::torn);
@@ -60,6 +66,8 @@ result<void> memory_device::read(std::uint64_t offset, mutable_bytes to) {
   return {};
 }
 
+/// Allocates the pages that it touches, and fills them with zeros where nothing is
+/// written.
 result<void> memory_device::write(std::uint64_t offset, bytes_view from) {
   if (offset > size_ || from.size() > size_ - offset) {
     return outside(name_, offset, from.size(), size_, errc::out_of_range);
@@ -93,6 +101,7 @@ bytes_view memory_device::view(std::uint64_t offset, std::size_t count) const no
 result<extent> memory_device::next_data(std::uint64_t offset, std::uint64_t end) {
   end = std::min(end, size_);
   while (offset < end) {
+    // The last page ends with the range.
     const std::uint64_t page_end =
         std::min(end, align_down(offset, std::uint64_t{page_bytes}) + page_bytes);
     if (pages_[static_cast<std::size_t>(offset / page_bytes)]) {

@@ -19,6 +19,9 @@
 namespace weir::storage {
 
 /// A fixed number of threads that carry out tasks in the order in which they were added.
+///
+/// The destructor lets the threads finish all tasks that were added, because each of
+/// them writes into memory that its owner waits for.
 class read_threads {
  public:
   explicit read_threads(unsigned count) {
@@ -28,6 +31,7 @@ class read_threads {
   }
   read_threads(const read_threads&) = delete;
   read_threads& operator=(const read_threads&) = delete;
+  // `threads_` holds `std::jthread`s, which are joined when they are destroyed.
   ~read_threads() {
     {
       const std::lock_guard lock(mutex_);
@@ -50,12 +54,14 @@ class read_threads {
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
+      // A stop ends a thread only when no task is left.
       changed_.wait(lock, [&] { return stopped_ || !tasks_.empty(); });
       if (tasks_.empty()) {
         return;
       }
       const auto task = std::move(tasks_.front());
       tasks_.pop_front();
+      // The task runs without the lock, so that other threads can take the next one.
       lock.unlock();
       task();
       lock.lock();
@@ -69,6 +75,8 @@ class read_threads {
   std::vector<std::jthread> threads_;
 };
 
+/// The counterpart is `kernel_queue`. The result of a read is the number of bytes, or
+/// -errno, as io_uring gives it.
 namespace {
 
 /// Reads of one file, carried out by shared threads.
@@ -77,6 +85,8 @@ class thread_queue final : public queued_reads {
   thread_queue(std::shared_ptr<read_threads> threads, int file)
       : threads_(std::move(threads)), file_(file) {}
 
+  // The task refers to this queue. Its owner waits for each read that it has started
+  // before it destroys the queue.
   void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
     threads_->add([this, number, offset, to] {
       const ssize_t n = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
@@ -105,6 +115,7 @@ class thread_queue final : public queued_reads {
 
 }  // namespace
 
+/// Starts the threads, which live until the last queue over them is destroyed.
 std::shared_ptr<read_threads> start_read_threads(unsigned count) {
   return std::make_shared<read_threads>(count);
 }

@@ -18,14 +18,16 @@ namespace {
 /// High half of the `public_id` of entries of this writer: "WERSHRD1".
 constexpr std::uint64_t mark_magic = 0x3144524853524557U;
 
-/// Computes the checksum of an entry; its own bytes 0x60 to 0x63 count as zeros.
+/// Computes the checksum of an entry; its own bytes 0x60 to 0x63 count as zeros. The
+/// checksum is in the middle of the entry, so it is computed in three parts.
 std::uint32_t checksum_of(bytes_view from) noexcept {
   static constexpr std::array<std::byte, 4> zero{};
   const std::uint32_t head = crc32(0, from.first(0x60));
   return crc32(crc32(head, zero), from.subspan(0x64, anchor_bytes - 0x64));
 }
 
-/// Decodes an identity, low half first.
+/// Decodes an identity, low half first. Identities are stored as two words of 64 bits in
+/// little-endian order.
 hn4_id load_id(const std::byte* from) noexcept {
   hn4_id id;
   id.lo = load_le<std::uint64_t>(from);
@@ -49,6 +51,8 @@ std::uint64_t fnv1a(std::string_view piece) noexcept {
 
 }  // namespace
 
+/// Returns false if the checksum is wrong. The fields are decoded in any case, because a
+/// check of the volume names what a damaged entry claims to be.
 bool load_anchor(bytes_view from, anchor& to) noexcept {
   const std::byte* p = from.data();
   to.seed = load_id(p);
@@ -57,6 +61,7 @@ bool load_anchor(bytes_view from, anchor& to) noexcept {
   to.mass = load_le<std::uint64_t>(p + 0x28);
   to.data_class = load_le<std::uint64_t>(p + 0x30);
   to.tag_filter = load_le<std::uint64_t>(p + 0x38);
+  // Vector (48 bits) and scale (16 bits) share one word.
   const std::uint64_t orbit = load_le<std::uint64_t>(p + 0x40);
   to.orbit_vector = orbit & 0xFFFFFFFFFFFFU;
   to.fractal_scale = static_cast<std::uint16_t>(orbit >> 48);
@@ -70,6 +75,7 @@ bool load_anchor(bytes_view from, anchor& to) noexcept {
   return load_le<std::uint32_t>(p + 0x60) == checksum_of(from);
 }
 
+/// Writes all 128 bytes. The checksum comes last, because it covers all other fields.
 void store_anchor(const anchor& from, mutable_bytes to) noexcept {
   std::byte* p = to.data();
   store_id(from.seed, p);
@@ -89,6 +95,8 @@ void store_anchor(const anchor& from, mutable_bytes to) noexcept {
   store_le(p + 0x60, checksum_of(to));
 }
 
+/// The first 8 bytes of the field hold the position of the long name if the entry is
+/// extended; then only the beginning of the name is here.
 std::string inline_name(const anchor& a) {
   const std::size_t skip = a.has(class_bits::extended) ? 8 : 0;
   const std::string_view all = as_text(bytes_view(a.name).subspan(skip));
@@ -97,6 +105,9 @@ std::string inline_name(const anchor& a) {
 
 // The parts between '/', ':' and NUL are hashed one by one, so that a part of a tag can
 // be searched.
+//
+// Three bits are set for each part, as in a Bloom filter: a look-up skips entries whose
+// mask lacks a bit of the name, and compares the names of the others.
 std::uint64_t tag_mask(std::string_view tag) noexcept {
   std::uint64_t mask = 0;
   while (!tag.empty()) {
@@ -112,7 +123,8 @@ std::uint64_t tag_mask(std::string_view tag) noexcept {
   return mask;
 }
 
-// The finaliser of MurmurHash3, as the format prescribes it.
+// The finaliser of MurmurHash3, as the format prescribes it. Look-ups begin at this
+// value modulo the number of slots and go on to the first empty slot.
 std::uint64_t slot_hash(hn4_id seed) noexcept {
   std::uint64_t h = seed.lo ^ seed.hi;
   h ^= h >> 33;
@@ -123,6 +135,9 @@ std::uint64_t slot_hash(hn4_id seed) noexcept {
 
 // Announced entries and graves are tombstones for every other reader, and only the marks
 // of this writer tell them apart.
+//
+// An announced entry belongs to a store that has not ended yet. A grave marks a removal
+// that frees the blocks of its shard before it ends.
 entry_role role_of(const anchor& a) noexcept {
   if (!a.has(class_bits::valid)) {
     return entry_role::ended;
@@ -138,6 +153,8 @@ entry_role role_of(const anchor& a) noexcept {
 
 // The low half, from bit 0: index (16 bits), distance (15), grown (1), count (30),
 // over_foreign (1), announced (1).
+//
+// Returns nothing for entries of other writers, whose `public_id` has another high half.
 std::optional<group_mark> group_of(const anchor& a) noexcept {
   if (a.public_id.hi != mark_magic) {
     return std::nullopt;
@@ -153,6 +170,7 @@ std::optional<group_mark> group_of(const anchor& a) noexcept {
   return mark;
 }
 
+/// Inverse of `group_of`.
 hn4_id public_id_of(group_mark mark) noexcept {
   hn4_id id;
   id.hi = mark_magic;
@@ -162,6 +180,8 @@ hn4_id public_id_of(group_mark mark) noexcept {
   return id;
 }
 
+/// A reader of any kind sees a removed entry until `made_live` takes the bit away. The
+/// first such write of a group decides that its store counts.
 anchor announced(anchor a) noexcept {
   group_mark mark = group_of(a).value_or(group_mark{});
   mark.announced = true;
@@ -170,6 +190,7 @@ anchor announced(anchor a) noexcept {
   return a;
 }
 
+/// Inverse of `announced`.
 anchor made_live(anchor a) noexcept {
   group_mark mark = group_of(a).value_or(group_mark{});
   mark.announced = false;
@@ -180,6 +201,8 @@ anchor made_live(anchor a) noexcept {
 
 // The proof is a hash over volume, position and content. A foreign identity has the same
 // 32 bits with a probability of 2^-32.
+//
+// `high` is the position of the shard in the order of creation.
 hn4_id identity_of(hn4_id volume, std::uint64_t high, std::uint32_t content) noexcept {
   std::array<std::byte, 28> proven{};
   store_id(volume, proven.data());
@@ -191,10 +214,13 @@ hn4_id identity_of(hn4_id volume, std::uint64_t high, std::uint32_t content) noe
   return id;
 }
 
+/// Recomputes the proof from the parts of the identity that are not proof.
 bool is_ours(hn4_id volume, hn4_id identity) noexcept {
   return identity == sibling_of(volume, identity, 0);
 }
 
+/// Shards of one tag have consecutive high halves and the same content number, so the
+/// identity of a neighbour can be computed without its entry.
 hn4_id sibling_of(hn4_id volume, hn4_id identity, std::int64_t steps) noexcept {
   return identity_of(volume, identity.hi + static_cast<std::uint64_t>(steps),
                      static_cast<std::uint32_t>(identity.lo >> 32));

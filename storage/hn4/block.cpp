@@ -24,7 +24,8 @@ constexpr std::uint32_t header_seed = 0xFFFFFFFFU;
 /// Algorithms of stored payloads.
 constexpr unsigned raw = 0, tcc = 3;
 
-/// Returns an identity in hexadecimal digits.
+/// Returns an identity in hexadecimal digits. The high half comes first, as people write
+/// numbers.
 std::string hex_id(hn4_id id) {
   return hex64(id.hi) + hex64(id.lo);
 }
@@ -35,7 +36,9 @@ error mismatch(hn4_code code, std::string_view thing, const std::string& expecte
   return hn4_error(code, fmt::format("expected {} {}, found {}", thing, expected, found));
 }
 
-/// Makes the error for bytes without the magic of a block: poison or something else.
+/// Makes the error for bytes without the magic of a block: poison or something else. A
+/// medium that reports a failing sector may return the poison byte 0xCC. This case has a
+/// code of its own, because the volume itself may be right.
 error no_block(bytes_view header) {
   bool poisoned = true;
   for (const std::byte b : header.first(std::min(header.size(), poison_bytes))) {
@@ -50,7 +53,8 @@ error no_block(bytes_view header) {
                   fmt::format("{:#010x}", load_le<std::uint32_t>(header.data() + 0x20)));
 }
 
-/// Compares shard, number and generation with the claim.
+/// Compares shard, number and generation with the claim. `claim.older` allows blocks of
+/// an earlier generation, which remain where a later write did not replace them.
 result<void> check_identity(const block_header& h, const block_claim& claim) {
   if (h.well != claim.seed) {
     return mismatch(hn4_code::id_mismatch, "block of shard", hex_id(claim.seed),
@@ -70,6 +74,7 @@ result<void> check_identity(const block_header& h, const block_claim& claim) {
 
 }  // namespace
 
+/// Decodes the fields without a check. `header` has at least 48 bytes.
 block_header load_header(bytes_view header) noexcept {
   const std::byte* p = header.data();
   block_header h;
@@ -82,12 +87,16 @@ block_header load_header(bytes_view header) noexcept {
   return h;
 }
 
+/// Examines magic and checksum only, so it also accepts a block of any shard. Used to
+/// find blocks that no entry names.
 bool is_block_header(bytes_view header) noexcept {
   return load_le<std::uint32_t>(header.data() + 0x20) == block_magic &&
          load_le<std::uint32_t>(header.data() + 0x2C) ==
              crc32(header_seed, header.first(0x2C));
 }
 
+/// Compares without the checksum, which is cheaper and is the first step of a search
+/// over several places. The full check follows.
 bool names_itself(bytes_view header, hn4_id seed, std::uint64_t number) noexcept {
   const block_header h = load_header(header);
   return load_le<std::uint32_t>(header.data() + 0x20) == block_magic && h.well == seed &&
@@ -109,6 +118,7 @@ result<block_header> check_header(bytes_view header, const block_claim& claim) {
   }
   const block_header h = load_header(header);
   WEIR_CHECK(check_identity(h, claim));
+  // Nothing but stored and TCC payloads can be decoded.
   if (h.algorithm() != raw && h.algorithm() != tcc) {
     return mismatch(hn4_code::algorithm_unknown, "compression", "0 or 3",
                     std::to_string(h.algorithm()));
@@ -118,6 +128,7 @@ result<block_header> check_header(bytes_view header, const block_claim& claim) {
                      "expected an encrypted shard to be stored uncompressed, found a "
                      "compressed block");
   }
+  // The length is checked here, before anything reads so many bytes.
   if (h.stored() > claim.payload) {
     return mismatch(hn4_code::header_rot, "stored bytes at most",
                     std::to_string(claim.payload), std::to_string(h.stored()));
@@ -125,6 +136,8 @@ result<block_header> check_header(bytes_view header, const block_claim& claim) {
   return h;
 }
 
+/// `found` is the checksum that the caller has computed, in most cases while it copied
+/// the payload.
 result<void> check_payload(const block_header& header, std::uint32_t found) {
   if (header.data_crc != found) {
     return mismatch(hn4_code::payload_rot, "payload checksum",
@@ -134,6 +147,7 @@ result<void> check_payload(const block_header& header, std::uint32_t found) {
   return {};
 }
 
+/// Writes the 48 bytes of the header; its own checksum covers the rest of it.
 void store_header(const block_header& from, mutable_bytes to) noexcept {
   std::byte* p = to.data();
   store_le(p, from.well.lo);

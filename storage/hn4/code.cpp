@@ -18,13 +18,16 @@ namespace weir::storage {
 
 namespace {
 
-/// One result code.
+/// One result code. Name and kind are constant; the kind is what programs of this
+/// library react to.
 struct code_row {
   hn4_code code;
   std::string_view name;
   errc kind;
 };
 
+/// The rows have the order of the numbers in the specification. Codes that this library
+/// never makes are listed as well, because they may come from texts of the reference.
 constexpr std::array rows{
     code_row{hn4_code::ok, "OK", errc::internal},
     code_row{hn4_code::pending, "PENDING", errc::internal},
@@ -89,20 +92,23 @@ constexpr std::array rows{
     code_row{hn4_code::internal, "INTERNAL", errc::internal},
     code_row{hn4_code::busy, "BUSY", errc::locked}};
 
-/// Finds the row of a code; null for an unknown number.
+/// Finds the row of a code; null for an unknown number. The table is short and is
+/// searched only for errors.
 const code_row* find(hn4_code code) noexcept {
   const auto row = std::find_if(rows.begin(), rows.end(),
                                 [&](const code_row& r) { return r.code == code; });
   return row == rows.end() ? nullptr : &*row;
 }
 
-/// Returns the code of a text that ends in "(-0x451 PAYLOAD_ROT)", if it has one.
+/// Returns the code of a text that ends in "(-0x451 PAYLOAD_ROT)", if it has one. The
+/// mark must be at the very end of the text.
 std::optional<hn4_code> marked(std::string_view text) noexcept {
   const std::size_t open = text.rfind(" (");
   if (open == std::string_view::npos || text.back() != ')') {
     return std::nullopt;
   }
   std::string_view inside = text.substr(open + 2);
+  // Errors have negative numbers, notes positive ones.
   const bool negative = inside.substr(0, 1) == "-";
   inside.remove_prefix(negative ? 1 : 0);
   if (inside.substr(0, 2) != "0x") {
@@ -111,6 +117,8 @@ std::optional<hn4_code> marked(std::string_view text) noexcept {
   std::int32_t number = 0;
   const auto [end, problem] =
       std::from_chars(inside.data() + 2, inside.data() + inside.size(), number, 16);
+  // A blank must follow the number; otherwise the parentheses are part of an ordinary
+  // sentence.
   if (problem != std::errc() || *end != ' ') {
     return std::nullopt;
   }
@@ -118,7 +126,8 @@ std::optional<hn4_code> marked(std::string_view text) noexcept {
   return find(code) != nullptr ? std::optional(code) : std::nullopt;
 }
 
-/// Returns the code that is nearest to an error of another module.
+/// Returns the code that is nearest to an error of another module. Used for errors that
+/// carry no mark, such as those of a device.
 hn4_code nearest(errc kind) noexcept {
   switch (kind) {
     case errc::not_found: return hn4_code::not_found;
@@ -136,23 +145,28 @@ hn4_code nearest(errc kind) noexcept {
     case errc::out_of_memory: return hn4_code::no_memory;
     case errc::locked: return hn4_code::busy;
     case errc::io: return hn4_code::hw_io;
+    // Kinds that have no counterpart in the format.
     default: return hn4_code::internal;
   }
 }
 
 }  // namespace
 
+/// The text is a literal and lives for ever.
 std::string_view name_of(hn4_code code) noexcept {
   const code_row* row = find(code);
   return row != nullptr ? row->name : "UNKNOWN";
 }
 
+/// Makes the mark without its parentheses.
 std::string text_of(hn4_code code) {
   const auto number = static_cast<std::int32_t>(code);
   return fmt::format("{}0x{:X} {}", number < 0 ? "-" : "", number < 0 ? -number : number,
                      name_of(code));
 }
 
+/// `kind` replaces the kind of the table where the same code stands for different
+/// causes.
 error hn4_error(hn4_code code, std::string text, std::optional<errc> kind) {
   const code_row* row = find(code);
   return error(kind.value_or(row != nullptr ? row->kind : errc::internal),
@@ -160,7 +174,7 @@ error hn4_error(hn4_code code, std::string text, std::optional<errc> kind) {
 }
 
 // The outermost error that carries a code decides; errors without one wrap those of other
-// modules.
+// modules. If none carries a code, the kind of the innermost error decides.
 hn4_code code_of(const error& e) noexcept {
   for (const error* cause = &e; cause != nullptr; cause = cause->cause()) {
     if (const auto code = cause->text().empty() ? std::nullopt : marked(cause->text())) {

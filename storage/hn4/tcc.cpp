@@ -7,6 +7,9 @@
 /// added to it. Kinds are literal bytes, a repeated byte ("isotope"), an arithmetic
 /// progression ("gradient") and words with a mask of zeros. The token 0 introduces
 /// strings of a dictionary and predicted bytes ("manifold").
+///
+/// An example: the byte 0x05 and five bytes after it are a literal of five bytes; 0x41
+/// and one byte repeat that byte five times, since such lengths begin at 4.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,7 +21,8 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Dictionary of the format; the order is part of it.
+/// Dictionary of the format; the order is part of it. The index in a payload is the
+/// position in this list, so entries are never moved.
 constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
                                                       "http://",
                                                       "https://",
@@ -86,12 +90,16 @@ constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
 
 /// Decodes tokens. Every step returns false if the token breaks a rule of the format or a
 /// bound of input or output.
+///
+/// `in_` and `out_` never pass the ends of their buffers: `has_input` and `fits` are
+/// asked before each step.
 class decoder {
  public:
   decoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
 
   /// Decodes all tokens. Tokens may produce nothing, so their number is limited, too.
   [[nodiscard]] bool run() {
+    // Each token takes at least one byte of input, so this is a second line of defence.
     const std::size_t max_tokens = 16 * from_.size() + 1024;
     for (std::size_t tokens = 0; in_ < from_.size(); ++tokens) {
       if (tokens >= max_tokens || !token()) {
@@ -116,6 +124,9 @@ class decoder {
   }
 
   /// Adds bytes to a length, up to and including the first that is not 255.
+  ///
+  /// A length above `longest_token` breaks the format, and the check keeps the sum
+  /// small.
   bool lengthen(std::size_t& length) {
     for (;;) {
       if (!has_input(1)) {
@@ -132,7 +143,7 @@ class decoder {
     }
   }
 
-  /// Decodes one token.
+  /// Decodes one token. Upper two bits: kind. Lower six: length.
   bool token() {
     const unsigned t = next();
     const unsigned tag = t & 0xC0U;
@@ -143,9 +154,11 @@ class decoder {
     if (length == 63 && !lengthen(length)) {
       return false;
     }
+    // Runs shorter than four bytes would gain nothing, so their lengths begin at 4.
     if (tag == 0x40 || tag == 0x80) {
       length += 4;
     }
+    // Every kind below writes exactly `length` bytes.
     if (!fits(length)) {
       return false;
     }
@@ -157,7 +170,8 @@ class decoder {
     }
   }
 
-  /// Decodes a token that begins with 0.
+  /// Decodes a token that begins with 0. The byte after it selects the kind. Other
+  /// values are reserved.
   bool escape() {
     if (!has_input(1)) {
       return false;
@@ -184,6 +198,9 @@ class decoder {
 
   /// Adds each byte to a prediction: the mean of the byte before it and the byte one
   /// stride before it.
+  ///
+  /// `stride` is the distance to the byte above, as in an image. The first `stride`
+  /// bytes of the token have no prediction.
   bool manifold() {
     if (!has_input(1)) {
       return false;
@@ -232,6 +249,7 @@ class decoder {
     }
     const auto start = static_cast<int>(next());
     const auto slope = static_cast<int>(static_cast<std::int8_t>(next()));
+    // The ends decide for all values between, since the progression is monotonous.
     const int last = start + (static_cast<int>(length) - 1) * slope;
     if (slope == 0 || slope == -128 || last < 0 || last > 255) {
       return false;
@@ -244,14 +262,19 @@ class decoder {
 
   /// Writes words of four bytes; the mask says which of them are stored and which are
   /// zero. Unused bits of the mask must be zero.
+  ///
+  /// Bit i of the mask, counted from the lowest bit of the first byte, belongs to word
+  /// i.
   bool bitmask(std::size_t length) {
     const std::size_t words = length / 4;
     const std::size_t mask_bytes = (words + 7) / 8;
     if (length == 0 || length % 4 != 0 || !has_input(mask_bytes)) {
+      // The mask is in front of the words.
       return false;
     }
     const bytes_view mask = from_.subspan(in_, mask_bytes);
     in_ += mask_bytes;
+    // Bits behind the last word.
     if (words % 8 != 0 && static_cast<unsigned>(mask.back()) >> (words % 8) != 0) {
       return false;
     }
@@ -274,10 +297,12 @@ class decoder {
 
 }  // namespace
 
+/// Serves tests and tools that list the dictionary. The index must be below 64.
 std::string_view tcc_word(std::size_t index) noexcept {
   return dictionary[index];
 }
 
+/// Writes at most `to.size()` bytes. On failure the content of `to` is undefined.
 result<std::size_t> tcc_decode(bytes_view from, mutable_bytes to) {
   decoder d(from, to);
   if (!d.run()) {

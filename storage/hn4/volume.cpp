@@ -3,6 +3,8 @@
 /// Implements the public class `hn4_volume`.
 #include "hn4/directory/directory.hpp"
 
+/// A volume is a handle to `hn4::core`, which holds everything that was read at the
+/// opening. Streams keep what they need of it, so they may live longer than the volume.
 namespace weir::storage {
 
 hn4_volume::hn4_volume(std::shared_ptr<hn4::core> core) noexcept
@@ -11,6 +13,7 @@ hn4_volume::hn4_volume(hn4_volume&&) noexcept = default;
 hn4_volume& hn4_volume::operator=(hn4_volume&&) noexcept = default;
 hn4_volume::~hn4_volume() = default;
 
+/// Opens the file, with its lock for writing, and the volume in it.
 result<hn4_volume> hn4_volume::open(const std::string& path, device_mode mode) {
   WEIR_TRY(auto device, open_file_device(path, mode));
   return open(std::move(device), mode);
@@ -22,6 +25,7 @@ result<hn4_volume> hn4_volume::open(std::unique_ptr<block_device> device,
   return hn4_volume(std::move(core));
 }
 
+/// Reads as the reference implementation does, without recovery or search.
 result<hn4_volume> hn4_volume::open_strictly(std::unique_ptr<block_device> device) {
   WEIR_TRY(auto core,
            hn4::mount(std::move(device), {device_mode::read_only, true, false}));
@@ -44,6 +48,7 @@ const std::vector<std::string>& hn4_volume::warnings() const noexcept {
   return core_->warnings;
 }
 
+/// Tags that cannot be read are in `damaged_tags`, so both lists together are complete.
 result<std::vector<hn4_tag>> hn4_volume::tags() const {
   WEIR_TRY(auto names, hn4::list_names(*core_));
   std::vector<hn4_tag> whole;
@@ -55,6 +60,7 @@ result<std::vector<hn4_tag>> hn4_volume::tags() const {
   return whole;
 }
 
+/// Each row has the error that an opening would return.
 result<std::vector<hn4_damaged_tag>> hn4_volume::damaged_tags() const {
   WEIR_TRY(auto names, hn4::list_names(*core_));
   std::vector<hn4_damaged_tag> damaged;
@@ -72,6 +78,7 @@ result<hn4_stream> hn4_volume::stream(std::string_view tag,
   return hn4_stream(std::move(map));
 }
 
+/// The methods that write are not safe for calls from several threads.
 result<void> hn4_volume::put(std::string_view tag, bytes_view source,
                              const hn4_put_options& options) {
   return hn4::put_stream(*core_, tag, source, options);

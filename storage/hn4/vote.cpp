@@ -17,10 +17,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Largest difference of the mount times of two copies of one generation.
+/// Largest difference of the mount times of two copies of one generation. Copies of one
+/// generation are written by one writer within seconds. A larger difference means that
+/// they were put together from two volumes.
 constexpr std::uint64_t vote_window_ns = 60'000'000'000;
 
 /// A copy and its place.
+///
+/// The offset is in bytes.
 struct found_copy {
   superblock sb;
   std::uint64_t offset = 0;
@@ -28,6 +32,7 @@ struct found_copy {
 
 /// All valid copies, North first.
 struct ballot {
+  // At most three sizes of a block lead to one valid copy, yet all of them are tried.
   std::vector<found_copy> copies;
   std::string north_problem;  ///< why North is not among them; empty if it is
   /// The first copy that is valid except for its layout.
@@ -35,6 +40,9 @@ struct ballot {
 };
 
 /// Reads a copy. The result is a reason why it is not valid, or nothing.
+///
+/// A failed read of the device is an error, as it may pass; a copy that is not there is
+/// a reason.
 result<std::optional<std::string>> read_copy(block_device& device, std::uint64_t offset,
                                              superblock& to) {
   if (offset > device.size() || superblock_bytes > device.size() - offset) {
@@ -42,10 +50,13 @@ result<std::optional<std::string>> read_copy(block_device& device, std::uint64_t
   }
   byte_vector bytes(superblock_bytes);
   WEIR_CHECK(device.read(offset, bytes));
+  // Checks magic and checksum.
   return load_superblock(bytes, to);
 }
 
 /// Returns whether the volume was wiped: it then begins with 16 bytes of a fixed pattern.
+///
+/// Such a volume is refused even if another copy survives.
 bool is_wiped(block_device& device) {
   std::array<std::byte, 16> head{};
   if (device.size() < head.size() || !device.read(0, head)) {
@@ -62,6 +73,8 @@ bool is_wiped(block_device& device) {
 /// Reads a copy and checks its layout, too: no read could use a copy whose layout is
 /// impossible. The reference implementation checks the layout only after the vote, so
 /// strict mode does.
+///
+/// `copy.offset` says where to read. An impossible layout is kept for the error.
 result<std::optional<std::string>> look_at(const core& c, found_copy& copy,
                                            ballot& votes) {
   WEIR_TRY(auto problem, read_copy(*c.device, copy.offset, copy.sb));
@@ -76,10 +89,14 @@ result<std::optional<std::string>> look_at(const core& c, found_copy& copy,
 
 /// Reads all copies. The block size decides where they lie; if North is not valid, all
 /// known sizes are tried.
+///
+/// The places of the copies depend on capacity and block size, which the superblock
+/// itself holds; this circle is broken by trying.
 result<ballot> collect(core& c) {
   block_device& device = *c.device;
   ballot votes;
   found_copy north;
+  // North is always at byte 0.
   WEIR_TRY(const auto problem, look_at(c, north, votes));
   std::vector<std::uint32_t> blocks{512, 4096, 16384, 65536};
   if (problem) {
@@ -89,6 +106,7 @@ result<ballot> collect(core& c) {
     }
   } else {
     votes.copies.push_back(north);
+    // A size that no profile has.
     if (north.sb.block != 0 &&
         std::find(blocks.begin(), blocks.end(), north.sb.block) == blocks.end()) {
       blocks.push_back(north.sb.block);
@@ -105,9 +123,12 @@ result<ballot> collect(core& c) {
       found_copy copy;
       copy.offset = offset;
       if (offset == 0) {
+        // There is no such copy.
         continue;
       }
       WEIR_TRY(const auto why, look_at(c, copy, votes));
+      // A copy must confirm the size by which it was found; otherwise it belongs to an
+      // older layout of the device.
       if (!why && copy.sb.block == block) {
         votes.copies.push_back(copy);
       }
@@ -123,6 +144,7 @@ result<ballot> collect(core& c) {
 /// age and is not clean. At equal age the unclean state is the later one. @error{corrupt,
 /// the two copies cannot come from one volume}
 result<bool> beats(const found_copy& copy, const found_copy& best) {
+  // A copy of another volume never beats, whatever its generation.
   if (copy.sb.generation != best.sb.generation) {
     return copy.sb.uuid == best.sb.uuid && copy.sb.generation > best.sb.generation;
   }
@@ -138,11 +160,13 @@ result<bool> beats(const found_copy& copy, const found_copy& best) {
   const auto earlier =
       static_cast<std::uint64_t>(std::min(copy.sb.mount_time, best.sb.mount_time));
   const std::uint64_t apart = later - earlier;
+  // One minute.
   if (apart > vote_window_ns) {
     return hn4_error(hn4_code::tampered,
                      "cannot choose a superblock: two copies of one generation were "
                      "written more than a minute apart");
   }
+  // The times may differ by the seconds between the writes of two copies.
   if (apart != 0) {
     return copy.sb.mount_time > best.sb.mount_time;
   }
@@ -151,7 +175,10 @@ result<bool> beats(const found_copy& copy, const found_copy& best) {
 }
 
 /// Chooses the best copy.
+///
+/// An examination goes on where an opening would refuse.
 result<const found_copy*> elect(const core& c, const ballot& votes) {
+  // North wins if all are equal, because it comes first.
   const found_copy* best = &votes.copies.front();
   for (const found_copy& copy : votes.copies) {
     auto better = beats(copy, *best);
@@ -168,6 +195,8 @@ result<const found_copy*> elect(const core& c, const ballot& votes) {
 }
 
 /// Adds warnings for copies that are missing or damaged.
+///
+/// They do no harm now, but the next damage may be the last.
 void note_lost_copies(core& c, const ballot& votes) {
   if (!votes.north_problem.empty()) {
     c.warnings.push_back(fmt::format(
@@ -204,6 +233,8 @@ constexpr std::array<vote_field, 7> lasting_fields{
     vote_field{"capacity", [](const superblock& sb) { return sb.capacity; }}};
 
 /// Adds warnings for copies that differ from the chosen one in a lasting field.
+///
+/// The fields are compared for warnings only; the elected copy decides.
 void note_disagreements(core& c, const ballot& votes, const found_copy& best) {
   for (const found_copy& copy : votes.copies) {
     if (copy.sb.uuid != best.sb.uuid) {
@@ -240,6 +271,8 @@ result<void> refuse_wormholes(const core& c, const ballot& votes,
 }
 
 /// Makes the error for a volume without any valid copy.
+///
+/// The code tells a volume that was cut ("geometry") from bytes that are no volume.
 error nothing_valid(const core& c, const ballot& votes) {
   // A truncated volume still has its first bytes, so the message can say what the file
   // was.
@@ -257,6 +290,8 @@ error nothing_valid(const core& c, const ballot& votes) {
 }  // namespace
 
 // Strict refusals come last, because they depend on the copy that was elected.
+//
+// Sets `c.sb` and `c.elected_at`. Nothing else of the volume is known before.
 result<void> vote(core& c) {
   const std::string place = fmt::format("{}:0 (superblock)", c.device->name());
   if (is_wiped(*c.device)) {

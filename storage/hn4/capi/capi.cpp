@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Implements the C interface over volumes and streams.
+/// Implements the C interface over volumes and streams. It opens volumes for reading
+/// only. Every function returns a code and none throws. Texts of errors do not cross the
+/// interface.
 #include <atomic>
 #include <cstring>
 
@@ -15,6 +17,7 @@ struct hn4_volume_t {
   bool recover = false;
   std::atomic<std::uint32_t> contexts{0};
 };
+/// An open stream of one tag. It refers to its volume, which must be closed later.
 struct hn4_tensor_ctx_t {
   hn4_volume_t* volume;
   weir::storage::hn4_stream stream;
@@ -36,13 +39,15 @@ hn4_result_t code(const weir::error& e) {
 template <class F>
 hn4_result_t guarded(F&& run) noexcept {
   return weir::guarded_call(run, [](weir::errc kind, const char*) {
+    // A full memory has a code of its own, so that programs can react to it.
     return kind == weir::errc::out_of_memory
                ? no_memory
                : static_cast<hn4_result_t>(hn4_code::internal);
   });
 }
 
-/// Opens a volume for reading.
+/// Opens a volume for reading. A strict opening also verifies copies and reserved
+/// structures that reading does not need.
 weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
   using namespace weir::storage;
   WEIR_TRY(auto device, open_file_device(path, device_mode::read_only));
@@ -53,6 +58,8 @@ weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
 }  // namespace
 
 // The output is set last, so that it is set only on success.
+//
+// Unknown flags are refused, so that they can get a meaning later.
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol) {
   if (path == nullptr || vol == nullptr ||
       (flags & ~(HN4_VOLUME_STRICT | HN4_VOLUME_RECOVER)) != 0) {
@@ -68,6 +75,8 @@ hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vo
   });
 }
 
+/// Closing nullptr is allowed, as with `free`. The count is not a lock: a program must
+/// not close a volume while another thread opens a stream of it.
 hn4_result_t hn4_volume_close(hn4_volume_t* vol) {
   if (vol == nullptr) {
     return HN4_OK;
@@ -79,6 +88,8 @@ hn4_result_t hn4_volume_close(hn4_volume_t* vol) {
   return HN4_OK;
 }
 
+/// The recovery flag of the volume decides whether a stream with lost shards can be
+/// opened.
 hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
                              hn4_tensor_ctx_t** out) {
   if (vol == nullptr || model_tag == nullptr || out == nullptr) {
@@ -92,6 +103,7 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
       return code(stream.error());
     }
     *out = new hn4_tensor_ctx_t{vol, std::move(*stream)};
+    // Counted only after success, so a failed opening does not keep the volume open.
     vol->contexts.fetch_add(1);
     return HN4_OK;
   });
@@ -110,6 +122,8 @@ hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset
     return HN4_OK;
   }
   return guarded([&]() -> hn4_result_t {
+    // Reading may end early. `count` then says how many bytes of the buffer are valid,
+    // whatever the result code is.
     const auto part = ctx->stream.read_partial(
         global_offset, {static_cast<std::byte*>(buf), static_cast<std::size_t>(len)});
     if (count != nullptr) {
@@ -122,6 +136,7 @@ hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset
   });
 }
 
+/// Serves programs that need no count.
 hn4_result_t hn4_tensor_read(hn4_tensor_ctx_t* ctx, uint64_t global_offset, void* buf,
                              uint64_t len) {
   return hn4_tensor_read_count(ctx, global_offset, buf, len, nullptr);

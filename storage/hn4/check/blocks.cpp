@@ -26,6 +26,10 @@ constexpr std::size_t max_per_shard = 100;
 constexpr std::uint64_t max_cells = 8192;
 
 /// Verifies one block completely: header, checksum and, if compressed, its length.
+///
+/// Returns the reason if it is bad. `compressed` tells whether the payload is
+/// compressed, for the statistics of the report; it is valid only on success. `scratch`
+/// is reused memory.
 result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
                     bytes_view bytes, byte_vector& scratch, bool& compressed) {
   const block_claim claim{a.seed, n, a.write_gen, payload, a.has(class_bits::encrypted),
@@ -37,6 +41,8 @@ result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
     scratch.resize(bytes.size());
     WEIR_TRY(const std::size_t made,
              tcc_decode(bytes.subspan(header_bytes, h.stored()), scratch));
+    // The last block of a shard holds fewer bytes. A longer result is allowed, since a
+    // reader cuts it.
     const std::uint64_t needed = std::min<std::uint64_t>(payload, a.mass - n * payload);
     if (made < needed) {
       return hn4_error(
@@ -50,6 +56,9 @@ result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
 }  // namespace
 
 // Returns where else a sound block of the right identity and generation lies.
+//
+// The cheap comparison of 48 bytes comes first, and only a block that names itself is
+// read in whole.
 std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
                                                 std::uint64_t hinted) {
   byte_vector scratch;
@@ -58,6 +67,7 @@ std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
   for (unsigned k = 0; k < orbits; ++k) {
     const auto block =
         ballistic(c.space, e.a.gravity, e.a.orbit_vector, n, e.a.fractal_scale, k);
+    // The hinted place is known to be bad.
     if (!block || *block >= c.geometry.blocks || *block == hinted) {
       continue;
     }
@@ -73,11 +83,14 @@ std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
 
 // Returns what a reader reports for a block, or nothing if it can read the block all the
 // same, for example on another orbit.
+//
+// A shard that is in no stream cannot be read by any name.
 std::optional<std::string> checker::why_unreadable(const entry& e, std::uint64_t n) {
   const auto place = stream_places.find(e.slot);
   if (place == stream_places.end()) {
     return "no tag has it";
   }
+  // Only the bytes of this block are asked for, so the answer is about this block alone.
   const std::uint64_t begin = n * c.geometry.payload;
   byte_vector bytes(static_cast<std::size_t>(
       std::min<std::uint64_t>(c.geometry.payload, e.a.mass - begin)));
@@ -97,6 +110,7 @@ void checker::lose(const entry& e, std::uint64_t n) {
   const std::uint64_t bytes =
       std::min<std::uint64_t>(c.geometry.payload, e.a.mass - begin);
   if (!report.lost.empty()) {
+    // Blocks of a shard are visited in order, so a range can only grow at its end.
     hn4_lost_range& last = report.lost.back();
     if (last.tag == *place->second.tag && last.offset && last.bytes &&
         *last.offset + *last.bytes == offset) {
@@ -108,11 +122,15 @@ void checker::lose(const entry& e, std::uint64_t n) {
 }
 
 // Checks one block and adds what is wrong; returns false if it is not good at its place.
+//
+// If `quiet` is set, damage is counted and drawn but not listed. A block that is found
+// elsewhere is claimed at that place, because it is in use there.
 bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block) {
   const std::uint64_t byte = block * c.geometry.block;
   const std::string user =
       fmt::format("directory slot {}, block {} of the shard", e.slot, n);
   byte_vector scratch;
+  // One buffer for the whole check, `buffer`, has the size of a block.
   bool compressed = false;
   result<void> good = c.device->read(byte, buffer);
   if (good) {
@@ -128,12 +146,15 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     }
     return true;
   }
+  // The block is bad here. Search it elsewhere, and ask a reader; the answers are
+  // independent, because readers also know other ways.
   const auto other = elsewhere(e, n, block);
   const auto why = why_unreadable(e, n);
   if (why) {
     lose(e, n);
   }
   if (other) {
+    // The block belongs to the shard in any case, so it is drawn as damaged.
     claim(*other, user);
   } else {
     broken.push_back(block);
@@ -145,10 +166,12 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     find("hint", *other * c.geometry.block,
          fmt::format("{}: expected it at block {}, found it at block {}", user, block,
                      *other));
+    // Allocated in the bitmap: the content is wrong.
   } else if (marked) {
     find("block", byte,
          fmt::format("{}: {}{}", user, good.error().text(),
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
+    // Free in the bitmap: most likely the block was never written.
   } else {
     find("hole", byte,
          fmt::format("{}: expected a block, found a hole{}", user,
@@ -159,6 +182,9 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
 
 // Checks one shard. A length that exceeds the volume is a finding of its own, since its
 // blocks cannot exist.
+//
+// Blocks are checked in the order of the shard. After `max_per_shard` bad ones the rest
+// is only counted, so that a lost region does not fill the report.
 result<void> checker::shard(const entry& e) {
   const std::uint64_t blocks = blocks_for(c.geometry, e.a.mass);
   const std::uint64_t offset = c.slot_offset(e.slot);
@@ -176,6 +202,7 @@ result<void> checker::shard(const entry& e) {
   for (std::uint64_t n = 0; n < blocks; ++n) {
     quiet = bad >= max_per_shard;
     const auto block = path.block(n);
+    // No address at all: the scale of the shard does not fit into the volume.
     if (!block && !quiet) {
       find("address", offset,
            fmt::format("directory slot {}: block {} lies outside the volume", e.slot, n));
@@ -195,8 +222,12 @@ result<void> checker::shard(const entry& e) {
 }
 
 // Checks the shards of all streams, and that no block belongs to two of them.
+//
+// Claims are sorted once, which finds double claims and prepares the searches of
+// `bitmap` and `draw`.
 result<void> checker::blocks() {
   for (const entry& e : c.entries) {
+    // Slot 0 is the root. Repeated and ended entries have no blocks of their own.
     if (e.slot != 0 && repeated.count(e.slot) == 0 && ended.count(e.slot) == 0 &&
         (e.a.live() || stream_places.count(e.slot) != 0)) {
       WEIR_CHECK(shard(e));
@@ -217,6 +248,8 @@ result<void> checker::blocks() {
 // implementation does not mark them, so this is no fault.
 void checker::bits_of_reserved() {
   std::uint64_t unmarked = 0;
+  // The bitmap of a PICO volume may cover only a part of the blocks. A word of 64 bits
+  // takes `armored_word` bytes with its check byte.
   const std::uint64_t reach =
       c.geometry.profile == hn4_profile::pico
           ? std::min(c.geometry.blocks,
@@ -234,6 +267,9 @@ void checker::bits_of_reserved() {
 }
 
 // Allocated blocks that no entry names show that entries are lost.
+//
+// The traces come from the identities that this writer gives (anchor.cpp), so blocks of
+// foreign writers are not attributed.
 result<void> checker::orphans() {
   WEIR_TRY(const auto traces, c.loss_traces());
   for (const orphan& o : traces->shards) {
@@ -253,6 +289,7 @@ result<void> checker::orphans() {
 // nothing.
 result<void> checker::bitmap() {
   WEIR_CHECK(orphans());
+  // Only PICO volumes have a check byte with each word.
   if (c.geometry.profile == hn4_profile::pico) {
     byte_vector region(static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap));
     WEIR_CHECK(c.device->read(c.geometry.bitmap, region));
@@ -269,9 +306,12 @@ result<void> checker::bitmap() {
     }
   }
   bits_of_reserved();
+  // Neither the volume itself, nor a shard, nor an interrupted operation owns these
+  // blocks. They are lost space and no damage.
   std::uint64_t unowned = 0, first = 0;
   for (std::size_t i = 0; i < c.bits->bits.size(); ++i) {
     auto rest = static_cast<unsigned>(c.bits->bits[i] & ~reserved.bits[i]);
+    // Visits the bits that are set, from the lowest on.
     for (; rest != 0; rest &= rest - 1) {
       const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
       if (!std::binary_search(claimed.begin(), claimed.end(), block) &&
@@ -288,12 +328,16 @@ result<void> checker::bitmap() {
 }
 
 // Fills the map: each cell shows the worst state of its blocks.
+//
+// The enumerators of `hn4_use` are ordered from harmless to bad, so the worst state is
+// the largest value. A cell stands for `cell_blocks` blocks.
 void checker::draw() {
   const std::uint64_t blocks = std::max<std::uint64_t>(c.geometry.blocks, 1);
   report.cell_blocks = (blocks + max_cells - 1) / max_cells;
   report.map.assign(
       static_cast<std::size_t>((blocks + report.cell_blocks - 1) / report.cell_blocks),
       hn4_use::free);
+  // Blocks beyond the volume come from damaged entries and are ignored.
   const auto paint = [&](std::uint64_t block, hn4_use use) {
     if (block < blocks) {
       hn4_use& cell = report.map[static_cast<std::size_t>(block / report.cell_blocks)];
@@ -310,6 +354,7 @@ void checker::draw() {
                                           : hn4_use::unowned);
     }
   }
+  // Damage is painted last, over everything else.
   for (const std::uint64_t block : broken) {
     paint(block, hn4_use::damaged);
   }

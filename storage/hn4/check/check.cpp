@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs the parts of a check in their order, and copies what can be read to a new volume.
+/// Runs the parts of a check in their order, and copies what can be read to a new
+/// volume. Checking never writes. A repair reads the damaged volume and makes a new one,
+/// so the only copy of the data is not touched.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,12 +22,16 @@ namespace {
 
 /// A device as large as the superblock says. Where the image ends before, it reads as
 /// zeros.
+///
+/// With it, a truncated image can be examined: structures that are there are found, and
+/// those behind the end count as damaged.
 class stretched_device final : public block_device {
  public:
   stretched_device(std::shared_ptr<block_device> to, std::uint64_t size)
       : to_(std::move(to)), size_(size) {}
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    // Bytes of the request that the image still has.
     const std::uint64_t there = offset < to_->size() ? to_->size() - offset : 0;
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(there, to.size()));
     std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), std::byte{0});
@@ -47,7 +53,8 @@ class stretched_device final : public block_device {
   std::uint64_t size_;
 };
 
-/// Opens a volume for examination: nothing that can be looked at is refused.
+/// Opens a volume for examination: nothing that can be looked at is refused. `examine`
+/// makes `mount` accept damage that an ordinary opening refuses.
 result<std::shared_ptr<core>> examine(std::shared_ptr<block_device> device) {
   // Only the superblock says how large the volume should be, so the vote comes first.
   core first;
@@ -66,6 +73,7 @@ result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
   checker check(c, device_size);
   check.report.geometry = c.geometry;
   check.report.label = c.sb.label;
+  // The blocks of the volume's own structures, as one bitmap.
   check.reserved.bits.resize(c.bits->bits.size());
   reserve_metadata(c.geometry, check.reserved);
   WEIR_CHECK(check.superblocks());
@@ -83,12 +91,16 @@ result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
 
 }  // namespace hn4
 
+/// Returns findings as a report. An error means that the check itself was impossible,
+/// for example because no superblock is readable.
 result<hn4_check_report> hn4_check(std::unique_ptr<block_device> device) {
   const std::uint64_t size = device->size();
   WEIR_TRY(const auto c, hn4::examine(std::move(device)));
   return hn4::check_whole(*c, size);
 }
 
+/// Opens what is left of a volume for reading. Streams with losses can be opened by
+/// their options.
 result<hn4_volume> hn4_volume::open_damaged(std::unique_ptr<block_device> device) {
   WEIR_TRY(auto c, hn4::examine(std::move(device)));
   return hn4_volume(std::move(c));
@@ -99,12 +111,15 @@ namespace hn4 {
 namespace {
 
 /// Stores one tag in the new volume with as many shards and the same compression.
+///
+/// A failure is part of the row, so that one bad tag does not end the repair.
 hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& tag) {
   hn4_saved_tag row;
   row.name = tag.name;
   const auto copied = [&]() -> result<void> {
     WEIR_TRY(const hn4_stream stream, source.stream(tag.name));
     WEIR_TRY(const byte_vector bytes, stream.read_all());
+    // All bytes of a tag are in memory at once.
     const auto shards = stream.shards();
     hn4_put_options put;
     put.shards = static_cast<std::uint32_t>(shards.size());
@@ -112,6 +127,8 @@ hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& 
                                [](const hn4_shard& s) { return s.compressed; });
     row.bytes = bytes.size();
     auto stored = target.put(tag.name, bytes, put);
+    // A tag that was spread over several shards may need more space than the new volume
+    // has in whole runs.
     if (!stored && code_of(stored.error()) == hn4_code::no_space) {
       put.shards = 0;  // scattered shards may be too large for the free runs
       stored = target.put(tag.name, bytes, put);
@@ -125,6 +142,9 @@ hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& 
 }
 
 /// Makes the new volume and stores all tags in it. Tags that cannot be read are listed.
+///
+/// The new volume has the profile, capacity, sector size and label of the old one. A
+/// label that is not UTF-8 would be refused, so it is left out.
 result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
                                             const std::string& to) {
   const hn4_geometry& g = source.geometry();
@@ -145,6 +165,7 @@ result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
   for (const hn4_damaged_tag& tag : damaged) {
     saved.push_back({tag.name, 0, tag.problem.message()});
   }
+  // Readable and damaged tags come from two lists; the report has one order.
   std::sort(
       saved.begin(), saved.end(),
       [](const hn4_saved_tag& x, const hn4_saved_tag& y) { return x.name < y.name; });
@@ -161,6 +182,8 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
   WEIR_TRY(auto device, open_file_device(from, device_mode::read_only));
   WEIR_TRY(const hn4_volume source, hn4_volume::open_damaged(std::move(device)));
   file_system& files = posix_file_system();
+  // The check comes before the work. The rename at the end replaces a file that appeared
+  // in between.
   if (files.exists(to)) {
     return hn4_error(hn4_code::exists,
                      fmt::format("cannot make an HN4 volume at \"{}\": expected no file "
@@ -168,6 +191,7 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
                                  to))
         .hint("choose another name");
   }
+  // Leftovers of a repair that was killed before.
   WEIR_CHECK(hn4_remove_leftovers(to));
   const std::string temporary = hn4::temporary_path_of(to);
   auto saved = hn4::save_all(source, temporary);
@@ -182,6 +206,7 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
     }
     return saved;
   }
+  // The name itself is made durable, too.
   WEIR_CHECK(files.sync_folder(folder_of(to)));
   return saved;
 }

@@ -22,7 +22,8 @@ std::string slot_text(const entry& e) {
   return fmt::format("directory slot {}", e.slot);
 }
 
-/// Returns whether an entry is the root that a format writes.
+/// Returns whether an entry is the root that a format writes. The values are those of
+/// the specification for slot 0.
 bool root_is_good(const anchor& a) {
   return is_root(a) && a.public_id == a.seed &&
          a.data_class == (class_bits::valid | class_bits::is_static) &&
@@ -33,13 +34,16 @@ bool root_is_good(const anchor& a) {
 }  // namespace
 
 // A block in use must not belong to the volume itself, and the bitmap must reach it.
-// Blocks that two shards claim are found later, when all claims are known.
+// Blocks that two shards claim are found later, when all claims are known. `user` names
+// the owner in messages. The block is recorded even if it is a fault, so that overlaps
+// are complete.
 void checker::claim(std::uint64_t block, const std::string& user) {
   const std::uint64_t byte = block * c.geometry.block;
   if (reserved.marked(block)) {
     find("overlap", byte,
          fmt::format("{} lies on a block of the volume's own structures", user));
   }
+  // Each word of a PICO bitmap covers 64 blocks.
   if (c.geometry.profile == hn4_profile::pico &&
       block >= (c.geometry.qmask - c.geometry.bitmap) / armored_word * 64) {
     find("pico_limit", byte,
@@ -50,9 +54,13 @@ void checker::claim(std::uint64_t block, const std::string& user) {
 
 // Checks that a look-up finds the entry: it starts at the hash of the identity and ends
 // at the first empty slot.
+//
+// `occupied` lists the slots in use, sorted, damaged ones included: a reader goes on
+// over a damaged slot.
 void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(e.a.seed) % slots;
+  // Distance in slots, with the end of the table joined to its beginning.
   const std::uint64_t distance = (e.slot + slots - start) % slots;
   bool reachable = distance < max_probes;
   for (std::uint64_t i = 0; reachable && i < distance; ++i) {
@@ -67,6 +75,9 @@ void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied
 }
 
 // Checks the name of an entry and its filter.
+//
+// `name` stays empty if it cannot be read. An error of this function ends the check;
+// faults of the name do not.
 result<void> checker::name_of(const entry& e, std::string& name) {
   const std::uint64_t offset = c.slot_offset(e.slot);
   auto full = name_of_entry(c, e.a);
@@ -75,6 +86,8 @@ result<void> checker::name_of(const entry& e, std::string& name) {
     return {};
   }
   name = full->text;
+  // A long name has a block of its own, which must be allocated and belong to this entry
+  // alone.
   if (e.a.has(class_bits::extended)) {
     if (full->block == 0) {
       find("name", offset,
@@ -93,6 +106,7 @@ result<void> checker::name_of(const entry& e, std::string& name) {
       }
     }
   }
+  // A filter that lacks bits of the name hides the entry from look-ups.
   if (name.empty()) {
     find("name", offset, fmt::format("{}: expected a name, found none", slot_text(e)));
   } else if (e.a.tag_filter != tag_mask(name)) {
@@ -104,6 +118,8 @@ result<void> checker::name_of(const entry& e, std::string& name) {
 }
 
 // Checks length and generation of an entry.
+//
+// Both are 0 in no shard that a writer has finished.
 void checker::entry_of(const entry& e, const std::string& name) {
   const std::uint64_t offset = c.slot_offset(e.slot);
   if (e.a.mass == 0) {
@@ -121,6 +137,8 @@ void checker::entry_of(const entry& e, const std::string& name) {
 // Checks that identities occur once and that creation times agree with their order.
 void checker::order_of(const listed_tag& tag) {
   std::vector<entry> shards = tag.entries.shards;
+  // `shards` has each shard once. The repeated entries are added, so that each pair
+  // becomes visible.
   for (const entry& e : c.entries) {
     if (repeated.count(e.slot) != 0 &&
         std::any_of(shards.begin(), shards.end(),
@@ -132,11 +150,13 @@ void checker::order_of(const listed_tag& tag) {
     return x.a.seed != y.a.seed ? x.a.seed < y.a.seed : x.slot < y.slot;
   });
   for (std::size_t i = 1; i < shards.size(); ++i) {
+    // Neighbours of the sorted list show both kinds of fault.
     const entry &x = shards[i - 1], &y = shards[i];
     if (x.a.seed == y.a.seed) {
       find("duplicate", c.slot_offset(y.slot),
            fmt::format("tag \"{}\": one shard stands in directory slots {} and {}",
                        tag.tag.name, x.slot, y.slot));
+      // Creation times count seconds, so equal ones are no contradiction.
     } else if (x.a.create_clock > y.a.create_clock) {
       find("order", c.slot_offset(y.slot),
            fmt::format("tag \"{}\": creation times contradict the order of identities in "
@@ -147,6 +167,8 @@ void checker::order_of(const listed_tag& tag) {
 }
 
 // Reports the shards that a tag has lost.
+//
+// Offset and length are those in the stream of the tag.
 void checker::losses_of(const listed_tag& tag) {
   for (const lost_shard& lost : tag.entries.lost) {
     report.lost.push_back({tag.tag.name, lost.offset, lost.bytes});
@@ -160,8 +182,11 @@ void checker::losses_of(const listed_tag& tag) {
 void checker::tag_of(const listed_tag& tag) {
   order_of(tag);
   losses_of(tag);
+  // The tag can be read in whole.
   if (!tag.problem) {
     report.tags += 1;
+    // The tag cannot be read, though no shard is known to be lost: all of it counts as
+    // lost.
   } else if (tag.entries.lost.empty()) {
     report.lost.push_back({tag.tag.name, 0, tag.tag.bytes});
     find("tag", c.geometry.cortex, tag.problem->text());
@@ -172,6 +197,8 @@ void checker::tag_of(const listed_tag& tag) {
 }
 
 // Determines the places of the shards in the stream that `recover` leaves.
+//
+// `why_unreadable` and `lose` look the places up by the slot of the entry.
 void checker::place_shards(const listed_tag& tag) {
   hn4_stream_options left;
   left.recover = true;
@@ -189,10 +216,12 @@ void checker::place_shards(const listed_tag& tag) {
 // finishes it.
 void checker::find_unfinished() {
   std::uint64_t count = 0;
+  // The blocks are in use until then, so they are neither orphans nor free.
   const auto hold = [&](const entry& e) {
     count += 1;
     for_each_block(c, e.a, [&](std::uint64_t block) { idle.push_back(block); });
   };
+  // Shards that a later store has replaced, but whose entries are still live.
   for (const listed_tag& tag : tags) {
     for (const entry& e : tag.entries.ended) {
       if (e.a.live()) {
@@ -217,6 +246,8 @@ void checker::find_unfinished() {
 
 // Finds repeated entries of one shard; the newest of them counts. `order_of` reports
 // them.
+//
+// A process that was killed between two writes of an entry may leave two of them.
 void checker::find_repeated() {
   std::map<hn4_id, const entry*> newest;
   for (const entry& e : c.entries) {
@@ -227,6 +258,7 @@ void checker::find_repeated() {
     if (is_new) {
       continue;
     }
+    // The difference is signed, so that generations may wrap around at 2^32.
     const auto ahead =
         static_cast<std::int32_t>(e.a.write_gen - known->second->a.write_gen);
     repeated.insert(ahead > 0 ? known->second->slot : e.slot);
@@ -235,6 +267,8 @@ void checker::find_repeated() {
 }
 
 // Checks every live entry that is not waiting for its end.
+//
+// Counts what is harmless, and reports it as notes at the end.
 result<void> checker::entries() {
   std::vector<std::uint64_t> occupied;
   for (const auto* list : {&c.damaged, &c.entries}) {
@@ -258,8 +292,11 @@ result<void> checker::entries() {
     std::string name;
     WEIR_CHECK(name_of(e, name));
     entry_of(e, name);
+    // Counted to find filters that too many entries share.
     masks[e.a.tag_filter] += 1;
   }
+  // The reference examines at most `max_candidates` entries of one filter, so it loses
+  // shards of a volume with more of them.
   for (const auto& [mask, count] : masks) {
     if (count >= max_candidates) {
       find("crowd", c.geometry.cortex,
@@ -279,6 +316,7 @@ result<void> checker::entries() {
 // Streams are determined before entries are checked, because entries that have ended are
 // not.
 result<void> checker::directory() {
+  // Repeated entries must be known before names are listed and blocks are claimed.
   find_repeated();
   for (const entry& e : c.damaged) {
     find("anchor", c.slot_offset(e.slot),

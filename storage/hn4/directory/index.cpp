@@ -4,7 +4,10 @@
 /// opening a tag does not need the whole directory.
 ///
 /// The index is a hint: every entry that it names is read and verified. It consists of a
-/// head of 64 bytes, rows of 16 bytes sorted by the hash of the name, and a checksum.
+/// head of 64 bytes, rows of 16 bytes sorted by the hash of the name, and a checksum. It
+/// is used only if size, identity, generation and time of the image are those of its
+/// head, so any change of the image by another program makes it useless rather than
+/// wrong.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,9 +23,12 @@ namespace {
 /// First bytes of an index: "WNH4IDX1".
 constexpr std::uint64_t index_magic = 0x3158444934484E57U;  // "WNH4IDX1"
 constexpr std::size_t head_bytes = 64;
+/// Hash, slot and checksum of the entry.
 constexpr std::size_t row_bytes = 16;
 
 /// Returns the head for a volume. An index is used only if all of its head is the same.
+/// Differences of any field, such as the time of change, mean that the image may have
+/// been written since.
 std::array<std::byte, head_bytes> head_of(const core& c, std::uint64_t rows) {
   std::array<std::byte, head_bytes> head{};
   store_le(head.data(), index_magic);
@@ -42,13 +48,14 @@ struct row {
   std::uint32_t checksum = 0;  ///< checksum of the whole entry
 };
 
-/// Decodes a row.
+/// Decodes a row. The bytes are those of a mapped file whose checksum was verified.
 row load_row(const std::byte* from) {
   return {load_le<std::uint64_t>(from), load_le<std::uint32_t>(from + 8),
           load_le<std::uint32_t>(from + 12)};
 }
 
-/// Returns the checksum of an entry as it is stored.
+/// Returns the checksum of an entry as it is stored. A row carries it, so that an entry
+/// that was changed in place is found out.
 std::uint32_t index_checksum_of(const anchor& a) {
   std::array<std::byte, anchor_bytes> bytes{};
   store_anchor(a, bytes);
@@ -57,11 +64,13 @@ std::uint32_t index_checksum_of(const anchor& a) {
 
 }  // namespace
 
+/// The index lies beside the image.
 std::string index_path(const core& c) {
   return c.device->name() + ".index";
 }
 
-// A device without a modification time is no file and has no index.
+// A device without a modification time is no file and has no index. Returns whether the
+// index is in use from now on. A missing, damaged or outdated one is no error.
 bool load_index(core& c) {
   file_system& files = posix_file_system();
   if (c.device->modified_ns() == 0 || !files.exists(index_path(c))) {
@@ -73,6 +82,7 @@ bool load_index(core& c) {
     return false;
   }
   const bytes_view bytes = (*file)->view(0, static_cast<std::size_t>((*file)->size()));
+  // The number of rows follows from the size, and the head must agree with it.
   const std::uint64_t rows = (bytes.size() - head_bytes - 4) / row_bytes;
   const auto wanted = head_of(c, rows);
   if (bytes.size() != head_bytes + rows * row_bytes + 4 ||
@@ -83,13 +93,16 @@ bool load_index(core& c) {
   if (load_le<std::uint32_t>(bytes.data() + covered.size()) != crc32(0, covered)) {
     return false;
   }
+  // The view refers to the mapping, which the core keeps.
   c.index = bytes;
   c.index_file = std::move(*file);
   return true;
 }
 
 // Names are compared after the hash, because different names may have one hash; such
-// names are then searched without the index.
+// names are then searched without the index. Returns nothing if the index cannot answer;
+// the caller then searches the directory. An empty list is never returned, because the
+// absence of a tag is not proven by the index.
 std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view tag) {
   if (c.index.empty()) {
     return std::nullopt;
@@ -97,7 +110,8 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
   const std::uint64_t hash = xxh3_64(as_view(tag));
   const std::byte* rows = c.index.data() + head_bytes;
   std::size_t low = 0, high = (c.index.size() - head_bytes - 4) / row_bytes;
-  // Finds the first row of the hash by bisection; the rows of one name follow each other.
+  // Finds the first row of the hash by bisection; the rows of one name follow each
+  // other. `end` keeps the number of rows.
   const std::size_t end = high;
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
@@ -116,9 +130,12 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
     // A row that is outdated in any way makes the whole answer unusable, since another
     // shard may be missing from the index.
     if (e.slot >= c.slots() || !c.device->read(c.slot_offset(e.slot), bytes) ||
+        // Each entry is read from the device and compared, so a wrong row costs time and
+        // never gives wrong bytes.
         crc32(0, bytes) != r.checksum || !load_anchor(bytes, e.a) || !e.a.live()) {
       return std::nullopt;
     }
+    // Two names with one hash end here.
     const auto name = name_of_entry(c, e.a);
     if (!name || name->text != tag || !covers(e.a.tag_filter, tag_mask(tag))) {
       return std::nullopt;
@@ -132,6 +149,8 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
 /// index looks no further.
 result<void> write_index(const core& c) {
   file_system& files = posix_file_system();
+  // Volumes with damage or unfinished work have no index: whoever opens them must see
+  // the whole directory. An index that is there is removed.
   if (c.device->modified_ns() == 0 || !c.damaged.empty() || c.unfinished ||
       c.slots() > UINT32_MAX) {
     return files.exists(index_path(c)) ? files.remove(index_path(c)) : result<void>();
@@ -141,12 +160,15 @@ result<void> write_index(const core& c) {
   for (const listed_tag& listed : names) {
     const std::uint64_t hash = xxh3_64(as_view(listed.tag.name));
     for (const entry& e : listed.entries.shards) {
+      // The condition is that of the whole tag.
       if (listed.exists && !listed.problem && listed.entries.warnings.empty()) {
         rows.push_back(
             {hash, static_cast<std::uint32_t>(e.slot), index_checksum_of(e.a)});
       }
     }
   }
+  // The slot makes the order of equal hashes certain, so equal volumes have equal
+  // indexes.
   std::sort(rows.begin(), rows.end(), [](const row& x, const row& y) {
     return x.name != y.name ? x.name < y.name : x.slot < y.slot;
   });
@@ -159,8 +181,10 @@ result<void> write_index(const core& c) {
     store_le(to + 8, rows[i].slot);
     store_le(to + 12, rows[i].checksum);
   }
+  // Covers head and rows.
   store_le(bytes.data() + bytes.size() - 4,
            crc32(0, bytes_view(bytes).first(bytes.size() - 4)));
+  // A reader that has mapped the old file keeps it.
   return write_file_atomically(files, index_path(c), bytes);
 }
 

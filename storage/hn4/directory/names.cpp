@@ -9,6 +9,9 @@
 ///
 /// The chain has no checksum. What protects a long name is that it must agree with the
 /// filter in the entry, which the checksum of the entry covers.
+///
+/// Data blocks and blocks of names share the data region and are told apart by their
+/// magic number.
 #include "hn4/directory/directory.hpp"
 
 #include <algorithm>
@@ -18,11 +21,13 @@ namespace weir::storage::hn4 {
 namespace {
 
 // A long name lies in blocks of its own, each with a header of 16 bytes: magic, kind and
-// the sector of the next block.
+// the sector of the next block. Sectors count from the beginning of the volume. A block
+// holds up to `longest_name` bytes of the name behind its header.
 constexpr unsigned longest_chain = 16;
 
 /// Returns the byte offset of the block to which a pointer of a chain leads, if it leads
-/// into the data region.
+/// into the data region. Each condition protects the read that follows: the block lies
+/// behind the metadata, inside the volume, and begins at the border of a block.
 std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
   const hn4_geometry& g = c.geometry;
   if (sector < g.flux / g.sector || sector >= g.capacity / g.sector ||
@@ -34,13 +39,16 @@ std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
 
 /// Reads a long name along its chain. The last pointer leads nowhere. A name is broken if
 /// the first pointer leads nowhere, or if any leads to something else than a block of a
-/// name.
+/// name. `name` has the fragment of the entry already, and receives the rest.
+/// `name.linked` becomes false if the chain is broken, and `name.block` is the last
+/// block that was visited. Only a failed read is an error.
 result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name) {
   std::array<std::byte, chain_header + longest_name> head;
   std::uint64_t previous = UINT64_MAX;
   // The depth is limited, because damaged pointers may form a circle.
   for (unsigned depth = 0; depth < longest_chain && pointer != previous; ++depth) {
     const auto offset = chain_offset(c, pointer);
+    // At the first pointer, leading nowhere is damage; later, it is the end of the name.
     if (!offset) {
       name.linked = depth != 0;
       return {};
@@ -53,9 +61,11 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
       name.linked = false;
       return {};
     }
+    // Blocks of other kinds may be in a chain and are skipped.
     if (load_le<std::uint32_t>(bytes.data() + 4) == chain_long_name) {
       std::string_view part = as_text(bytes.subspan(chain_header));
       const std::size_t nul = part.find('\0');
+      // The whole name is limited, so a chain without a NUL ends.
       part = part.substr(0, std::min(nul, longest_name - name.text.size()));
       name.text += part;
       if (nul != std::string_view::npos || name.text.size() == longest_name) {
@@ -69,7 +79,8 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
 }
 
 /// Returns whether an entry whose long name is damaged may belong to a tag, judged by its
-/// filter and the fragment of the name.
+/// filter and the fragment of the name. Entries of this writer have exactly the filter
+/// of their name, which excludes more than a filter that only covers it.
 bool may_be_named(const anchor& a, std::string_view tag) {
   const std::string fragment = inline_name(a);
   const std::uint64_t mask = tag_mask(tag);
@@ -77,7 +88,7 @@ bool may_be_named(const anchor& a, std::string_view tag) {
          (fragment.empty() || tag.substr(0, fragment_bytes) == fragment);
 }
 
-/// Adds an entry to the list of its role.
+/// Adds an entry to the list of its role. Entries that have ended are dropped.
 void add(named_entries& to, const entry& e) {
   switch (role_of(e.a)) {
     case entry_role::live: to.live.push_back(e); break;
@@ -90,20 +101,24 @@ void add(named_entries& to, const entry& e) {
 }  // namespace
 
 // A long name of this writer must have exactly the filter of its entry. Other writers may
-// set further bits.
+// set further bits. `whole` is true if the name can be trusted. Short names are inside
+// the entry and always whole.
 result<full_name> name_of_entry(const core& c, const anchor& a) {
   full_name name;
   name.text = inline_name(a);
   if (a.has(class_bits::extended)) {
     WEIR_CHECK(follow_chain(c, load_le<std::uint64_t>(a.name.data()), name));
     const std::uint64_t mask = tag_mask(name.text);
+    // A wrong byte anywhere in the chain changes the filter with high probability.
     name.whole =
         name.linked && (group_of(a) ? mask == a.tag_filter : covers(a.tag_filter, mask));
   }
   return name;
 }
 
-// The filter excludes most entries, so that few names are read.
+// The filter excludes most entries, so that few names are read. Also collects live
+// entries whose names are damaged and may be this one. `resolve_tag` decides what they
+// mean.
 result<named_entries> entries_named(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   named_entries found;
@@ -114,6 +129,7 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
     WEIR_TRY(const full_name name, name_of_entry(c, e.a));
     if (name.whole && name.text == tag) {
       add(found, e);
+      // The name cannot be compared, so filter and fragment must do.
     } else if (!name.whole && e.a.live() && may_be_named(e.a, tag)) {
       found.misnamed.push_back({e, name.block});
     }
@@ -121,7 +137,9 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
   return found;
 }
 
-// Names come in bytewise order, which makes every list deterministic.
+// Names come in bytewise order, which makes every list deterministic. `filters`
+// restricts the result to entries with one of these filters; null means all. Cost grows
+// with damaged names times names, and both are few.
 result<std::map<std::string, named_entries>> all_names(
     const core& c, const std::set<std::uint64_t>* filters) {
   std::map<std::string, named_entries> names;
@@ -131,6 +149,7 @@ result<std::map<std::string, named_entries>> all_names(
         (filters != nullptr && filters->count(e.a.tag_filter) == 0)) {
       continue;
     }
+    // A name that cannot be read is left to the check of the volume.
     auto name = name_of_entry(c, e.a);
     if (!name || (name->whole && name->text.empty())) {
       continue;
@@ -144,12 +163,15 @@ result<std::map<std::string, named_entries>> all_names(
     } else if (e.a.live()) {
       misnamed.push_back({e, name->block});
       // The fragment may also be repeated in the chain by its writer; that is no damage.
+      // The damaged name is listed under what is left of it, so that it appears in a
+      // list of tags.
       if (!name->text.empty() && (!name->linked || group_of(e.a))) {
         names[std::move(name->text)].misnamed.push_back(misnamed.back());
       }
     }
   }
-  // An entry with a damaged name may be a shard of several tags; it is added to each.
+  // An entry with a damaged name may be a shard of several tags; it is added to each. An
+  // entry is added once to each name.
   for (const auto& m : misnamed) {
     for (auto& [name, entries] : names) {
       if (may_be_named(m.e.a, name) &&
@@ -162,6 +184,7 @@ result<std::map<std::string, named_entries>> all_names(
   return names;
 }
 
+/// Entries with a bad checksum cannot be used, but their names may still be readable.
 result<std::vector<entry>> damaged_named(const core& c, std::string_view tag) {
   std::vector<entry> found;
   for (const entry& e : c.damaged) {

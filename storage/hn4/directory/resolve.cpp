@@ -15,6 +15,9 @@
 #include "hn4/directory/directory.hpp"
 #include "weir/storage/hn4_code.hpp"
 
+/// An example: generation 3 stored shards 0 and 1, generation 5 appended shard 0 with
+/// distance 2. The stream is then the group of 5 behind the group of 3; a group of
+/// generation 4 that never became live has ended.
 namespace weir::storage::hn4 {
 
 namespace {
@@ -25,6 +28,7 @@ using entries = std::vector<entry>;
 constexpr std::uint32_t max_in_group = 4095;
 
 /// Returns whether an entry was written after another one; generations may wrap around.
+/// Equal generations are decided by the time of the change.
 bool newer(const entry& x, const entry& y) {
   if (x.a.write_gen != y.a.write_gen) {
     return static_cast<std::int32_t>(x.a.write_gen - y.a.write_gen) > 0;
@@ -32,13 +36,18 @@ bool newer(const entry& x, const entry& y) {
   return x.a.mod_clock > y.a.mod_clock;
 }
 
+/// Identities grow in the order of creation.
 bool by_seed(const entry& x, const entry& y) {
   return x.a.seed < y.a.seed;
 }
 
-/// Keeps one entry per identity, the one that was written last.
+/// Keeps one entry per identity, the one that was written last. A process that was
+/// killed while it replaced an entry may leave two of them, which is a warning. Two
+/// entries of equal age that disagree about the length cannot be decided and are an
+/// error.
 result<entries> without_duplicates(const core& c, std::string_view tag, entries all,
                                    std::vector<std::string>& warnings) {
+  // A stable sort keeps the order of slots among equal identities.
   std::stable_sort(all.begin(), all.end(), by_seed);
   entries newest;
   for (const entry& e : all) {
@@ -47,6 +56,7 @@ result<entries> without_duplicates(const core& c, std::string_view tag, entries 
       continue;
     }
     entry& before = newest.back();
+    // Neither is newer.
     const bool tie = !newer(e, before) && !newer(before, e);
     if (tie && before.a.mass != e.a.mass) {
       return hn4_error(hn4_code::data_rot,
@@ -74,13 +84,16 @@ struct group {
   bool counts = false;
 };
 
-/// Returns whether one of the entries is in a slot.
+/// Returns whether one of the entries is in a slot. The lists are short.
 bool stands_in(const std::vector<entry>& all, std::uint64_t slot) {
   return std::any_of(all.begin(), all.end(),
                      [&](const entry& e) { return e.slot == slot; });
 }
 
 /// The steps of `resolve_tag`; the members are their common state.
+///
+/// `vouched_` is true if the entries come from the index, which lists only tags without
+/// loss; the search for losses is then left out.
 class resolver {
  public:
   resolver(const core& c, std::string_view tag, const named_entries& named, bool vouched)
@@ -89,6 +102,8 @@ class resolver {
   result<resolved_tag> resolve();
 
   /// Sorts the entries into groups and foreign ones, and drops removed ones.
+  ///
+  /// A resolver is used once: `resolve` moves its result away.
  private:
   result<void> sort_out();
   void follow(std::uint32_t generation);
@@ -120,15 +135,19 @@ class resolver {
   std::vector<std::uint64_t> missing_;
 };
 
-// A grave removes every entry with an identity up to its own.
+// A grave removes every entry with an identity up to its own. Removed entries go to
+// `ended`, the others are divided into the groups of this writer, by generation, and
+// foreign ones.
 result<void> resolver::sort_out() {
   std::optional<hn4_id> grave;
   for (const entry& e : named_.graves) {
     grave = grave ? std::max(*grave, e.a.seed) : e.a.seed;
   }
   entries all;
+  // Announced entries take part, since one live entry makes the whole group count.
   for (const entries* list : {&named_.live, &named_.announced}) {
     for (const entry& e : *list) {
+      // Identities are compared as numbers, so "up to" means created before or together.
       const bool removed = grave && !(*grave < e.a.seed);
       (removed ? out_.ended : all).push_back(e);
     }
@@ -148,11 +167,14 @@ result<void> resolver::sort_out() {
 }
 
 // Notes a shard that the group lacks. Its identity follows from that of any other shard
-// of the group, and its slot from the identity.
+// of the group, and its slot from the identity. `index` is the number of the missing
+// shard in its group. There are three cases: its long name is damaged, its entry is
+// damaged or gone (which only identities of this writer can tell), or nothing is known.
 void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& g) {
   const entry& known = g.members.front();
   const auto mark = group_of(known.a).value();
   const auto steps = std::int64_t{index} - std::int64_t{mark.index};
+  // Siblings differ in the high half of the identity.
   const hn4_id seed = sibling_of(c_.sb.uuid, known.a.seed, steps);
   const std::string text =
       fmt::format("expected {} of generation {}, found {}: shard {} is missing",
@@ -160,6 +182,7 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
                   generation, g.members.size(), index);
   lost_shard lost{text, known.slot, errc::torn};
   const auto named =
+      // First case: the entry is sound except for its name.
       std::find_if(named_.misnamed.begin(), named_.misnamed.end(), [&](const auto& m) {
         const auto own = group_of(m.e.a);
         return own && own->index == index && m.e.a.write_gen == generation &&
@@ -175,6 +198,7 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
     lost.bytes = named->e.a.mass;
     out_.shards.push_back(named->e);  // its bytes can be read all the same
   } else if (is_ours(c_.sb.uuid, known.a.seed)) {
+    // Second case: the slot where a look-up of the missing identity ends.
     lost.slot = end_of_look_up(c_, seed);
     const entry* damaged = c_.damaged_in(lost.slot);
     lost.text += damaged != nullptr
@@ -182,16 +206,21 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
                                    lost.slot)
                      : fmt::format(", its entry in directory slot {} is gone", lost.slot);
     if (damaged == nullptr) {
+      // An identity lets the caller search for the blocks of the shard.
       lost.seed = seed;
     } else if (damaged->a.seed == seed) {
+      // The damaged entry claims to be this shard, so its length is believed for the
+      // report.
       lost.bytes = damaged->a.mass;
     }
   }
   out_.lost.push_back(std::move(lost));
+  // Runs parallel to `out_.lost`: both lists get one element for each loss.
   missing_.push_back(seed.hi);
 }
 
-// Notes that a group is missing to which a newer one refers.
+// Notes that a group is missing to which a newer one refers. No shard of that group is
+// left, so how much is lost is not known. It is put before all others.
 void resolver::miss_group(std::uint32_t generation) {
   const std::uint64_t slot = out_.shards.empty() ? 0 : out_.shards.front().slot;
   out_.lost.push_back({fmt::format("expected shards of generation {} before those of "
@@ -202,7 +231,9 @@ void resolver::miss_group(std::uint32_t generation) {
   missing_.push_back(0);
 }
 
-// Notes that a group is missing that was appended to the newest one.
+// Notes that a group is missing that was appended to the newest one. The newest group
+// says that it was continued, so a newer group existed. Its shards would lie behind all
+// others.
 void resolver::miss_growth() {
   out_.lost.push_back(
       {fmt::format("expected the shards that were appended to generation {}, found none: "
@@ -212,9 +243,12 @@ void resolver::miss_growth() {
   missing_.push_back(UINT64_MAX);
 }
 
-// Adds the shards of a group and notes which numbers are missing.
+// Adds the shards of a group and notes which numbers are missing. `count` is what the
+// first member says. A member that says something else, or has a number beyond, is a
+// contradiction and reported if no number is missing.
 void resolver::take(std::uint32_t generation, const group& g) {
   const std::uint32_t count = group_of(g.members.front().a)->count;
+  // The number comes from the medium, so it is limited.
   std::vector<bool> seen(std::min(count, max_in_group));
   for (const entry& e : g.members) {
     const auto mark = group_of(e.a);
@@ -222,6 +256,8 @@ void resolver::take(std::uint32_t generation, const group& g) {
       seen[mark->index] = true;
     }
     out_.shards.push_back(e);
+    // Announced members of a group that counts are part of the stream; a writer makes
+    // them live later.
     if (!e.a.live()) {
       out_.announced.push_back(e);
     }
@@ -233,6 +269,7 @@ void resolver::take(std::uint32_t generation, const group& g) {
       miss(i, generation, g);
     }
   }
+  // All numbers are there, yet their number is wrong.
   if (out_.lost.size() == lost_before && g.members.size() != count) {
     out_.lost.push_back({fmt::format("expected {} shards of generation {}, found {}",
                                      count, generation, g.members.size()),
@@ -245,7 +282,8 @@ void resolver::take(std::uint32_t generation, const group& g) {
   }
 }
 
-// Adds the shards of another writer with identities before or behind `border`.
+// Adds the shards of another writer with identities before or behind `border`. Shards of
+// other writers have no groups; their identities alone give their order.
 void resolver::add_foreign(bool before, const hn4_id& border) {
   for (const entry& e : foreign_) {
     if (before == (e.a.seed < border)) {
@@ -254,23 +292,31 @@ void resolver::add_foreign(bool before, const hn4_id& border) {
   }
 }
 
-// Adds the group of a generation and the groups that it continues.
+// Adds the group of a generation and the groups that it continues. Goes from the newest
+// group to older ones. Each group says how far below its own generation the group lies
+// that it continues; 0 means none. The loop ends, because the generation becomes smaller
+// or a group is missing.
 void resolver::follow(std::uint32_t generation) {
   for (;;) {
     const auto found = groups_.find(generation);
+    // The older group was lost, or never counted.
     if (found == groups_.end() || !found->second.counts) {
       miss_group(generation);
       return;
     }
     const group& g = found->second;
+    // A group is marked `grown` before another one is appended to it.
     const auto grown = [](const entry& e) { return group_of(e.a)->grown; };
     const bool marked = std::any_of(g.members.begin(), g.members.end(), grown);
     take(generation, g);
     if (generation == *top_ && marked) {
       miss_growth();
+      // An older group in the stream must have the mark; the caller sets it if an
+      // interrupted store has not.
     } else if (generation != *top_ && !marked) {
       out_.grown = g.members.front();
     }
+    // A special distance says that the group continues shards of another writer.
     const std::uint32_t distance = group_of(g.members.front().a)->distance;
     if (distance == group_mark::after_foreign) {
       add_foreign(true, g.members.front().a.seed);
@@ -284,15 +330,21 @@ void resolver::follow(std::uint32_t generation) {
 
 // Adds the shards that another writer appended to the stream. Those that the stream has
 // replaced have ended.
+//
+// `first` is the oldest group of the stream. Foreign shards behind the newest shard are
+// always part of the stream; those before the oldest one are, unless the group says that
+// it replaced them (`over_foreign`).
 void resolver::add_foreign_around(const group& first) {
   if (foreign_.empty()) {
     return;
   }
+  // The range of identities of the groups.
   const auto [low, high] =
       std::minmax_element(out_.shards.begin(), out_.shards.end(), by_seed);
   const hn4_id begin = low->a.seed, end = high->a.seed;
   const std::size_t before = out_.shards.size();
   add_foreign(false, end);
+  // If the group continues other shards, `follow` has added them already.
   const auto mark = group_of(first.members.front().a);
   if (mark->distance == 0 && mark->over_foreign) {
     std::copy_if(foreign_.begin(), foreign_.end(), std::back_inserter(out_.ended),
@@ -308,7 +360,8 @@ void resolver::add_foreign_around(const group& first) {
 }
 
 // Returns whether all shards are from this writer. Then only the shards that their groups
-// number can be missing.
+// number can be missing. Then damaged names and entries of older generations explain
+// nothing, and need not be suspected.
 bool resolver::closed() const {
   return top_ && std::all_of(out_.shards.begin(), out_.shards.end(),
                              [](const entry& e) { return group_of(e.a).has_value(); });
@@ -318,33 +371,41 @@ bool resolver::closed() const {
 // name is that of the tag. Or its name and its filter contradict each other, so one of
 // them is damaged and the filter proves nothing. Or they agree by chance: the filter is
 // that of the tag, and no sound entry bears the name.
+//
+// An error is one of reading a name.
 result<bool> resolver::concerns(const entry& damaged) const {
   const std::uint64_t mask = tag_mask(tag_), filter = damaged.a.tag_filter;
   WEIR_TRY(const full_name name, name_of_entry(c_, damaged.a));
+  // An empty mask covers everything and proves nothing.
   if (name.text == tag_ || mask == 0) {
     return name.text == tag_;
   }
+  // Name and filter contradict each other.
   if (filter != tag_mask(name.text)) {
     return covers(filter, mask);
   }
   if (filter != mask) {
     return false;
   }
+  // The name agrees with the filter of the tag, but is another one. If a sound entry
+  // bears it, the damaged one probably belongs there.
   WEIR_TRY(const named_entries others, entries_named(c_, name.text));
   return others.live.empty();
 }
 
 // Notes damaged entries that may belong to the tag. A complete stream of this writer has
-// lost nothing to an older entry of this writer.
+// lost nothing to an older entry of this writer. One loss is enough for each slot.
 result<void> resolver::suspect_entries() {
   for (const entry& e : c_.damaged) {
     const bool explained = std::any_of(out_.lost.begin(), out_.lost.end(),
                                        [&](const auto& l) { return l.slot == e.slot; });
+    // A damaged entry may be the one that a group lacks, and is then reported already.
     if (explained || tag_.empty() ||
         (closed() && group_of(e.a) && e.a.write_gen <= *top_)) {
       continue;
     }
     WEIR_TRY(const bool mine, concerns(e));
+    // Its identity and length are shown as hints only.
     if (mine) {
       out_.lost.push_back(
           {fmt::format("expected directory entries with good checksums, found a damaged "
@@ -361,7 +422,8 @@ result<void> resolver::suspect_entries() {
   return {};
 }
 
-// Notes entries with damaged names that may belong to the tag.
+// Notes entries with damaged names that may belong to the tag. Names in question belong
+// to live entries that `entries_named` has found by filter and fragment.
 void resolver::suspect_names() {
   for (const auto& [e, name_at] : named_.misnamed) {
     const bool explained = stands_in(out_.shards, e.slot);
@@ -382,7 +444,8 @@ void resolver::suspect_names() {
 }
 
 // Notes traces of lost entries. Shards of other writers have no numbers, so anything that
-// is lost may be one of theirs.
+// is lost may be one of theirs. Blocks that this writer stored have identities that
+// `miss` finds by number, so only foreign ones are examined here.
 result<void> resolver::suspect_traces() {
   if (out_.shards.empty() || closed()) {
     return {};
@@ -392,6 +455,7 @@ result<void> resolver::suspect_traces() {
     if (o.ours) {
       continue;
     }
+    // The place of the lost shard follows from the order of identities.
     const auto before = std::count_if(out_.shards.begin(), out_.shards.end(),
                                       [&](const entry& e) { return e.a.seed < o.seed; });
     out_.lost.push_back(
@@ -400,6 +464,7 @@ result<void> resolver::suspect_traces() {
                      to_text(o), before),
          o.slot, errc::torn});
   }
+  // A gap says that an entry is lost and not which one.
   for (const gap& g : traces->gaps) {
     out_.lost.push_back(
         {fmt::format("expected a directory without gaps, found slot {} empty although "
@@ -412,7 +477,8 @@ result<void> resolver::suspect_traces() {
 }
 
 // Computes where the first missing shard begins: behind the shards before it, none of
-// which is missing.
+// which is missing. Only the first loss gets a place: where the others begin depends on
+// the unknown length of the first.
 void resolver::locate_losses() {
   if (missing_.empty()) {
     return;
@@ -420,6 +486,7 @@ void resolver::locate_losses() {
   const auto first = std::min_element(missing_.begin(), missing_.end());
   std::uint64_t offset = 0;
   for (const entry& e : out_.shards) {
+    // A sum that overflows comes from damaged lengths; the place then stays unknown.
     if (e.a.seed.hi < *first && !checked_add(offset, e.a.mass, offset)) {
       return;
     }
@@ -427,7 +494,8 @@ void resolver::locate_losses() {
   out_.lost[static_cast<std::size_t>(first - missing_.begin())].offset = offset;
 }
 
-// Collects entries that belong to no stream.
+// Collects entries that belong to no stream. The next store or removal frees their
+// blocks.
 void resolver::end_the_rest() {
   for (const auto& [generation, g] : groups_) {
     const bool used = std::find(used_.begin(), used_.end(), generation) != used_.end();
@@ -438,19 +506,24 @@ void resolver::end_the_rest() {
   }
 }
 
-// The losses that groups show come first: they are certain and their place is known.
+// The losses that groups show come first: they are certain and their place is known. The
+// order of the steps matters: each of them uses what the steps before have put into
+// `out_`.
 result<resolved_tag> resolver::resolve() {
   WEIR_CHECK(sort_out());
   const auto top = std::find_if(groups_.begin(), groups_.end(),
                                 [](const auto& g) { return g.second.counts; });
+  // Only foreign shards, or none.
   if (top == groups_.end()) {
     out_.shards = foreign_;
   } else {
     top_ = top->first;
     follow(*top_);
+    // `used_.back()` is the oldest group, since `follow` goes backwards.
     add_foreign_around(groups_.at(used_.back()));
   }
   locate_losses();
+  // Suspicions have no place in the stream, so they come after `locate_losses`.
   if (!vouched_) {
     WEIR_CHECK(suspect_entries());
     suspect_names();
@@ -462,11 +535,13 @@ result<resolved_tag> resolver::resolve() {
 
 }  // namespace
 
+/// The entries must all have the name `tag`, except for `misnamed`.
 result<resolved_tag> resolve_tag(const core& c, std::string_view tag,
                                  const named_entries& named, bool vouched) {
   return resolver(c, tag, named, vouched).resolve();
 }
 
+/// Returns every entry once, in the order of slots. A removal goes over this list.
 std::vector<entry> entries_of_tag(const named_entries& named, const resolved_tag& found) {
   entries all;
   for (const auto* list : {&named.live, &named.announced, &named.graves, &found.shards}) {
@@ -480,6 +555,7 @@ std::vector<entry> entries_of_tag(const named_entries& named, const resolved_tag
   return all;
 }
 
+/// The location is the name block if the name is damaged, else the slot.
 error refusal_of(const core& c, std::string_view tag, const lost_shard& lost) {
   return hn4_error(hn4_code::data_rot,
                    fmt::format("cannot open tag \"{}\": {}", tag, lost.text), lost.kind)

@@ -7,6 +7,9 @@
 /// the directory is searched by filter and name. In strict mode the search of the
 /// reference implementation is reproduced. If the search finds nothing, the traces of
 /// lost entries decide between "not found" and "may be lost".
+///
+/// The index and the directory lead through `resolve_tag`; the strict mode does not, as
+/// the reference knows neither groups nor losses.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,7 +22,8 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Makes the error for an unknown tag; it suggests the nearest name.
+/// Makes the error for an unknown tag; it suggests the nearest name. Tags that have only
+/// interrupted entries are not suggested.
 error not_found(const core& c, std::string_view tag,
                 const std::map<std::string, named_entries>& names) {
   std::vector<std::string> known;
@@ -37,10 +41,13 @@ error not_found(const core& c, std::string_view tag,
 }
 
 /// Refuses a tag that no entry names if traces show that entries are lost: they may have
-/// been those of the tag.
+/// been those of the tag. The three kinds of traces are tried from the most certain to
+/// the least: a long name of that text, a shard without an entry, and a gap in the
+/// directory.
 result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
   WEIR_TRY(const auto traces, c.loss_traces());
   lost_shard lost{{}, 0, errc::torn};
+  // The blocks of a long name hold what follows the fragment, or all of it.
   const auto rest = tag.substr(std::min(tag.size(), fragment_bytes));
   for (const orphan_name& name : traces->names) {
     if (name.text == tag || (!rest.empty() && name.text == rest)) {
@@ -54,6 +61,7 @@ result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
           .located(c.place(name.byte, "long name"));
     }
   }
+  // Any lost shard may have had this name.
   if (!traces->shards.empty()) {
     const orphan& o = traces->shards.front();
     lost.slot = o.slot;
@@ -76,7 +84,8 @@ result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
 }
 
 /// Turns a resolved tag into a selection, or refuses it if shards are lost and the caller
-/// did not ask for the rest.
+/// did not ask for the rest. With `recover`, each loss becomes a warning. A tag of which
+/// nothing is left is refused in any case.
 result<selection> accept(const core& c, std::string_view tag, resolved_tag found,
                          bool recover) {
   if (!found.lost.empty() && (!recover || found.shards.empty())) {
@@ -90,13 +99,15 @@ result<selection> accept(const core& c, std::string_view tag, resolved_tag found
   return selection{std::move(found.shards), std::move(found.warnings)};
 }
 
-/// Sums up the shards of a tag. Damaged lengths may overflow the sum.
+/// Sums up the shards of a tag. Damaged lengths may overflow the sum. The time and
+/// generation of a tag are those of its newest shard.
 void sum_up(listed_tag& row) {
   auto& shards = row.entries.shards;
   std::stable_sort(shards.begin(), shards.end(),
                    [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
   for (const entry& e : shards) {
     row.tag.shards += 1;
+    // The largest value marks a sum that cannot be right.
     if (!checked_add(row.tag.bytes, e.a.mass, row.tag.bytes)) {
       row.tag.bytes = UINT64_MAX;
     }
@@ -105,7 +116,8 @@ void sum_up(listed_tag& row) {
   }
 }
 
-/// Returns why a reader would refuse the tag, or nothing.
+/// Returns why a reader would refuse the tag, or nothing. The check is the one of an
+/// opening, without reading blocks.
 std::optional<error> problem_of(const core& c, const listed_tag& row) {
   if (!row.entries.lost.empty()) {
     return refusal_of(c, row.tag.name, row.entries.lost.front());
@@ -126,19 +138,24 @@ std::optional<error> problem_of(const core& c, const listed_tag& row) {
 
 // A name that is not found may still be that of a tag with damaged names or lost entries.
 // These cases are looked at only here, because they cost reads.
+//
+// `recover` asks for what is left of a tag with losses.
 result<selection> select_tag(const core& c, std::string_view tag, bool recover) {
+  // First the index. Its entries have been read and compared.
   if (auto known = look_up_index(c, tag)) {
     named_entries named;
     named.live = std::move(*known);
     WEIR_TRY(resolved_tag found, resolve_tag(c, tag, named, true));
     return accept(c, tag, std::move(found), recover);
   }
+  // Then the directory, which is read now if it was not before.
   WEIR_CHECK(c.need_directory());
   WEIR_TRY(named_entries named, entries_named(c, tag));
   WEIR_TRY(resolved_tag found, resolve_tag(c, tag, named));
   if (!found.shards.empty() || !found.lost.empty()) {
     return accept(c, tag, std::move(found), recover);
   }
+  // Nothing bears this name. A damaged name may, and lists under its fragment.
   WEIR_TRY(const auto names, all_names(c));
   if (const auto row = names.find(std::string(tag));
       row != names.end() && !row->second.misnamed.empty()) {
@@ -147,11 +164,14 @@ result<selection> select_tag(const core& c, std::string_view tag, bool recover) 
       return accept(c, tag, std::move(found), recover);
     }
   }
+  // Only now traces are searched for, which reads block headers.
   WEIR_CHECK(refuse_a_lost_tag(c, tag));
   return not_found(c, tag, names);
 }
 
-// A name is listed even if it cannot be resolved; the caller decides what to show.
+// A name is listed even if it cannot be resolved; the caller decides what to show. Every
+// row has a name; `exists` is false for one that only interrupted or removed entries
+// bear.
 result<std::vector<listed_tag>> list_names(const core& c) {
   WEIR_CHECK(c.need_directory());
   WEIR_TRY(const auto names, all_names(c));
@@ -164,10 +184,13 @@ result<std::vector<listed_tag>> list_names(const core& c) {
       row.entries = std::move(*resolved);
     } else {
       row.problem = std::move(resolved).error();
+      // What the entries say is shown even if they contradict each other.
       row.entries.shards = named.live;
     }
     row.exists = !row.entries.shards.empty() || !named.misnamed.empty();
     sum_up(row);
+    // Lengths and addresses are checked, too, so that a list shows tags that cannot be
+    // opened.
     if (row.exists && !row.problem) {
       row.problem = problem_of(c, row);
     }
@@ -178,7 +201,8 @@ result<std::vector<listed_tag>> list_names(const core& c) {
 
 namespace {
 
-/// Warns about shards that the reference implementation reads twice.
+/// Warns about shards that the reference implementation reads twice. This can happen in
+/// strict mode only, where duplicates are not removed.
 void warn_of_repeats(std::string_view tag, selection& found) {
   std::map<hn4_id, std::uint64_t> slots;
   for (const entry& e : found.shards) {
@@ -194,7 +218,9 @@ void warn_of_repeats(std::string_view tag, selection& found) {
 
 }  // namespace
 
-// Reproduces the reference implementation, its limits included.
+// Reproduces the reference implementation, its limits included. Entries are taken in the
+// order of slots, and only as many candidates as the reference takes. Sorting by
+// identity is the task of the caller.
 result<selection> select_strictly(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   selection found;
@@ -203,6 +229,7 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
     if (!e.a.live() || !covers(e.a.tag_filter, mask)) {
       continue;
     }
+    // The reference stops without an error.
     if (candidates++ == max_candidates) {
       found.warnings.push_back(
           fmt::format("tag \"{}\": shards behind the first {} entries of its filter are "
@@ -216,6 +243,7 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
     }
   }
   const std::string place = c.place(c.geometry.cortex, "directory");
+  // The reference does not know an empty name.
   if (found.shards.empty() || tag.empty()) {
     return hn4_error(hn4_code::not_found,
                      fmt::format("cannot find tag \"{}\" in \"{}\": "
@@ -224,6 +252,7 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
                                  tag, c.device->name()))
         .located(place);
   }
+  // It also refuses a full list, since it cannot tell it from one that was cut.
   if (found.shards.size() == max_candidates) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot open tag \"{}\": expected at most {} shards, "

@@ -17,11 +17,14 @@
 #include "hn4/directory/directory.hpp"
 #include "weir/base/hash.hpp"
 
+/// The results explain missing tags ("may be lost") and are computed once per opening,
+/// because each block costs a read.
 namespace weir::storage::hn4 {
 
 namespace {
 
-/// Finds the entry in a slot; null if there is none.
+/// Finds the entry in a slot; null if there is none. `sorted` is ordered by slot, as the
+/// directory is read.
 const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   const auto found =
       std::lower_bound(sorted.begin(), sorted.end(), slot,
@@ -29,12 +32,15 @@ const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   return found != sorted.end() && found->slot == slot ? &*found : nullptr;
 }
 
-/// Returns whether two identities share a half: damage to one half leaves the other.
+/// Returns whether two identities share a half: damage to one half leaves the other. A
+/// damaged entry keeps most of its bytes, in most cases.
 bool shares_identity(const anchor& damaged, hn4_id seed) {
   return damaged.seed.hi == seed.hi || damaged.seed.lo == seed.lo;
 }
 
-/// Returns whether a damaged entry certainly belongs to another shard.
+/// Returns whether a damaged entry certainly belongs to another shard. Its short name
+/// agrees with its filter, so both are sound, and its identity has nothing in common
+/// with the one that is asked for.
 bool is_of_another(const anchor& damaged, hn4_id seed) {
   const std::string name = inline_name(damaged);
   return !damaged.has(class_bits::extended) && !name.empty() &&
@@ -42,6 +48,9 @@ bool is_of_another(const anchor& damaged, hn4_id seed) {
 }
 
 /// The steps of the search; the members are their common state.
+///
+/// The order is: claim the blocks of all entries, look at the rest, find gaps, explain.
+/// `find` returns the result and leaves the object empty.
 class trace_finder {
  public:
   explicit trace_finder(const core& c) : c_(c), unclaimed_(*c.bits) {
@@ -55,12 +64,17 @@ class trace_finder {
  private:
   /// Removes the blocks that entries name from `unclaimed_`.
   void claim_blocks();
+  // Clears the blocks of one shard, at most `limit` of them, and the first block of its
+  // long name.
   void claim_shard(const anchor& a, std::uint64_t limit);
   /// Looks at all allocated blocks that remain.
   result<void> look_at_the_rest();
   /// Determines what an allocated block without an entry holds.
   result<void> look_at(std::uint64_t block);
+  // `a` and `n` say which block is expected at a place, `found` where it was found
+  // instead.
   result<void> follow_claims(const anchor* a, std::uint64_t n, std::uint64_t found);
+  // `head` is the beginning of the block.
   result<void> look_at_name(std::uint64_t block, bytes_view head);
   /// Searches for empty slots between entries and the start of their look-ups.
   void find_gaps();
@@ -90,8 +104,11 @@ void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
       unclaimed_.clear(*block);
     }
   }
+  // Only the first block of a chain is known without reading. The others are compared
+  // later, in `look_at_name`.
   if (a.has(class_bits::extended)) {
     const std::uint64_t block =
+        // A pointer counts sectors.
         load_le<std::uint64_t>(a.name.data()) / (c_.geometry.block / c_.geometry.sector);
     if (block < c_.geometry.blocks) {
       unclaimed_.clear(block);
@@ -110,20 +127,26 @@ void trace_finder::claim_blocks() {
   // holes are covered.
   constexpr std::uint64_t slack = 1024;
   for (const entry& e : c_.entries) {
+    // Removed by this writer, so its blocks may be waiting to be freed.
     const bool removed = role_of(e.a) == entry_role::ended && group_of(e.a);
     const auto [known, is_new] = known_.emplace(e.a.seed, known_shard{&e, removed});
+    // A live entry with the same identity counts more than a removed one.
     if (known->second.removed && !removed) {
       known->second = {&e, false};
     }
+    // An identity of all ones is that of the root, which has no blocks.
     if (e.a.has(class_bits::valid) && e.a.seed != hn4_id{UINT64_MAX, UINT64_MAX}) {
       claim_shard(e.a, 2 * allocated + slack);
     }
   }
+  // Damaged entries claim no blocks, since their lengths prove nothing. Their identities
+  // are known all the same.
   for (const entry& e : c_.damaged) {
     known_.emplace(e.a.seed, known_shard{&e, false});
   }
 }
 
+/// Blocks of long names that no entry reaches are traces of a lost entry.
 result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
   if (load_le<std::uint32_t>(head.data() + 4) != chain_long_name) {
     out_.stray.set(block);
@@ -140,6 +163,7 @@ result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
   }
   const std::uint64_t byte = block * c_.geometry.block;
   if (chains_->count(byte) == 0) {
+    // Only the first part of the text is in this block.
     const std::string_view text = as_text(head.subspan(chain_header));
     out_.names.push_back({byte, std::string(text.substr(0, text.find('\0')))});
   }
@@ -147,6 +171,8 @@ result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
 }
 
 // The magic tells what a block is: part of a long name, data of a shard, or nothing.
+// Serves `look_at_the_rest`, and `follow_claims` for what lies at a place that another
+// block should have.
 result<void> trace_finder::look_at(std::uint64_t block) {
   std::array<std::byte, chain_header + longest_name> bytes;
   const mutable_bytes head =
@@ -156,22 +182,26 @@ result<void> trace_finder::look_at(std::uint64_t block) {
   if (load_le<std::uint32_t>(head.data()) == chain_magic) {
     return look_at_name(block, head);
   }
+  // No header: written by something else, or data of the volume that is not in use.
   if (!is_block_header(head)) {
     out_.stray.set(block);
     return {};
   }
   const hn4_id seed = load_header(head).well;
   const auto known = known_.find(seed);
+  // No entry has the identity. Blocks of one shard are counted together.
   if (known == known_.end()) {
     if (!seen_.marked(block)) {
       seen_.set(block);
       orphan& o = orphans_[seed];
       o.seed = seed;
+      // The lowest byte is shown to the user.
       o.byte = o.blocks == 0 ? byte : std::min(o.byte, byte);
       o.blocks += 1;
     }
   } else if (known->second.removed) {
     out_.removed.set(block);
+    // The entry is known and places the block elsewhere.
   } else {
     return follow_claims(&known->second.e->a, load_header(head).number, block);
   }
@@ -181,21 +211,27 @@ result<void> trace_finder::look_at(std::uint64_t block) {
 // Follows a block that is not where its entry says. What lies at that place may in turn
 // be a displaced block, so the search goes on from there until it meets an orphan, an
 // expected block or one that was examined.
+//
+// Each step marks a block as seen, so circles end.
 result<void> trace_finder::follow_claims(const anchor* a, std::uint64_t n,
                                          std::uint64_t found) {
   for (;;) {
+    // The place where the entry expects block `n`.
     const auto place = trajectory(c_.space, *a).block(n);
+    // Nothing can be there, or it was examined.
     if (!place || *place == found || *place >= c_.geometry.blocks ||
         !c_.bits->marked(*place) || seen_.marked(*place)) {
       return {};
     }
     std::array<std::byte, header_bytes> head{};
     WEIR_CHECK(c_.device->read(*place * c_.geometry.block, head));
+    // What is there is no block.
     if (!is_block_header(head)) {
       return {};
     }
     const block_header h = load_header(head);
     const auto known = known_.find(h.well);
+    // An orphan took the place.
     if (known == known_.end()) {
       return look_at(*place);
     }
@@ -208,6 +244,9 @@ result<void> trace_finder::follow_claims(const anchor* a, std::uint64_t n,
 
 // Examines the allocated blocks that no entry names. Blocks in holes of the device were
 // never written and hold nothing.
+//
+// The first bits are those of the metadata in front of the data region; they are skipped
+// by whole bytes first and one by one then.
 result<void> trace_finder::look_at_the_rest() {
   const hn4_geometry& g = c_.geometry;
   block_bits reserved;
@@ -215,6 +254,9 @@ result<void> trace_finder::look_at_the_rest() {
   reserve_metadata(g, reserved);
   // This writer marks the blocks of the volume's own structures, and no writer puts data
   // there. The reference implementation marks nothing, and puts data there.
+  //
+  // Block 0 belongs to the superblock, so its bit tells which of the two wrote the
+  // volume.
   const bool marked = c_.bits->marked(0);
   std::uint64_t hole_end = 0;
   extent data;
@@ -225,14 +267,17 @@ result<void> trace_finder::look_at_the_rest() {
     for (; rest != 0; rest &= rest - 1) {
       const std::uint64_t block = i * 8 + static_cast<unsigned>(std::countr_zero(rest));
       const std::uint64_t begin = block * g.block;
+      // The first byte may begin in front of the data region.
       if (block < g.flux / g.block || block >= g.blocks) {
         continue;
       }
+      // Ranges of data and holes are asked for only when the scan leaves the known one.
       if (begin >= data.end() && begin >= hole_end) {
         WEIR_TRY(data, c_.device->next_data(begin, g.blocks * g.block));
         hole_end = data.size == 0 ? UINT64_MAX : data.offset;
       }
       const std::uint64_t end = begin + header_bytes;
+      // The header reaches into data.
       if (data.size != 0 && end > data.offset && begin < data.end()) {
         WEIR_CHECK(look_at(block));
       } else {
@@ -246,6 +291,8 @@ result<void> trace_finder::look_at_the_rest() {
 // An entry is put into the first empty slot from the start of its look-up on, and a slot
 // never becomes empty again. So an empty slot in between is a trace. A writer that does
 // not follow this rule is recognised by its distances; its volume shows no gaps.
+//
+// The gap names the slot and the entry that was put behind it.
 void trace_finder::find_gaps() {
   std::set<std::uint64_t> seen;
   const std::uint64_t slots = c_.slots();
@@ -255,12 +302,14 @@ void trace_finder::find_gaps() {
     }
     const std::uint64_t start = slot_hash(e.a.seed) % slots;
     const std::uint64_t distance = (e.slot + slots - start) % slots;
+    // Entries of this writer never lie so far away.
     if (distance >= max_probes) {
       out_.gaps.clear();
       return;
     }
     for (std::uint64_t i = 0; i < distance; ++i) {
       const std::uint64_t slot = (start + i) % slots;
+      // Damaged entries occupy their slots. Each empty slot is listed once.
       if (in_slot(c_.entries, slot) == nullptr && in_slot(c_.damaged, slot) == nullptr &&
           seen.insert(slot).second) {
         out_.gaps.push_back({slot, e.slot});
@@ -271,6 +320,9 @@ void trace_finder::find_gaps() {
 
 // A damaged entry accounts for blocks that may be its own: its name says which tag is
 // concerned. Orphans account for gaps at the slots of their entries.
+//
+// What remains is reported: orphans without such an entry, and gaps that no orphan
+// explains.
 void trace_finder::explain() {
   std::set<std::uint64_t> empty;
   for (auto& [seed, o] : orphans_) {
@@ -278,6 +330,7 @@ void trace_finder::explain() {
     o.ours = is_ours(c_.sb.uuid, seed);
     const entry* damaged = in_slot(c_.damaged, o.slot);
     o.damaged = damaged != nullptr;
+    // The damaged entry in that slot is another one, or there is none.
     if (damaged == nullptr || !shares_identity(damaged->a, seed)) {
       empty.insert(o.slot);
       out_.shards.push_back(o);
@@ -286,6 +339,7 @@ void trace_finder::explain() {
   std::erase_if(out_.gaps, [&](const gap& g) { return empty.count(g.slot) != 0; });
 }
 
+/// The state of the volume decides first.
 result<loss_traces> trace_finder::find() {
   using namespace state_bits;
   // The bitmap of a volume that was not closed cleanly is outdated and proves nothing.
@@ -303,6 +357,8 @@ result<loss_traces> trace_finder::find() {
 
 // Damaged entries count as possible ends, because the damaged one may be the one that is
 // searched for.
+//
+// If all slots are occupied, the answer is the first slot.
 std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(seed) % slots;
@@ -317,6 +373,7 @@ std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   return start;
 }
 
+/// Ends the sentence "expected a directory entry for every block in use, found ...".
 std::string to_text(const orphan& o) {
   return fmt::format(
       "{} from byte {} on of shard {:016x}{:016x}: directory slot {}, where its entry "
@@ -325,10 +382,13 @@ std::string to_text(const orphan& o) {
       o.seed.lo, o.slot, o.damaged ? "has a bad checksum" : "is empty");
 }
 
+/// Null if no damaged entry is in the slot.
 const entry* core::damaged_in(std::uint64_t slot) const {
   return in_slot(damaged, slot);
 }
 
+/// The first call searches, and later calls return the same result. May be called from
+/// several threads: the mutex is held during the search.
 result<std::shared_ptr<const loss_traces>> core::loss_traces() const {
   WEIR_CHECK(need_directory());
   const std::lock_guard lock(directory_mutex);

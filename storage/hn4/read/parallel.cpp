@@ -5,6 +5,9 @@
 /// Pieces are multiples of a payload, so that at most the blocks at their borders are
 /// verified by two threads. The threads take pieces from a common counter, which balances
 /// their work without further communication.
+///
+/// The result is the same as that of one read: on failure, the error of the lowest
+/// offset, wherever the threads were at that time.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -21,6 +24,9 @@ namespace {
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 
 /// The threads of one read. They take pieces from the front until none is left.
+///
+/// The object lives during one call. All threads are joined before `run` returns, so
+/// they may refer to the arguments of the caller.
 class team {
  public:
   team(const hn4_stream& stream, std::uint64_t offset, mutable_bytes to,
@@ -33,6 +39,7 @@ class team {
 
   /// Reads with the calling thread and helpers, and waits for all.
   result<void> run() {
+    // Small reads use fewer threads than were asked for.
     const std::uint64_t pieces = (to_.size() + piece_ - 1) / piece_;
     const std::uint32_t wanted =
         options_.threads != 0 ? options_.threads : std::thread::hardware_concurrency();
@@ -42,6 +49,7 @@ class team {
     for (std::uint32_t i = 1; i < count; ++i) {
       helpers.emplace_back([this] { work(); });
     }
+    // The calling thread works, too. Clearing the list joins the helpers.
     work();
     helpers.clear();
     if (failure_) {
@@ -54,12 +62,14 @@ class team {
   /// Takes pieces and reads them.
   void work() {
     for (;;) {
+      // The counter may pass the end by one piece per thread.
       const std::uint64_t start = next_.fetch_add(piece_);
       // After a failure, only pieces before it are read: one of them may fail as well,
       // and the error of the lowest offset is returned.
       if (start >= to_.size() || start > failed_at_.load()) {
         return;
       }
+      // Checked once per piece, so stopping takes the time of a piece.
       if (options_.stop.stop_requested()) {
         fail(start, error(errc::interrupted, "reading the stream was stopped"));
         return;
@@ -75,7 +85,8 @@ class team {
       report(n);
     }
   }
-  /// Notes a failure; the one of the lowest offset counts.
+  /// Notes a failure; the one of the lowest offset counts. Called with the offset of the
+  /// piece inside the range.
   void fail(std::uint64_t start, error e) {
     const std::lock_guard lock(mutex_);
     if (!failure_ || start < failed_at_.load()) {
@@ -83,7 +94,8 @@ class team {
       failed_at_.store(start);
     }
   }
-  /// Reports progress, one call at a time.
+  /// Reports progress, one call at a time. The callback of the caller is never entered
+  /// by two threads at once.
   void report(std::uint64_t bytes) {
     if (options_.progress) {
       const std::lock_guard lock(mutex_);
@@ -106,6 +118,7 @@ class team {
 
 }  // namespace
 
+/// Reads at most up to the end of the stream and returns the number of bytes.
 result<std::size_t> read_parallel(const hn4_stream& stream, std::uint64_t offset,
                                   mutable_bytes to, const hn4_parallel_options& options) {
   // An empty or impossible range needs no threads; `read` reports it.

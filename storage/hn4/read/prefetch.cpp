@@ -6,6 +6,8 @@
 /// `started` and `taken` are the two ends of the window: threads may begin pieces below
 /// `taken + window`. Pieces may be completed out of order and wait in `ready` until their
 /// turn comes.
+///
+/// The lock is held for the bookkeeping only; reading runs without it.
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -19,6 +21,7 @@ namespace weir::storage {
 
 namespace {
 
+/// A cancelled prefetcher stays cancelled.
 error cancelled() {
   return error(errc::interrupted, "reading ahead was cancelled");
 }
@@ -27,6 +30,9 @@ error cancelled() {
 
 /// State that the consumer shares with the threads. `mutex` protects everything below it.
 struct hn4_prefetcher::shared {
+  // Makes the options usable: at least one piece of at least one byte, rounded up to
+  // whole payloads, inside the stream. Then starts the threads, which must see complete
+  // state.
   shared(const hn4_stream& s, const hn4_prefetch_options& o) : stream(s), options(o) {
     options.window = std::max<std::size_t>(options.window, 1);
     options.piece =
@@ -40,6 +46,8 @@ struct hn4_prefetcher::shared {
   }
   shared(const shared&) = delete;
   shared& operator=(const shared&) = delete;
+  // The threads end after the piece that they are reading. They are joined before the
+  // members that they use are destroyed.
   ~shared() {
     stop();
     threads.clear();
@@ -56,12 +64,14 @@ struct hn4_prefetcher::shared {
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
+      // Waits until there is a piece to begin, or nothing is left to do.
       changed.wait(lock, [&] {
         return stopped || started == pieces || started < taken + options.window;
       });
       if (stopped || started == pieces) {
         return;
       }
+      // The number is taken under the lock, the piece is read without it.
       const std::uint64_t index = started++;
       lock.unlock();
       auto piece = read(index);
@@ -71,7 +81,7 @@ struct hn4_prefetcher::shared {
     }
   }
 
-  /// Reads one piece.
+  /// Reads one piece. A stream that gives less than was asked for ends the piece early.
   result<byte_vector> read(std::uint64_t index) const {
     const std::uint64_t start = options.offset + index * options.piece;
     byte_vector bytes(
@@ -92,6 +102,7 @@ struct hn4_prefetcher::shared {
   std::uint64_t started = 0;  // pieces that a thread has begun
   /// Pieces that the consumer has taken.
   std::uint64_t taken = 0;  // pieces handed to the consumer
+  // Pieces by number that are complete, or the errors of reading them.
   std::map<std::uint64_t, result<byte_vector>> ready;
   std::vector<std::jthread> threads;
 };
@@ -105,6 +116,8 @@ hn4_prefetcher::~hn4_prefetcher() = default;
 
 // A piece with an error stays in `ready`, so that every later call returns the same
 // error.
+//
+// Returns nothing at the end of the range. May be called by one thread at a time.
 result<std::optional<byte_vector>> hn4_prefetcher::next() {
   shared& s = *shared_;
   std::unique_lock lock(s.mutex);
@@ -119,6 +132,7 @@ result<std::optional<byte_vector>> hn4_prefetcher::next() {
   if (!found->second) {
     return found->second.error();
   }
+  // Taking a piece opens the window for the next one.
   std::optional<byte_vector> piece(std::move(*found->second));
   s.ready.erase(found);
   ++s.taken;
@@ -126,6 +140,7 @@ result<std::optional<byte_vector>> hn4_prefetcher::next() {
   return piece;
 }
 
+/// May be called from any thread, also while another one waits in `next`.
 void hn4_prefetcher::cancel() {
   shared_->stop();
 }

@@ -18,18 +18,24 @@
 #include "weir/base/hash.hpp"
 #include "weir/storage/hn4_code.hpp"
 
+/// Every way verifies the checksum of each block before its bytes count as read. On
+/// failure the bytes of `to` behind `done()` are undefined.
 namespace weir::storage::hn4 {
 
 namespace {
 
 // Blocks are read in batches that fit into the processor's cache, so that they are still
-// there when they are verified.
+// there when they are verified. Half of a usual second-level cache.
 constexpr std::size_t batch_bytes = std::size_t{256} << 10;
+/// Also limits the number of pieces of a scattered read.
 constexpr std::size_t batch_blocks = 128;
 
 }  // namespace
 
 // Adds the tag, the place and the offset in the stream to an error.
+//
+// `n` is the block of the current shard, `byte` its place on the device, if there is
+// one. The code of the cause is kept.
 error reader::named(error cause, std::uint64_t n,
                     std::optional<std::uint64_t> byte) const {
   const std::uint64_t offset = map_.shards[shard_].offset + n * cap_;
@@ -42,7 +48,8 @@ error reader::named(error cause, std::uint64_t n,
                            n));
 }
 
-// Returns the place that the hint gives for block n.
+// Returns the place that the hint gives for block n. Returns nothing if the block has no
+// address in this volume.
 std::optional<place> reader::locate(std::uint64_t n) const {
   const auto block = map_.sources[shard_].path.block(n);
   if (!block) {
@@ -52,6 +59,9 @@ std::optional<place> reader::locate(std::uint64_t n) const {
 }
 
 // Fills a hole with zeros and counts it.
+//
+// `last_hole_` tells whether the read ended in a hole, for the result "sparse" of the C
+// interface.
 void reader::fill_hole(mutable_bytes to) {
   std::fill(to.begin(), to.end(), std::byte{0});
   ++holes_;
@@ -59,6 +69,9 @@ void reader::fill_hole(mutable_bytes to) {
 }
 
 // Returns a whole block: in place if the device is mapped, else in `scratch_`.
+//
+// The bytes are valid until the next call. The memory is allocated on the first use and
+// kept for the reader.
 result<bytes_view> reader::fetch(std::uint64_t byte) {
   const std::size_t bs = map_.geometry.block;
   const bytes_view mapped = map_.device->view(byte, bs);
@@ -66,6 +79,8 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
     return mapped;
   }
   if (!scratch_) {
+    // A block may have 64 MiB, so a lack of memory is an error here and does not end the
+    // program.
     scratch_.reset(new (std::nothrow) std::byte[bs]);
     if (!scratch_) {
       return hn4_error(
@@ -76,12 +91,15 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
   }
   auto read = map_.device->read(byte, {scratch_.get(), bs});
   if (!read) {
+    // The kind of the error of the device is kept, its code becomes that of the format.
     return hn4_error(hn4_code::hw_io, read.error().text(), read.error().code());
   }
   return bytes_view(scratch_.get(), bs);
 }
 
 // Copies a part of a verified payload, decompressed if necessary.
+//
+// `skip` and the size of `to` lie inside the payload.
 result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view payload,
                              std::size_t skip, mutable_bytes to) {
   if (h.algorithm() == 0) {
@@ -96,6 +114,7 @@ result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view 
   const std::uint64_t needed =
       std::min<std::uint64_t>(cap_, map_.shards[shard_].bytes - n * cap_);
   if (made < needed) {
+    // The missing bytes are zeros, because the memory was cleared. The user is told.
     map_.log->add(hn4_recovery_kind::short_block, shard_, n);
   }
   return {};
@@ -103,8 +122,11 @@ result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view 
 
 // Verifies one block and copies its payload or a part of it. A raw payload that is wanted
 // completely is copied and verified in one pass.
+//
+// `skip` is 0 if the whole payload is wanted.
 result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload,
                           std::size_t skip, mutable_bytes to) {
+  // The header is checked before the payload is touched.
   WEIR_TRY(const block_header h, check_header(header, claim(n)));
   if (h.algorithm() == 0 && to.size() == payload.size()) {
     return check_payload(h, copy_crc32(0, payload, to.data()));
@@ -114,6 +136,8 @@ result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload
 }
 
 // Reads the block at a place.
+//
+// An error does not yet mean that the bytes are lost, since the block may be elsewhere.
 result<void> reader::try_place(std::uint64_t n, const place& location, std::size_t skip,
                                mutable_bytes to) {
   WEIR_TRY(const bytes_view bytes, fetch(location.byte));
@@ -121,6 +145,8 @@ result<void> reader::try_place(std::uint64_t n, const place& location, std::size
 }
 
 // The bitmap of a PICO volume is trusted only for shards in the horizon region.
+//
+// `hole` is set if the bitmap says that the block is free.
 result<void> reader::check_pico_horizon(std::uint64_t n, const place& location,
                                         bool& hole) const {
   const hn4_geometry& g = map_.geometry;
@@ -129,6 +155,7 @@ result<void> reader::check_pico_horizon(std::uint64_t n, const place& location,
     return {};
   }
   const std::uint64_t block = location.byte / g.block;
+  // Blocks that the bitmap does not reach cannot be in the horizon region.
   if (block >= (g.qmask - g.bitmap) / armored_word * 64) {
     return named(hn4_error(hn4_code::geometry,
                            "expected a block that the bitmap covers, found one behind"),
@@ -140,6 +167,8 @@ result<void> reader::check_pico_horizon(std::uint64_t n, const place& location,
 
 // Reads a block as the reference implementation does: from one place, and zeros if no
 // block is allocated there.
+//
+// It serves comparisons with the reference, which neither searches nor reports holes.
 result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_bytes to) {
   const auto location = locate(n);
   bool hole = !location || !location->allocated;
@@ -156,12 +185,15 @@ result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_by
 }
 
 // Reads a block or a part of it, and searches for it if it is not at the hinted place.
+//
+// This is the slow way, on which every irregular case is decided.
 result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes to) {
   if (map_.strict) {
     return read_strictly(n, skip, to);
   }
   last_hole_ = false;
   const auto location = locate(n);
+  // The address lies outside, but an orbit may still give a place inside.
   if (!location) {
     return probe(n, skip, to, std::nullopt, location);
   }
@@ -169,6 +201,7 @@ result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes
   if (!taken) {
     return probe(n, skip, to, std::move(taken).error(), location);
   }
+  // The block was found although its bit is cleared: it is used, and noted.
   if (!location->allocated) {
     map_.log->add(hn4_recovery_kind::cleared_bit, shard_, n);
   }
@@ -178,11 +211,15 @@ result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes
 // Reads `count` blocks that follow each other on the device, with one system call.
 // Payloads are read directly to their destination, headers aside. Returns how many blocks
 // from the front are regular.
+//
+// An error of the device, or a first block that is not regular, sends the caller to the
+// slow way.
 result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
                                        std::size_t count, mutable_bytes to) {
   std::array<std::array<std::byte, header_bytes>, batch_blocks> headers;
   std::array<mutable_bytes, 2 * batch_blocks> pieces;
   for (std::size_t i = 0; i < count; ++i) {
+    // Headers and payloads alternate on the device, so the pieces do as well.
     pieces[2 * i] = headers[i];
     pieces[2 * i + 1] = to.subspan(i * cap_, cap_);
   }
@@ -190,6 +227,7 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
   for (std::size_t i = 0; i < count; ++i) {
     const mutable_bytes payload = pieces[2 * i + 1];
     const auto h = check_header(headers[i], claim(n + i));
+    // What was read beyond a bad block is read again later.
     if (!h || h->data_crc != crc32(0, payload) || h->algorithm() != 0) {
       return i;
     }
@@ -200,11 +238,14 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
 // Does the same for blocks that lie in memory, the first of them at `location`. Each is
 // verified while it is copied; a block that turns out to be wrong has then been copied in
 // vain.
+//
+// Blocks need not follow each other here, since each is looked up by itself.
 std::size_t reader::read_mapped(std::uint64_t n, place location, mutable_bytes to) {
   const std::size_t limit = to.size() / cap_;
   std::size_t count = 0;
   for (;;) {
     const bytes_view block = map_.device->view(location.byte, map_.geometry.block);
+    // Not mapped, or behind the end of the file.
     if (block.empty()) {
       return count;
     }
@@ -215,6 +256,7 @@ std::size_t reader::read_mapped(std::uint64_t n, place location, mutable_bytes t
       return count;
     }
     const auto next = ++count < limit ? locate(n + count) : std::nullopt;
+    // The last address is known before the loop goes on, so each is computed once.
     if (!next || !next->allocated) {
       return count;
     }
@@ -223,15 +265,17 @@ std::size_t reader::read_mapped(std::uint64_t n, place location, mutable_bytes t
 }
 
 // Returns how many payloads from block n on could be read the regular way; 0 sends the
-// caller to `read_block`.
+// caller to `read_block`. `first` is the place of block `n`, which is allocated.
 std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_bytes to) {
   const std::size_t bs = map_.geometry.block;
   if (!map_.device->view(first.byte, bs).empty()) {
     return read_mapped(n, first, to);
   }
+  // A batch fits into the cache, but has at least one block of any size.
   const std::size_t limit = std::min(
       {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
   std::size_t count = 1;
+  // The run ends at the first block that does not follow its predecessor.
   for (; count < limit; ++count) {
     const auto next = locate(n + count);
     if (!next || next->byte != first.byte + count * bs || !next->allocated) {
@@ -244,8 +288,11 @@ std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_byte
 
 // Reads at least one whole payload from block n on. A block that is not regular is read,
 // or refused, by `read_block`.
+//
+// Advances `done_`.
 result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
   const auto first = locate(n);
+  // Shards of the horizon region have rules of their own for holes and go the slow way.
   const bool plain =
       first && first->allocated && !map_.sources[shard_].a.has(class_bits::horizon);
   std::size_t count = plain ? read_plain(n, *first, to) : 0;
@@ -260,6 +307,8 @@ result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
 }
 
 // Finds the shard that holds an offset of the stream.
+//
+// The offset must lie inside the stream.
 void reader::find_shard(std::uint64_t offset) {
   const auto after =
       std::upper_bound(map_.shards.begin(), map_.shards.end(), offset,
@@ -270,12 +319,15 @@ void reader::find_shard(std::uint64_t offset) {
 // Returns nothing in all cases in which a copy would be needed: parts of two blocks,
 // compressed or displaced blocks, devices that are not mapped. The caller then reads, and
 // gets the error if there is one.
+//
+// The caller may keep the view as long as the stream, whose map keeps the device.
 bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   find_shard(offset);
   const hn4_shard& shard = map_.shards[shard_];
   const std::uint64_t local = offset - shard.offset;
   const auto skip = static_cast<std::size_t>(local % cap_);
   const auto location = locate(local / cap_);
+  // The range must lie inside one payload.
   if (count > shard.bytes - local || count > cap_ - skip || !location ||
       !location->allocated) {
     return {};
@@ -285,6 +337,7 @@ bytes_view reader::view(std::uint64_t offset, std::size_t count) {
     return {};
   }
   const std::uint64_t number = local / cap_;
+  // A block is verified once for all views, as its bytes may be viewed many times.
   if (!map_.verified->has(shard_, number)) {
     const auto h = check_header(block, claim(number));
     if (!h || h->algorithm() != 0 ||
@@ -297,6 +350,8 @@ bytes_view reader::view(std::uint64_t offset, std::size_t count) {
 }
 
 // Each pass reads whole blocks of one shard, or a part of one block.
+//
+// `to` must end inside the stream. On failure `done()` says how many bytes are right.
 result<void> reader::read(std::uint64_t offset, mutable_bytes to) {
   done_ = 0;
   find_shard(offset);
@@ -307,6 +362,7 @@ result<void> reader::read(std::uint64_t offset, mutable_bytes to) {
     const auto skip = static_cast<std::size_t>(local % cap_);
     const auto left = static_cast<std::size_t>(
         std::min<std::uint64_t>(shard.bytes - local, to.size() - done_));
+    // Whole payloads go the fast way.
     if (skip == 0 && left >= cap_) {
       WEIR_CHECK(read_whole(n, to.subspan(done_, left)));
     } else {
@@ -314,6 +370,7 @@ result<void> reader::read(std::uint64_t offset, mutable_bytes to) {
       WEIR_CHECK(read_block(n, skip, to.subspan(done_, part)));
       done_ += part;
     }
+    // The end of a shard leads to the next one; shards are never empty.
     shard_ += offset + done_ == shard.offset + shard.bytes ? 1 : 0;
   }
   return {};

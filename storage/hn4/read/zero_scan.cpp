@@ -12,11 +12,15 @@
 #include "hn4/core.hpp"
 #include "weir/base/hash.hpp"
 
+/// The search writes nothing: the rebuilt bits exist in memory only.
 namespace weir::storage::hn4 {
 
 namespace {
 
 /// Sets the bits of blocks that prove to belong to a live entry.
+///
+/// The order of places matters, because the reference stops at the first block that
+/// names itself.
 class scanner {
  public:
   scanner(const core& c, block_bits& bits)
@@ -25,6 +29,7 @@ class scanner {
   /// Searches for all blocks of a shard.
   void visit(const anchor& a) {
     const std::uint64_t blocks = blocks_for(c_.geometry, a.mass);
+    // An impossible length is skipped.
     if (blocks > c_.geometry.blocks) {
       return;
     }
@@ -35,13 +40,15 @@ class scanner {
   }
 
  private:
-  /// Examines one place; returns whether the search goes on with the next block.
+  /// Examines one place; returns whether the search goes on with the next block. A set
+  /// bit on orbit 0 is taken as proof without reading, as the reference does.
   bool settled(const anchor& a, std::uint64_t n, unsigned k) {
     const auto block =
         ballistic(c_.space, a.gravity, a.orbit_vector, n, a.fractal_scale, k);
     if (!block || *block >= c_.geometry.blocks) {
       return false;
     }
+    // The bit is asked for before the block is read.
     const bool set = bits_.test(*block);
     if (set && k == 0) {
       return true;
@@ -55,6 +62,7 @@ class scanner {
       return true;
     }
     const block_header h = load_header(head);
+    // The generation must be exact here.
     if (h.generation != a.write_gen || !c_.device->read(byte, buffer_) ||
         h.data_crc != crc32(0, bytes_view(buffer_).subspan(header_bytes))) {
       return false;
@@ -71,6 +79,8 @@ class scanner {
 }  // namespace
 
 // A volume that was closed cleanly has the right bits already.
+//
+// PICO bitmaps are never rebuilt, as their bits are not trusted.
 std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
   if (!c.unclean || c.bits->blind) {
     return c.bits;
@@ -90,6 +100,8 @@ std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
   return bits;
 }
 
+/// Computed at most once, by the first stream that needs it. The mutex of the flag lets
+/// other threads wait.
 std::shared_ptr<const block_bits> core::strict_bits() const {
   std::call_once(rebuilt_once, [&] { rebuilt = rebuilt_bits(*this); });
   return rebuilt;

@@ -3,6 +3,9 @@
 /// Reads the header of GGUF files, versions 2 and 3.
 ///
 /// The values are read by `gguf_walker`; here are the tensors and where their data is.
+///
+/// Offsets in the header count from the begin of the data, which is aligned; the results
+/// count from the begin of the file.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,10 +19,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// The usual limit is 4; a larger one costs nothing.
 constexpr std::uint32_t gguf_max_dimensions = 8;
 
 /// An element type: `elements` of them take `bytes` bytes. Quantised types come in blocks
 /// and are delivered as bytes.
+///
+/// A quantised tensor keeps its outer dimensions, and its innermost one counts bytes.
 struct gguf_type {
   std::uint32_t id;
   std::string_view name;
@@ -60,7 +66,8 @@ constexpr std::array gguf_types{gguf_type{0, "F32", 1, 4, dtype::fp32},
                                 gguf_type{35, "TQ2_0", 256, 66, dtype::uint8},
                                 gguf_type{39, "MXFP4", 32, 17, dtype::uint8}};
 
-/// Makes the error for a header that is wrong.
+/// Makes the error for a header that is wrong. Errors name the byte at which parsing
+/// stopped.
 error bad_gguf(const gguf_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
@@ -69,21 +76,27 @@ error bad_gguf(const gguf_walker& w, std::string_view text) {
 
 /// Computes shape and size of a tensor from its dimensions, innermost first. Returns
 /// false if they are impossible.
+///
+/// GGUF lists the innermost dimension first, and shapes here list it last, so the order
+/// is reversed.
 bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint32_t id) {
   const auto row = std::find_if(gguf_types.begin(), gguf_types.end(),
                                 [&](const gguf_type& r) { return r.id == id; });
+  // A row must consist of whole blocks.
   if (row == gguf_types.end() || dims.empty() || dims[0] % row->elements != 0) {
     return false;
   }
   t.type = row->type;
   t.type_name = row->name;
   std::uint64_t rows = 1, row_bytes = 0;
+  // All dimensions but the innermost, from the outermost on.
   for (std::size_t i = dims.size(); i-- > 1;) {
     if (!checked_mul(rows, dims[i], rows) || dims[i] > INT64_MAX) {
       return false;
     }
     t.shape.push_back(static_cast<std::int64_t>(dims[i]));
   }
+  // All products are checked, since they come from the file.
   if (!checked_mul<std::uint64_t>(dims[0] / row->elements, row->bytes, row_bytes) ||
       !checked_mul(rows, row_bytes, t.bytes) || dims[0] > INT64_MAX ||
       row_bytes > INT64_MAX) {
@@ -94,6 +107,9 @@ bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint
 }
 
 /// Moves over the metadata; only the alignment of the data is read.
+///
+/// The values are walked over and not kept, since a tokenizer in them may take many
+/// megabytes.
 bool metadata(gguf_walker& w, std::uint64_t count, std::uint64_t& alignment) {
   std::string_view key;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -105,6 +121,8 @@ bool metadata(gguf_walker& w, std::uint64_t count, std::uint64_t& alignment) {
     if (key == "general.alignment" && kind == gguf_value::uint32) {
       std::uint32_t value = 0;
       if (!w.number(value) || !std::has_single_bit(value)) {
+        // An alignment of 0 or of another number than a power of two would make the
+        // offsets ambiguous.
         return false;
       }
       alignment = value;
@@ -115,7 +133,8 @@ bool metadata(gguf_walker& w, std::uint64_t count, std::uint64_t& alignment) {
   return true;
 }
 
-/// Reads the description of one tensor.
+/// Reads the description of one tensor. Returns false if the bytes end or make no sense;
+/// the walker tells which of both.
 bool tensor(gguf_walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
   std::string_view name;
@@ -129,6 +148,7 @@ bool tensor(gguf_walker& w, stored_tensor& t) {
       return false;
     }
   }
+  // A tensor without dimensions is a scalar.
   if (dims.empty()) {
     dims.push_back(1);
   }
@@ -139,6 +159,9 @@ bool tensor(gguf_walker& w, stored_tensor& t) {
 
 // The header is parsed from its start on every call; that is simple, and doubling keeps
 // the sum of all parses small.
+//
+// `head` is the beginning of the file, `size` the size of the whole file. Returns how
+// many bytes are needed if `head` is too short, else fills `out`.
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                 std::vector<stored_tensor>& out) {
   gguf_walker w(head, size);
@@ -147,6 +170,7 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
   // The length of a header is not stored, so the number of bytes is doubled until it
   // suffices.
   const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
+  // Magic, version and the two counts.
   if (!w.start(start)) {
     return w.ran_out() ? result<header_wants>(more()) : bad_gguf(w, "expected 24 bytes");
   }
@@ -157,6 +181,7 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                  start.version));
   }
   constexpr std::uint64_t limit = gguf_walker::max_entries;
+  // Limits the work before any of it begins.
   if (start.tensors > limit || start.entries > limit) {
     return bad_gguf(
         w, fmt::format("expected at most {} tensors and entries, found {} and {}", limit,
@@ -177,12 +202,14 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
     }
     found.push_back(std::move(t));
   }
+  // The data begin at the next multiple of the alignment behind the header.
   const std::uint64_t data = align_up(w.offset(), alignment);
   for (stored_tensor& t : found) {
     if (!checked_add(t.offset, data, t.offset)) {
       return bad_gguf(w, fmt::format("expected tensor \"{}\" inside the file", t.name));
     }
   }
+  // Every tensor lies inside the file and none has a name twice.
   WEIR_CHECK(check_tensors(found, size, "GGUF"));
   out = std::move(found);
   return header_wants{};

@@ -20,10 +20,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Longest header that the format allows, in bytes.
+/// Longest header that the format allows, in bytes. Anything longer is refused before it
+/// is read.
 constexpr std::uint64_t longest_header = 100'000'000;
+/// Longer shapes are refused.
 constexpr std::size_t safetensors_max_dimensions = 64;
-/// Largest depth of nested values inside a member that is not read.
+/// Largest depth of nested values inside a member that is not read. The parser itself
+/// does not recurse, so this limits only its own stack of states.
 constexpr unsigned max_skipped_depth = 64;
 
 /// Element types of the format that have a counterpart here.
@@ -48,7 +51,8 @@ constexpr std::array safetensors_types{safetensors_type{"F64", dtype::fp64},
                                        safetensors_type{"BOOL", dtype::boolean},
                                        safetensors_type{"C64", dtype::complex64}};
 
-/// Makes the error for a header that is wrong at a byte of the file.
+/// Makes the error for a header that is wrong at a byte of the file. `offset` counts
+/// from the beginning of the file.
 error bad_safetensors(std::uint64_t offset, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
@@ -59,6 +63,7 @@ error bad_safetensors(std::uint64_t offset, std::string_view text) {
 /// the file and its type. `end` is the end of its range; `data` is where ranges begin.
 result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t data,
                            std::uint64_t size) {
+  // The subtraction is safe: `data` was found to be inside the file.
   if (t.offset > end || end > size - data) {
     return bad_safetensors(
         8, fmt::format("expected tensor \"{}\" inside {} bytes, found {} to {}", t.name,
@@ -71,9 +76,11 @@ result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t da
       continue;
     }
     t.type = row.type;
+    // A negative count says that the product of the shape has overflowed.
     const std::int64_t count = element_count(t.shape);
     const auto wanted = count < 0 ? error(errc::out_of_range, "the shape is too large")
                                   : byte_size(row.type, count);
+    // The range must have exactly the bytes of shape and type.
     if (!wanted || static_cast<std::uint64_t>(*wanted) != t.bytes) {
       return bad_safetensors(
           8, fmt::format("expected as many bytes as the shape of tensor \"{}\" "
@@ -89,8 +96,7 @@ result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t da
 }
 
 /// Characters of a text for the JSON parser; counts how many of them it has taken, so
-/// that
-/// an error can say where it was found.
+/// that an error can say where it was found.
 class counting_iterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -120,19 +126,17 @@ class counting_iterator {
 };
 
 /// Receives the events of the JSON parser and collects the tensors. A handler that
-/// returns
-/// false ends the parse; `problem` then says why.
+/// returns false ends the parse; `problem` then says why.
 ///
 /// The depth counts open objects and arrays: 1 inside the header, 2 inside the object of
-/// a
-/// tensor, 3 inside its shape or its offsets. Members that are not read are skipped:
-/// while
-/// `skip_` is set, it is the depth of the object that has the member.
+/// a tensor, 3 inside its shape or its offsets. Members that are not read are skipped:
+/// while `skip_` is set, it is the depth of the object that has the member.
 class header_reader {
  public:
   header_reader(std::uint64_t data, std::uint64_t size) : data_(data), size_(size) {}
 
-  /// Returns what was expected where the parse has ended.
+  /// Returns what was expected where the parse has ended. Ends an error message of the
+  /// caller. The position alone would not say which rule was broken.
   [[nodiscard]] std::string expected() const {
     if (depth_ == 0) {
       return begun_ ? "expected nothing behind the object, found more"
@@ -147,10 +151,12 @@ class header_reader {
     return fmt::format("expected dtype, shape and data_offsets of tensor \"{}\"",
                        tensor_.name);
   }
-  /// The error of a tensor whose members are read but contradict each other.
+  /// The error of a tensor whose members are read but contradict each other. It takes
+  /// precedence over the text of `expected`.
   std::optional<error> problem;
   std::vector<stored_tensor> tensors;
 
+  // Only the header and the objects of tensors may be objects.
   bool start_object(std::size_t) {
     ++depth_;
     if (skip_ != 0) {
@@ -160,6 +166,7 @@ class header_reader {
     seen_ = 0;
     return depth_ <= 2;
   }
+  // The end of the object of a tensor: all three members must have been read.
   bool end_object() {
     --depth_;
     if (skip_ != 0) {
@@ -169,6 +176,7 @@ class header_reader {
       return true;
     }
     named_ = false;
+    // `named_` is set again for the text of the error.
     if (seen_ != (dtype_member | shape_member | offsets_member)) {
       named_ = true;
       return false;
@@ -180,6 +188,7 @@ class header_reader {
     tensors.push_back(std::move(tensor_));
     return true;
   }
+  // Arrays are allowed for shape and offsets only.
   bool start_array(std::size_t) {
     ++depth_;
     if (skip_ != 0) {
@@ -193,9 +202,12 @@ class header_reader {
     if (skip_ != 0) {
       return end_skipped();
     }
+    // The range has exactly two numbers.
     tensor_.offset = range_[0];
     return member_ == shape_member || numbers_ == range_.size();
   }
+  // The metadata of the header is skipped as a whole, and so are unknown members of a
+  // tensor.
   bool key(const std::string& name) {
     if (skip_ != 0) {
       return true;
@@ -212,6 +224,8 @@ class header_reader {
               : name == "data_offsets" ? offsets_member
                                        : 0;
     skip_ = member_ == 0 ? 2 : 0;
+    // A member that occurs twice is refused, since readers would disagree about which
+    // counts.
     const bool twice = (seen_ & member_) != 0;
     seen_ |= member_;
     return !twice;
@@ -223,6 +237,7 @@ class header_reader {
     tensor_.type_name = text;
     return depth_ == 2 && member_ == dtype_member;
   }
+  // Negative and fractional numbers arrive at other handlers, which refuse them.
   bool number_unsigned(std::uint64_t n) {
     if (skip_ != 0) {
       return end_skipped();
@@ -230,6 +245,7 @@ class header_reader {
     if (depth_ != 3) {
       return false;
     }
+    // Offsets fill the range, shape numbers are appended.
     if (member_ == offsets_member) {
       return numbers_ < range_.size() && (range_[numbers_++] = n, true);
     }
@@ -248,8 +264,7 @@ class header_reader {
 
  private:
   /// Ends a skipped member if its value is complete; false if none is being skipped,
-  /// since
-  /// the members that are read hold no value of this kind.
+  /// since the members that are read hold no value of this kind.
   bool end_skipped() {
     const bool skips = skip_ != 0;
     skip_ = depth_ == skip_ ? 0 : skip_;
@@ -273,18 +288,24 @@ class header_reader {
 
 }  // namespace
 
+/// Cheap test on the first bytes. A wrong guess would only lead to the error of the
+/// parser.
 bool is_safetensors(bytes_view head, std::uint64_t size) noexcept {
   if (head.size() < 9 || size < 10) {
     return false;
   }
+  // The length must leave space for the object and lie inside the file.
   const std::uint64_t length = load_le<std::uint64_t>(head.data());
   return length >= 2 && length <= longest_header && length <= size - 8 &&
          head[8] == std::byte{'{'};
 }
 
+/// `head` is the beginning of the file. Returns how many bytes are needed if it is too
+/// short, else fills `out` in the order of the header.
 result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
                                        std::vector<stored_tensor>& out) {
   const std::uint64_t length = load_le<std::uint64_t>(head.data());
+  // No overflow: `is_safetensors` has limited the length.
   const std::uint64_t data = 8 + length;
   if (head.size() < data) {
     return header_wants{data};
@@ -315,6 +336,7 @@ namespace {
 byte_vector framed_header(const nlohmann::ordered_json& header) {
   constexpr std::size_t alignment = 8;
   std::string text =
+      // Bytes of names that are no UTF-8 are replaced, since JSON cannot hold them.
       header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize(align_up(text.size(), alignment), ' ');
   byte_vector file(sizeof(std::uint64_t) + text.size());
@@ -325,8 +347,11 @@ byte_vector framed_header(const nlohmann::ordered_json& header) {
 
 }  // namespace
 
+/// The elements of the tensors follow the header in the order of `tensors`, without
+/// gaps.
 result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  // Some readers refuse a file without this entry.
   header["__metadata__"]["format"] = "pt";
   std::vector<std::string_view> names{"__metadata__"};
   std::uint64_t offset = 0;
@@ -348,6 +373,7 @@ result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
     names.push_back(t.name);
     offset = end;
   }
+  // Names must be different, and different from the entry above.
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
@@ -360,6 +386,7 @@ result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
   return framed_header(header);
 }
 
+/// Makes a whole file with one tensor. `data` has the elements in little-endian order.
 result<byte_vector> make_safetensors(const std::string& name, dtype type,
                                      std::span<const std::int64_t> shape,
                                      bytes_view data) {

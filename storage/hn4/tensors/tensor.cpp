@@ -5,6 +5,8 @@
 /// The same parsers serve files in memory and stored files. A stored file is read from
 /// the front until its header is complete; the tensors themselves are read only on
 /// request.
+///
+/// Raw files, which have no header, are a container of their own kind without tensors.
 #include <fmt/core.h>
 #include <sys/mman.h>
 
@@ -20,22 +22,29 @@ namespace weir::storage {
 
 namespace {
 
-/// Bytes that are read first; most headers fit into them.
+/// Bytes that are read first; most headers fit into them. Reading more at once would
+/// cost time for files whose header is short.
 constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
-/// Longest header that is read.
+/// Longest header that is read. A longer one would come from a damaged length.
 constexpr std::uint64_t longest_stored_header = std::uint64_t{1} << 30;
-/// Alignment of tensors in memory of their own.
+/// Alignment of tensors in memory of their own. Enough for every element type and for
+/// vector registers.
 constexpr std::size_t tensor_alignment = 64;
 
+/// A parser gets the beginning of a file and the size of the whole file. It returns how
+/// many bytes it needs, or 0 if it has filled the list.
 using parser = result<hn4::header_wants> (*)(bytes_view, std::uint64_t,
                                              std::vector<stored_tensor>&);
 
-/// Parser of raw files, which have no header.
+/// Parser of raw files, which have no header. It is always content with what it has.
 result<hn4::header_wants> none(bytes_view, std::uint64_t, std::vector<stored_tensor>&) {
   return hn4::header_wants{};
 }
 
 /// Chooses the parser by the first bytes of a file.
+///
+/// GGUF has a magic number; safetensors is recognised by a plausible length and the
+/// first brace. Everything else is raw.
 parser parser_for(bytes_view head, std::uint64_t size, container_format& format) {
   if (is_gguf(head)) {
     format = container_format::gguf;
@@ -55,10 +64,13 @@ namespace hn4 {
 
 // Sorting by name finds repeated names, sorting by offset finds overlaps: both take
 // little more than linear time for headers with many tensors.
+//
+// Requires nothing of the order of `tensors`. `format` names the container in errors.
 result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint64_t size,
                            std::string_view format) {
   std::vector<const stored_tensor*> order;
   for (const stored_tensor& t : tensors) {
+    // The second condition cannot overflow, since the first one has passed.
     if (t.offset > size || t.bytes > size - t.offset) {
       return hn4_error(hn4_code::data_rot,
                        fmt::format("cannot use the {} header: expected tensor \"{}\" "
@@ -80,6 +92,7 @@ result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint6
   std::sort(order.begin(), order.end(),
             [](const auto* x, const auto* y) { return x->offset < y->offset; });
   for (std::size_t i = 1; i < order.size(); ++i) {
+    // Empty tensors may lie anywhere. The sum was checked above.
     if (order[i]->bytes != 0 &&
         order[i - 1]->offset + order[i - 1]->bytes > order[i]->offset) {
       return hn4_error(hn4_code::data_rot,
@@ -93,6 +106,7 @@ result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint6
 
 }  // namespace hn4
 
+/// The names are those of the command line and of reports.
 std::string_view name_of(container_format format) noexcept {
   switch (format) {
     case container_format::safetensors: return "safetensors";
@@ -105,14 +119,19 @@ namespace {
 
 /// Allocates memory for a tensor. A large one gets huge pages: with ordinary pages, the
 /// first touch of new memory takes longer than the read that fills it.
+///
+/// Returns a null pointer if the system has no memory. Tensors come from files, so a
+/// lack of memory is an ordinary error.
 std::shared_ptr<void> allocate(std::size_t size) {
   constexpr std::size_t large_page = std::size_t{2} << 20;
   const std::align_val_t aligned{size >= large_page ? large_page : tensor_alignment};
+  // At least one unit, since an empty tensor also needs an address.
   void* memory = ::operator new(std::max(size, tensor_alignment), aligned, std::nothrow);
   if (memory == nullptr) {
     return nullptr;
   }
   if (size >= large_page) {
+    // Advice that may be refused without harm.
     (void)::madvise(memory, align_down(size, large_page), MADV_HUGEPAGE);
   }
   return {memory, [aligned](void* p) { ::operator delete(p, aligned); }};
@@ -120,6 +139,8 @@ std::shared_ptr<void> allocate(std::size_t size) {
 
 }  // namespace
 
+/// The whole file is there, so a parser that wants more bytes has found a file that
+/// contradicts itself; `WEIR_EXPECT` reports it.
 result<tensor_directory> tensor_directory::from_bytes(bytes_view file) {
   tensor_directory directory;
   const parser parse = parser_for(file, file.size(), directory.format_);
@@ -130,12 +151,16 @@ result<tensor_directory> tensor_directory::from_bytes(bytes_view file) {
 
 // The header tells how long it is only while it is read, so bytes are added until it is
 // complete.
+//
+// Each round parses from the start, and the number of bytes at least doubles for GGUF,
+// so the rounds together cost little more than the last.
 result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream) {
   tensor_directory directory;
   byte_vector head;
   std::uint64_t wanted = std::min(stream.size(), first_read);
   for (;;) {
     const std::size_t there = head.size();
+    // Bytes that were read before are kept.
     head.resize(static_cast<std::size_t>(wanted));
     WEIR_TRY(const std::size_t got,
              stream.read(there, mutable_bytes(head).subspan(there)));
@@ -145,6 +170,7 @@ result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream)
     if (wants.bytes == 0) {
       return directory;
     }
+    // The header is too long, or the file ends inside of it.
     if (wants.bytes > longest_stored_header || head.size() == stream.size()) {
       return hn4_error(hn4_code::data_rot,
                        fmt::format("cannot read the header of tag \"{}\": expected at "
@@ -155,6 +181,7 @@ result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream)
   }
 }
 
+/// The order is that of the file, which is not sorted.
 const stored_tensor* tensor_directory::find(std::string_view name) const noexcept {
   const auto found = std::find_if(tensors_.begin(), tensors_.end(),
                                   [&](const stored_tensor& t) { return t.name == name; });
@@ -162,7 +189,10 @@ const stored_tensor* tensor_directory::find(std::string_view name) const noexcep
 }
 
 // Uses the bytes in place if they are aligned for their elements; else reads a copy.
+//
+// The tensor keeps a mapped device alive by its holder.
 result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& info) {
+  // The description may come from another stream, so the range is checked here again.
   if (info.offset > stream.size() || info.bytes > stream.size() - info.offset) {
     return hn4_error(
         hn4_code::invalid_argument,
@@ -174,6 +204,7 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
   hn4_tensor tensor;
   tensor.info_ = info;
   const auto size = static_cast<std::size_t>(info.bytes);
+  // Elements of less than a byte need no alignment.
   const std::size_t element = std::max<std::size_t>(info_of(info.type).size, 1);
   WEIR_TRY(const hn4_view view, stream.view(info.offset, size));
   if (!view.bytes.empty() &&
@@ -183,6 +214,7 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
     tensor.is_view_ = true;
     return tensor;
   }
+  // Not mapped, compressed, divided over blocks or not aligned: a copy is needed.
   const std::shared_ptr<void> memory = allocate(size);
   if (memory == nullptr) {
     return hn4_error(
@@ -201,6 +233,8 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
 // All tags are searched even after a tensor was found, because a second one would make
 // the name ambiguous. A tag that cannot be read is an error only if no other tag has the
 // tensor.
+//
+// With a tag, only this tag is searched, and its errors are returned as they are.
 result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view name,
                                      std::string_view tag) {
   std::vector<std::string> tags, known;
@@ -211,6 +245,7 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
     for (const hn4_tag& t : all) {
       tags.push_back(t.name);
     }
+    // A damaged tag may have the tensor.
     if (!damaged.empty()) {
       unreadable = damaged.front().problem;
     }
@@ -227,9 +262,11 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
       if (!tag.empty()) {
         return std::move(directory).error();
       }
+      // Goes on, because another tag may have it.
       unreadable = unreadable ? unreadable : directory.error();
       continue;
     }
+    // All names are collected for the suggestion of the error.
     for (const stored_tensor& t : directory->tensors()) {
       known.push_back(t.name);
     }
@@ -246,6 +283,7 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
       where.emplace(std::move(*stream));
     }
   }
+  // "Not found" would be wrong here: the tag that cannot be read may have it.
   if (!where && unreadable) {
     return hn4_error(hn4_code::data_rot,
                      fmt::format("cannot find tensor \"{}\": expected every tag to be "
@@ -262,6 +300,7 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
   return located_tensor{std::move(*where), std::move(*info)};
 }
 
+/// Locates and reads in one call.
 result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                                std::string_view tag) {
   WEIR_TRY(const located_tensor found, locate_tensor(volume, name, tag));

@@ -5,6 +5,9 @@
 /// A move is an ordinary store that replaces the tag by itself at a lower place, so a
 /// crash leaves the old copy or the new one. It needs free space for the second copy, and
 /// memory for the bytes of the tag.
+///
+/// It goes over the tags from the lowest to the highest and begins again after each
+/// round that has moved something, until nothing moves.
 #include <algorithm>
 
 #include "hn4/write/allocation.hpp"
@@ -16,13 +19,16 @@ namespace hn4 {
 
 namespace {
 
-/// A tag and the block behind its last one.
+/// A tag and the block behind its last one. The block is a number of the volume. Space
+/// below it may serve the tag.
 struct placed_tag {
   hn4_tag tag;
   std::uint64_t end = 0;
 };
 
 /// The steps of a compaction; the members are their common state.
+///
+/// A compactor is used once.
 class compactor {
  public:
   compactor(core& c, const hn4_volume& volume) : c_(c), volume_(volume) {}
@@ -46,6 +52,7 @@ class compactor {
   hn4_compaction done_;
 };
 
+/// A name is noted once, with its first problem.
 void compactor::leave(const std::string& name, error problem) {
   if (!is_left(name)) {
     done_.left.push_back({name, std::move(problem)});
@@ -72,6 +79,7 @@ result<std::vector<placed_tag>> compactor::tags_from_the_front() {
     placed_tag one{std::move(listed.tag), 0};
     for (const entry& e : listed.entries.shards) {
       for_each_block(
+          // Long names count as well, since their blocks move too.
           c_, e.a, [&](std::uint64_t block) { one.end = std::max(one.end, block + 1); });
     }
     placed.push_back(std::move(one));
@@ -85,6 +93,9 @@ result<std::vector<placed_tag>> compactor::tags_from_the_front() {
 
 // The largest shard must find a free run below the present end of the tag. Most tags fail
 // this test and need not be read.
+//
+// It is only an estimate: shards may differ in length, and names need space, too.
+// `put_below` decides.
 bool compactor::may_move(const placed_tag& t) const {
   const std::uint64_t shards = std::max<std::uint64_t>(t.tag.shards, 1);
   const std::uint64_t largest =
@@ -103,12 +114,14 @@ result<bool> compactor::move_down(const placed_tag& t) {
     leave(t.tag.name, std::move(bytes).error());
     return false;
   }
+  // The tag keeps its number of shards and its compression.
   const auto shards = stream->shards();
   hn4_put_options options;
   options.shards = static_cast<std::uint32_t>(shards.size());
   options.compress = std::any_of(shards.begin(), shards.end(),
                                  [](const hn4_shard& s) { return s.compressed; });
   auto moved = put_below(c_, t.tag.name, *bytes, options, t.end - 1);
+  // A lack of space is expected here. Any other failure ends the compaction.
   if (!moved && code_of(moved.error()) == hn4_code::no_space && c_.writable) {
     return false;
   }
@@ -117,7 +130,11 @@ result<bool> compactor::move_down(const placed_tag& t) {
 
 // Every move lowers the end of one tag, so the loop ends. Work that killed processes have
 // left is done even if nothing moves.
+//
+// The whole volume is listed again after each round, because every move changes the
+// directory.
 result<hn4_compaction> compactor::compact() {
+  // Otherwise blocks that interrupted work still holds would count as taken.
   if (auto done = c_.writable ? finish(c_) : result<void>(); !done) {
     return write_failed(c_, "compact the volume", std::move(done).error());
   }

@@ -18,12 +18,17 @@ namespace {
 
 /// Returns the high half of the identity of shard 0 of the store. It identifies the
 /// store.
+///
+/// All shards of one store have consecutive identities, so the difference is the same
+/// for each of them.
 std::uint64_t store_of(const anchor& a) {
   return a.seed.hi - group_of(a).value().index;
 }
 
 /// Finds the entries of stores that do not count. Their names are not read, because these
 /// may never have reached the device.
+///
+/// A store counts once one of its entries is live.
 std::vector<entry> never_counted(const core& c) {
   std::set<std::uint64_t> stores;
   for (const entry& e : c.entries) {
@@ -51,8 +56,10 @@ std::set<std::uint64_t> filters_to_look_at(const core& c) {
     const entry_role role = role_of(e.a);
     const auto mark = group_of(e.a);
     if (role == entry_role::announced || role == entry_role::grave) {
+      // Each of these is a sign by itself.
       filters.insert(e.a.tag_filter);
     } else if (role == entry_role::live && mark) {
+      // Two generations under one filter may be a store and the one that it replaces.
       const auto [known, is_new] = generations.emplace(e.a.tag_filter, e.a.write_gen);
       if (!is_new && known->second != e.a.write_gen) {
         filters.insert(e.a.tag_filter);
@@ -62,6 +69,7 @@ std::set<std::uint64_t> filters_to_look_at(const core& c) {
       }
     }
   }
+  // Foreign shards that such a store has replaced are waiting for their end.
   for (const entry& e : c.entries) {
     if (e.a.live() && !group_of(e.a) && over_foreign.count(e.a.tag_filter) != 0) {
       filters.insert(e.a.tag_filter);
@@ -71,6 +79,9 @@ std::set<std::uint64_t> filters_to_look_at(const core& c) {
 }
 
 /// Adds an entry with the mark that another group continues it.
+///
+/// The mark is written after the entries of the new group, so it may be missing after a
+/// crash.
 void add_grown(unfinished_work& work, entry e) {
   group_mark mark = group_of(e.a).value();
   mark.grown = true;
@@ -80,12 +91,15 @@ void add_grown(unfinished_work& work, entry e) {
 
 /// Adds the work of one name. A tag that is damaged stays as it is, so that a check still
 /// finds the damage.
+///
+/// With a misnamed entry, the graves stay, since they may still be needed for it.
 void add_work(unfinished_work& work, const named_entries& named,
               const resolved_tag& found) {
   work.ended.insert(work.ended.end(), found.ended.begin(), found.ended.end());
   if (named.misnamed.empty()) {
     work.graves.insert(work.graves.end(), named.graves.begin(), named.graves.end());
   }
+  // Making entries of a damaged tag live would hide what it has lost.
   if (!found.lost.empty()) {
     return;
   }
@@ -99,6 +113,9 @@ void add_work(unfinished_work& work, const named_entries& named,
 }
 
 /// Determines all unfinished work.
+///
+/// Only the names that show a sign are read. A name that cannot be resolved is left
+/// alone.
 result<unfinished_work> work_of(const core& c) {
   unfinished_work work;
   work.ended = never_counted(c);
@@ -111,6 +128,7 @@ result<unfinished_work> work_of(const core& c) {
       }
     }
   }
+  // An entry may be found in two ways; it is written once.
   const auto by_slot = [](const entry& x, const entry& y) { return x.slot < y.slot; };
   std::stable_sort(work.ended.begin(), work.ended.end(), by_slot);
   work.ended.erase(
@@ -124,9 +142,13 @@ result<unfinished_work> work_of(const core& c) {
 
 // Allocation is determined after the announced entries have become live and before the
 // ended ones are erased, since both still name their blocks.
+//
+// Works in memory only: the first write to the volume carries it out. So opening a
+// volume for writing and closing it changes nothing.
 result<void> find_unfinished(core& c) {
   c.bits_on_device = c.bits;
   WEIR_TRY(unfinished_work work, work_of(c));
+  // Announced entries that count are live from now on.
   adopt_entries(c, work.live);
   WEIR_TRY(block_bits bits, allocation_of(c));
   std::vector<entry> gone = work.ended;
@@ -136,10 +158,12 @@ result<void> find_unfinished(core& c) {
   }
   bits.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(bits));
+  // The entries in memory are those that `finish` will write.
   work.ended = as_tombstones(std::move(work.ended));
   work.graves = as_tombstones(std::move(work.graves));
   adopt_entries(c, work.ended);
   adopt_entries(c, work.graves);
+  // Nothing is kept if nothing is to be done.
   if (!work.live.empty() || !work.ended.empty() || !work.graves.empty()) {
     c.unfinished = std::move(work);
   }
@@ -148,8 +172,12 @@ result<void> find_unfinished(core& c) {
 
 // Each step is durable before the next begins. So blocks stay allocated as long as an
 // entry names them, and a grave stays as long as an entry that it removes.
+//
+// Called before the first change of a volume. Calling it without unfinished work writes
+// only bits that differ.
 result<void> finish(core& c) {
   const unfinished_work work = c.unfinished.value_or(unfinished_work{});
+  // The order: complete, allocate, erase, and the graves at last.
   WEIR_CHECK(write_entries(c, work.live));
   WEIR_CHECK(write_bits(c, *c.bits));
   WEIR_CHECK(write_entries(c, work.ended));

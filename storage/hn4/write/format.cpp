@@ -25,13 +25,14 @@ namespace hn4 {
 
 namespace {
 
+/// Bytes of one write of the quality mask.
 constexpr std::size_t fill_bytes = std::size_t{1} << 20;
 constexpr std::uint64_t gib = mib << 10, tib = gib << 10;
 /// Offsets of files are signed, so no volume can be larger.
 constexpr auto unlimited = static_cast<std::uint64_t>(INT64_MAX);
 
 /// Limits of the profiles. PICO volumes below 2 MiB could be made, but nothing opens
-/// them.
+/// them. The row is the number of the profile; both ends are bytes and included.
 constexpr std::array<hn4_limits, 8> limits{{{128 * mib, unlimited},
                                             {gib, 16 * tib},
                                             {tib, unlimited},
@@ -41,13 +42,15 @@ constexpr std::array<hn4_limits, 8> limits{{{128 * mib, unlimited},
                                             {128 * mib, 2 * tib},
                                             {100 * gib, unlimited}}};
 
-/// Makes the error for an option that is out of its range.
+/// Makes the error for an option that is out of its range. All of these errors begin
+/// with the same words.
 error refusal(std::string text) {
   return hn4_error(hn4_code::invalid_argument,
                    "cannot make an HN4 volume: " + std::move(text));
 }
 
-/// Checks the capacity against sector and profile.
+/// Checks the capacity against sector and profile. `capacity` is that of the device, in
+/// bytes.
 result<void> check_capacity(const hn4_format_options& options, std::uint64_t capacity) {
   const hn4_limits range = limits_of(options.profile);
   if (capacity % options.sector != 0) {
@@ -63,7 +66,8 @@ result<void> check_capacity(const hn4_format_options& options, std::uint64_t cap
   return {};
 }
 
-/// Checks all options.
+/// Checks all options. Returns the first rule that is broken, before anything is
+/// written.
 result<void> check(const hn4_format_options& options, std::uint64_t capacity) {
   if (static_cast<std::size_t>(options.profile) >= limits.size()) {
     return refusal(fmt::format("expected a profile from 0 to 7, found {}",
@@ -87,7 +91,8 @@ result<void> check(const hn4_format_options& options, std::uint64_t capacity) {
   return check_capacity(options, capacity);
 }
 
-/// Makes the identity of a new volume.
+/// Makes the identity of a new volume. With a seed, equal options give equal volumes,
+/// which tests rely on.
 hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
   std::uint64_t key = 0;
   if (seed) {
@@ -96,6 +101,8 @@ hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
     std::random_device entropy;
     key = std::uint64_t{entropy()} << 32 | entropy();
   }
+  // Two words of a counter-based generator; the second number separates this use from
+  // others.
   const philox random(key, 0x484E34);
   hn4_id id;
   // The marks of version and variant are set where the reference implementation sets
@@ -107,6 +114,8 @@ hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
 }
 
 /// Returns the superblock of a new volume.
+///
+/// Places are given in sectors here. `time` is in nanoseconds since 1970.
 superblock first_superblock(const hn4_geometry& g, const hn4_format_options& options,
                             std::int64_t time) {
   superblock sb;
@@ -126,7 +135,9 @@ superblock first_superblock(const hn4_geometry& g, const hn4_format_options& opt
   sb.epoch_block = g.epoch / g.block;
   sb.generation = 1;
   sb.state = state_bits::clean | state_bits::zeroed;
+  // Bit 0 says that there is a South copy.
   sb.compatible = places_of_copies(g.capacity, g.block).south != 0 ? 1 : 0;
+  // An archive is always on tape.
   sb.device_type = static_cast<std::uint32_t>(
       g.profile == hn4_profile::archive ? hn4_medium::tape : options.medium);
   sb.mount_time = time;
@@ -136,7 +147,8 @@ superblock first_superblock(const hn4_geometry& g, const hn4_format_options& opt
   return sb;
 }
 
-/// Returns the directory entry that stands for the volume itself.
+/// Returns the directory entry that stands for the volume itself. It occupies slot 0 and
+/// has no blocks. A check compares exactly these fields.
 anchor root_anchor(std::int64_t time) {
   anchor root;
   root.seed = {UINT64_MAX, UINT64_MAX};
@@ -151,6 +163,8 @@ anchor root_anchor(std::int64_t time) {
 }
 
 /// Writes the bitmap. A new device reads as zeros, so zeros are not written.
+///
+/// Pieces of 4096 bytes keep a new file sparse.
 result<void> write_new_bits(block_device& device, const hn4_geometry& g,
                             const block_bits& bits) {
   constexpr std::size_t unit = 4096;
@@ -171,6 +185,8 @@ result<void> write_new_bits(block_device& device, const hn4_geometry& g,
 }
 
 /// Writes all regions except the superblocks.
+///
+/// They are epochs, directory, bitmap and quality mask; the log is empty and stays zero.
 result<void> write_regions(block_device& device, const hn4_geometry& g,
                            std::int64_t time) {
   WEIR_CHECK(device.write(g.epoch, make_epoch(1, time)));
@@ -181,6 +197,7 @@ result<void> write_regions(block_device& device, const hn4_geometry& g,
   bits.bits.resize(static_cast<std::size_t>((g.blocks + 7) / 8));
   reserve_metadata(g, bits);
   WEIR_CHECK(write_new_bits(device, g, bits));
+  // The mask is filled up to the data region, beyond its own end, as the reference does.
   const byte_vector quality(fill_bytes, silver);
   for (std::uint64_t offset = g.qmask; offset < g.flux; offset += quality.size()) {
     const std::uint64_t n = std::min<std::uint64_t>(quality.size(), g.flux - offset);
@@ -194,11 +211,13 @@ result<void> write_regions(block_device& device, const hn4_geometry& g,
 
 }  // namespace hn4
 
+/// An unknown profile has the limits 0.
 hn4_limits limits_of(hn4_profile profile) noexcept {
   const auto row = static_cast<std::size_t>(profile);
   return row < hn4::limits.size() ? hn4::limits[row] : hn4_limits{};
 }
 
+/// Upper and lower case do not matter, and "-" may stand for "_".
 result<hn4_profile> hn4_profile_named(std::string_view name) {
   std::string upper(name);
   for (char& c : upper) {
@@ -218,6 +237,9 @@ result<hn4_profile> hn4_profile_named(std::string_view name) {
 }
 
 // The options are checked against the size of the device before anything is written.
+//
+// The device must be new, or its old content must read as zeros where the format expects
+// zeros.
 result<void> hn4_format(block_device& device, const hn4_format_options& options) {
   const std::uint64_t capacity = device.size();
   WEIR_CHECK(hn4::check(options, capacity));
@@ -246,8 +268,10 @@ result<void> hn4_format(const std::string& path, const hn4_format_options& optio
             "choose another name, or overwrite it with --force "
             "(hn4_format_options::overwrite)");
   }
+  // Files that killed processes have left beside this name.
   WEIR_CHECK(hn4_remove_leftovers(path));
   const std::string temporary = hn4::temporary_path_of(path);
+  // Every step may fail; the temporary file is then removed.
   auto made = [&]() -> result<void> {
     WEIR_TRY(const auto device, create_file_device(temporary, options.capacity));
     WEIR_CHECK(hn4_format(*device, options));

@@ -4,6 +4,9 @@
 ///
 /// The name of a temporary file contains the number of the process that made it. A file
 /// of a process that still runs may be in use and stays.
+///
+/// A process number may be in use again by another program; the file then stays until
+/// that program ends, which does no harm.
 #include "hn4/write/leftovers.hpp"
 
 #include <signal.h>
@@ -25,7 +28,7 @@ namespace hn4 {
 
 namespace {
 
-/// Decodes a number that consists of digits alone.
+/// Decodes a number that consists of digits alone. Signs and spaces are refused.
 std::optional<pid_t> number_of(std::string_view digits) {
   pid_t number = 0;
   const char* end = digits.data() + digits.size();
@@ -53,11 +56,14 @@ std::optional<pid_t> maker_of(std::string_view name, std::string_view file) {
 
 /// Returns whether the maker may still write. This process asks before it makes its own
 /// file, so a file with its number is from an earlier process with the same number.
+///
+/// A process of another user answers with EPERM, which also means that it runs.
 bool may_be_written(pid_t maker) {
   return maker != ::getpid() && (::kill(maker, 0) == 0 || errno != ESRCH);
 }
 
-/// Removes the temporary files of a path whose makers `select` accepts.
+/// Removes the temporary files of a path whose makers `select` accepts. `select` gets
+/// the process number of the maker. Nothing is removed if the folder cannot be listed.
 template <class Select>
 result<void> remove_temporaries(const std::string& path, Select select) {
   file_system& files = posix_file_system();
@@ -78,17 +84,21 @@ result<void> remove_temporaries(const std::string& path, Select select) {
 
 }  // namespace
 
+/// The count makes names of one process different.
 std::string temporary_path_of(const std::string& path) {
   static std::atomic<unsigned> calls{0};
   return path + "." + std::to_string(::getpid()) + "-" + std::to_string(calls++) + ".tmp";
 }
 
+/// Serves a writer that holds the lock of the image. The makers of these files had the
+/// same lock, so they cannot be running any more.
 result<void> remove_index_leftovers(const std::string& index) {
   return remove_temporaries(index, [](pid_t) { return true; });
 }
 
 }  // namespace hn4
 
+/// Serves makers of whole images, several of which may run at the same time.
 result<void> hn4_remove_leftovers(const std::string& path) {
   return hn4::remove_temporaries(path,
                                  [](pid_t maker) { return !hn4::may_be_written(maker); });

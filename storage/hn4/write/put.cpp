@@ -5,6 +5,9 @@
 ///
 /// The data of a store lies in blocks that were free before, so until the first entry
 /// becomes live nothing that any reader uses has changed.
+///
+/// A crash before that point leaves blocks that nothing names; the next opening for
+/// writing frees them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,17 +22,24 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Bytes of one write.
 constexpr std::size_t write_bytes = std::size_t{1} << 20;
 /// Payloads up to this size are not compressed: a block takes the same space anyway.
 constexpr std::size_t least_compressed = 128;
+/// Enough for the longest name behind its header.
 constexpr std::size_t name_block_bytes = 4096;
 
 /// Encodes one block. `part` is what the block holds of the shard.
+///
+/// The payload is compressed only if this saves at least one byte. The checksum covers
+/// the whole payload, the zeros behind the content included.
 void make_block(const anchor& a, std::uint64_t n, bytes_view part, bool compress,
                 mutable_bytes block) {
   const mutable_bytes payload = block.subspan(header_bytes);
   std::optional<std::size_t> packed;
   if (compress && part.size() > least_compressed) {
+    // The output has one byte less than the input, so a result that is not shorter
+    // fails.
     packed = tcc_encode(part, payload.first(part.size() - 1));
   }
   const std::size_t stored = packed.value_or(part.size());
@@ -43,11 +53,14 @@ void make_block(const anchor& a, std::uint64_t n, bytes_view part, bool compress
   h.number = n;
   h.generation = a.write_gen;
   h.data_crc = crc32(0, payload);
+  // Stored length and algorithm share the word.
   h.compression = static_cast<std::uint32_t>(stored) << 4 | (packed ? 3U : 0U);
   store_header(h, block);
 }
 
 /// Writes the data blocks of a shard in batches.
+///
+/// The blocks of a shard follow each other, so a batch is one write.
 result<void> write_data(core& c, const planned_shard& s, bool compress) {
   const std::size_t bs = c.geometry.block;
   const std::size_t cap = c.geometry.payload;
@@ -58,6 +71,7 @@ result<void> write_data(core& c, const planned_shard& s, bool compress) {
   for (std::size_t n = 0; n < blocks;) {
     const std::size_t count = std::min(batch, blocks - n);
     for (std::size_t i = 0; i < count; ++i) {
+      // The address that readers will compute must be the one that was allocated.
       WEIR_EXPECT(path.block(n + i) == s.first + n + i);
       const bytes_view part =
           s.source.subspan((n + i) * cap, std::min(cap, s.source.size() - (n + i) * cap));
@@ -75,6 +89,7 @@ result<void> write_long_name(core& c, const planned_shard& s, std::string_view t
   if (s.name_block == 0) {
     return {};
   }
+  // The chain has one block, as its name fits.
   byte_vector block(std::min<std::size_t>(c.geometry.block, name_block_bytes));
   store_le(block.data(), magic);
   store_le(block.data() + 4, long_name);
@@ -93,6 +108,7 @@ std::vector<entry> entries_of(const planner& p) {
 }
 
 /// Returns the entry of the group before, with the mark that another group follows.
+/// Empty unless an append continues a group.
 std::vector<entry> grown_entry(const planner& p) {
   if (!p.grown) {
     return {};
@@ -105,6 +121,9 @@ std::vector<entry> grown_entry(const planner& p) {
 }
 
 /// Returns the tombstones of what the store ends.
+///
+/// They are written last, since the blocks of these entries must stay allocated until
+/// then.
 std::vector<entry> ended_entries(const planner& p) {
   std::vector<entry> ended = as_tombstones(p.replaced);
   for (const entry& e : p.discarded) {
@@ -114,18 +133,23 @@ std::vector<entry> ended_entries(const planner& p) {
 }
 
 /// Writes a store in the order that README.md explains.
+///
+/// Every step is durable before the next: data and announced entries, bits, live
+/// entries, mark of the group before, bits without the old shards, tombstones.
 result<void> carry_out(core& c, planner& p, std::string_view tag,
                        const hn4_put_options& options) {
   for (const planned_shard& s : p.shards) {
     WEIR_CHECK(write_data(c, s, options.compress));
     WEIR_CHECK(write_long_name(c, s, tag));
   }
+  // Announced entries are invisible to other readers.
   std::vector<entry> first = entries_of(p);
   for (entry& e : first) {
     e.a = announced(e.a);
   }
   WEIR_CHECK(write_entries(c, first));
   WEIR_CHECK(write_bits(c, p.bits));
+  // The first of these writes decides.
   WEIR_CHECK(write_entries(c, entries_of(p)));
   WEIR_CHECK(write_entries(c, grown_entry(p)));
   WEIR_CHECK(write_bits(c, p.bits_free));
@@ -133,6 +157,8 @@ result<void> carry_out(core& c, planner& p, std::string_view tag,
 }
 
 /// Applies a finished store to the directory and the bits in memory.
+///
+/// The order puts the new entries last, since they may reuse slots of the ended ones.
 void adopt(core& c, planner& p) {
   adopt_entries(c, ended_entries(p));
   adopt_entries(c, grown_entry(p));
@@ -141,13 +167,15 @@ void adopt(core& c, planner& p) {
   c.bits = std::make_shared<const block_bits>(std::move(p.bits_free));
 }
 
-/// Makes the error for a request that cannot be fulfilled.
+/// Makes the error for a request that cannot be fulfilled. Nothing was written yet.
 error bad_request(std::string_view tag, std::string_view text) {
   return hn4_error(hn4_code::invalid_argument,
                    fmt::format("cannot store tag \"{}\": {}", tag, text));
 }
 
 /// Checks name and source.
+///
+/// The filter of a name that has only separators would be empty and match every look-up.
 result<void> check_request(const core& c, std::string_view tag, bytes_view source) {
   if (!c.writable) {
     return bad_request(tag, c.read_only_reason.empty()
@@ -173,6 +201,9 @@ result<void> check_request(const core& c, std::string_view tag, bytes_view sourc
 
 // The plan is made before unfinished work is written, so a store that is refused writes
 // nothing.
+//
+// Returns false and writes nothing if the plan would need a block at `end` or behind it;
+// compaction uses this.
 result<bool> put_below(core& c, std::string_view tag, bytes_view source,
                        const hn4_put_options& options, std::uint64_t end) {
   WEIR_CHECK(check_request(c, tag, source));
@@ -181,17 +212,20 @@ result<bool> put_below(core& c, std::string_view tag, bytes_view source,
   if (p.end() > end) {
     return false;
   }
+  // Unfinished work of others comes first, because the plan was made as if it were done.
   auto done = finish(c);
   if (done) {
     done = carry_out(c, p, tag, options);
   }
   if (!done) {
+    // The volume takes no more writes.
     return write_failed(c, fmt::format("store tag \"{}\"", tag), std::move(done).error());
   }
   adopt(c, p);
   return true;
 }
 
+/// Stores a tag anywhere on the volume.
 result<void> put_stream(core& c, std::string_view tag, bytes_view source,
                         const hn4_put_options& options) {
   WEIR_CHECK(put_below(c, tag, source, options, UINT64_MAX));

@@ -34,6 +34,8 @@ result<void> mend_epoch(core& c) {
 
 // North is written last: as long as it is the old one, a crash leaves a volume that opens
 // as before.
+//
+// The copies that are written before are newer than North, and an opening elects them.
 result<void> write_superblocks(block_device& device, const superblock& sb) {
   byte_vector bytes(superblock_bytes);
   store_superblock(sb, bytes);
@@ -47,7 +49,11 @@ result<void> write_superblocks(block_device& device, const superblock& sb) {
 }
 
 // Bits and epoch entry are durable before a superblock says that the volume is clean.
+//
+// Called while a volume is opened for writing. `c` describes the clean volume
+// afterwards.
 result<void> recover(core& c) {
+  // Bits that the reference implementation would set, without the special rule for PICO.
   block_bits found = *rebuilt_bits(c);
   const bool blind = found.blind;
   found.blind = false;
@@ -57,6 +63,7 @@ result<void> recover(core& c) {
   WEIR_CHECK(write_bits(c, bits));
   WEIR_CHECK(mend_epoch(c));
   WEIR_CHECK(c.device->sync());
+  // The generation makes these copies win against older ones.
   c.sb.state = state_bits::clean | state_bits::zeroed;
   c.sb.generation += 1;
   WEIR_CHECK(write_superblocks(*c.device, c.sb));
@@ -65,6 +72,7 @@ result<void> recover(core& c) {
   c.bits = std::make_shared<const block_bits>(std::move(bits));
   c.warnings.push_back(fmt::format("recovered before writing: {}", c.read_only_reason));
   c.read_only_reason.clear();
+  // The directory in memory is unchanged, but traces depend on the bits.
   c.unclean = false;
   c.traces = nullptr;
   c.state = c.sb.state;

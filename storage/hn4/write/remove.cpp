@@ -17,7 +17,7 @@ namespace {
 
 /// The writes of a removal. The entry with the highest identity becomes a grave, which
 /// stands for all of them: this one write decides. The grave stays until nothing is left
-/// that it removes.
+/// that it removes. Entries hold what is to be written, not what is on the device.
 struct removal {
   std::vector<entry> grave;   ///< empty if only damaged entries bear the name
   std::vector<entry> others;  ///< the other entries as tombstones
@@ -25,6 +25,8 @@ struct removal {
 };
 
 /// Plans a removal. `discarded` are entries that end but tell nothing about blocks.
+///
+/// The blocks of the tag are freed in `bits`, unless other entries need them.
 removal plan_removal(const core& c, std::vector<entry> all,
                      std::vector<entry> discarded) {
   removal r{{}, as_tombstones(std::move(discarded)), *c.bits};
@@ -33,6 +35,7 @@ removal plan_removal(const core& c, std::vector<entry> all,
     return r;
   }
   free_blocks(c, all, r.bits);
+  // A grave covers all identities up to its own, so it must be the highest.
   const auto last = std::max_element(
       all.begin(), all.end(),
       [](const entry& x, const entry& y) { return x.a.seed < y.a.seed; });
@@ -48,6 +51,8 @@ removal plan_removal(const core& c, std::vector<entry> all,
 }
 
 /// Writes a removal in the order that README.md explains.
+///
+/// The last write turns the grave itself into a tombstone.
 result<void> carry_out_removal(core& c, const removal& r) {
   WEIR_CHECK(finish(c));
   WEIR_CHECK(write_entries(c, r.grave));
@@ -60,6 +65,8 @@ result<void> carry_out_removal(core& c, const removal& r) {
 
 // A tag that is damaged can be removed, too: everything that bears its name ends, as far
 // as the directory shows it.
+//
+// After success, directory and bits in memory are those of the device.
 result<void> remove_tag(core& c, std::string_view tag) {
   if (!c.writable) {
     return hn4_error(
@@ -70,6 +77,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
   }
   WEIR_TRY(const named_entries named, entries_named(c, tag));
   WEIR_TRY(std::vector<entry> discarded, damaged_named(c, tag));
+  // A tag that cannot be resolved still ends with all entries of its name.
   const auto resolved = resolve_tag(c, tag, named);
   const resolved_tag found = resolved ? *resolved : resolved_tag{};
   if (tag.empty() || (named.live.empty() && found.shards.empty() && discarded.empty())) {
@@ -80,6 +88,8 @@ result<void> remove_tag(core& c, std::string_view tag) {
                            tag, c.device->name()))
         .located(c.place(c.geometry.cortex, "directory"));
   }
+  // Shards that are lost get tombstones, so that their blocks become free at the next
+  // opening.
   for (const entry& e : tombstones_of(c, found, {})) {
     discarded.push_back(e);
   }
