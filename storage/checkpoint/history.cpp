@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encodes and decodes the history of a run.
+///
+/// The section is a version, a count, and for each change the pulse, the token, and
+/// three texts, each behind its length. docs and `weir` show it as the list of settings
+/// that were changed when a run was resumed.
 #include "weir/storage/run_history.hpp"
 
 #include <fmt/core.h>
@@ -12,11 +16,13 @@ namespace weir::storage {
 namespace {
 
 constexpr std::uint32_t history_version = 1;
-/// Bytes of a change whose texts are empty.
+/// Bytes of a change whose texts are empty. Used to refuse a count that the bytes cannot
+/// hold.
 constexpr std::size_t smallest_change = 16 + 3 * 4;
 
 }  // namespace
 
+/// The changes keep their order, which is the order of the resumptions.
 byte_vector encode_history(std::span<const run_change> changes) {
   record_writer out;
   out.put(history_version);
@@ -31,6 +37,7 @@ byte_vector encode_history(std::span<const run_change> changes) {
   return std::move(out).take();
 }
 
+/// An absent section and one without bytes both mean that nothing was changed.
 result<std::vector<run_change>> decode_history(bytes_view bytes) {
   std::vector<run_change> out;
   if (bytes.empty()) {
@@ -38,6 +45,7 @@ result<std::vector<run_change>> decode_history(bytes_view bytes) {
   }
   record_reader from(bytes);
   const auto version = from.get<std::uint32_t>();
+  // If the read has failed already, the error below is the better one.
   if (version != history_version && !from.failed()) {
     return error(errc::unsupported_version,
                  fmt::format("cannot read section {}: expected version {}, found {}",
@@ -52,6 +60,7 @@ result<std::vector<run_change>> decode_history(bytes_view bytes) {
     one.from = from.get_text();
     one.to = from.get_text();
   }
+  // Bytes behind the last change are an error, too.
   if (from.failed() || !from.rest().empty()) {
     return error(errc::corrupt,
                  fmt::format("cannot read section {}: expected {} changes and its end, "

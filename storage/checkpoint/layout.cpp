@@ -5,6 +5,9 @@
 /// The writer makes exactly one encoding of given sections: offsets follow from lengths,
 /// padding is zero, the order is that of the caller. The reader checks all of this, so
 /// that every byte of a valid file is known to be right.
+///
+/// The file is: preamble, table, padding, sections with padding, footer. The root is the
+/// hash over preamble and table, and names the file for others that refer to it.
 #include "checkpoint/layout.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +17,7 @@
 
 namespace weir::storage {
 
+/// `offset` is the place in the file, `section` the part in which it lies.
 error damaged(const std::string& path, std::uint64_t offset, std::string_view section,
               std::string text) {
   return error(errc::corrupt,
@@ -21,6 +25,7 @@ error damaged(const std::string& path, std::uint64_t offset, std::string_view se
       .located(fmt::format("{}:{} (section {})", path, offset, section));
 }
 
+/// The hash at the end covers everything before it.
 byte_vector encode_preamble(const preamble& p) {
   record_writer out;
   out.put_bytes(as_view(preamble_magic));
@@ -38,6 +43,8 @@ byte_vector encode_preamble(const preamble& p) {
 // The magic is checked first, so that another file is recognised as such; then the
 // version, because another version may have another hash; then the hash, which covers
 // everything else.
+//
+// `bytes` has at least `preamble_bytes` bytes.
 result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   record_reader from(bytes.first(preamble_bytes));
   if (as_text(from.get_bytes(preamble_magic.size())) != preamble_magic) {
@@ -46,6 +53,8 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
         fmt::format("expected the magic \"{}\", found other bytes", preamble_magic));
   }
   const auto version = from.get<std::uint32_t>();
+  // A file that refers to a base has a version of its own, so programs that do not know
+  // bases refuse it.
   if (version != layout_version && version != referring_version) {
     return error(errc::unsupported_version,
                  fmt::format(
@@ -69,6 +78,7 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
         path, preamble_bytes - 8, "PREAMBLE",
         fmt::format("expected hash {}, found {}", hex64(expected), hex64(found)));
   }
+  // Numbers near 2^64 are not used, so that a next number always exists.
   if (p.header.generation >= generation_limit) {
     return damaged(path, 16, "PREAMBLE", "the generation is out of range");
   }
@@ -77,12 +87,15 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
 
 // An entry is 32 bytes, the dimensions, and the name padded to a multiple of 8. The base
 // follows the last entry.
+//
+// Offsets and lengths are bytes; the hash is XXH3-64 of the section.
 byte_vector encode_table(const section_table& table) {
   record_writer out;
   for (const table_entry& e : table.entries) {
     out.put(static_cast<std::uint16_t>(e.name.size()));
     out.put(static_cast<std::uint8_t>(e.type));
     out.put(static_cast<std::uint8_t>(e.shape.size()));
+    // Says where the bytes are: 0 in this file, 1 in the base.
     out.put(e.in_base ? std::uint32_t{1} : std::uint32_t{0});
     out.put(e.offset);
     out.put(e.length);
@@ -107,6 +120,7 @@ namespace {
 /// otherwise was not written by this code.
 result<void> check_place(const table_entry& e, std::uint64_t offset,
                          std::uint64_t after_sections, const std::string& path) {
+  // A section of a base has no place in this file.
   const std::uint64_t expected = e.in_base ? 0 : offset;
   const bool fits = e.in_base || e.length <= after_sections - offset;
   if (e.offset != expected || !fits) {
@@ -120,6 +134,9 @@ result<void> check_place(const table_entry& e, std::uint64_t offset,
 
 /// Decodes one entry and checks it. `offset` is where its section must begin,
 /// `after_sections` where all sections end. `refers` says whether the file has a base.
+///
+/// Fields are read first and checked afterwards; a reader that has run out of bytes
+/// gives zeros, and `failed` says so.
 result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
                                  std::uint64_t after_sections, bool refers,
                                  const std::string& path) {
@@ -134,6 +151,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   e.offset = from.get<std::uint64_t>();
   e.length = from.get<std::uint64_t>();
   e.hash = from.get<std::uint64_t>();
+  // A file without a base cannot have sections in it.
   if (name_bytes == 0 || name_bytes > longest_name || dimensions > max_dimensions ||
       in_base > (refers ? 1U : 0U)) {
     return wrong(
@@ -147,6 +165,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   }
   e.name = std::string(as_text(from.get_bytes(name_bytes)));
   const std::size_t zeros = align_up<std::size_t>(name_bytes, 8) - name_bytes;
+  // Padding must be zero, as every byte of a valid file is determined.
   for (const std::byte b : from.get_bytes(zeros)) {
     if (b != std::byte{0}) {
       return wrong("expected zeros behind the name of an entry, found another byte");
@@ -161,6 +180,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   }
   e.type = info->id;
   WEIR_CHECK(check_place(e, offset, after_sections, path));
+  // Length, type and shape must agree.
   const auto bytes = byte_size(e.type, element_count(e.shape));
   if (!bytes || static_cast<std::uint64_t>(*bytes) != e.length) {
     return wrong(fmt::format("the shape of entry \"{}\" does not make {} bytes", e.name,
@@ -179,7 +199,9 @@ result<section_table> decode_table(bytes_view bytes, const preamble& p,
   section_table out;
   const bool refers = p.version == referring_version;
   bool any_in_base = false;
+  // `read_preamble` has compared the length of the file with these sizes.
   const std::uint64_t after_sections = p.file_bytes - footer_bytes;
+  // The first section begins behind the table.
   std::uint64_t offset = align_up(preamble_bytes + bytes.size(), section_alignment);
   for (std::uint32_t i = 0; i < p.sections; ++i) {
     if (offset > after_sections) {
@@ -188,9 +210,11 @@ result<section_table> decode_table(bytes_view bytes, const preamble& p,
     }
     WEIR_TRY(table_entry e, decode_entry(from, offset, after_sections, refers, path));
     any_in_base = any_in_base || e.in_base;
+    // The next section begins behind this one, at a multiple of the alignment.
     offset = e.in_base ? offset : align_up(offset + e.length, section_alignment);
     out.entries.push_back(std::move(e));
   }
+  // A file that refers must have at least one section in the base, which is older.
   if (refers) {
     base_reference base;
     base.generation = from.get<std::uint64_t>();
@@ -202,6 +226,7 @@ result<section_table> decode_table(bytes_view bytes, const preamble& p,
     }
     out.base = base;
   }
+  // Neither bytes behind the table nor a gap in front of the footer are allowed.
   if (!from.rest().empty() || offset != after_sections) {
     return damaged(path, preamble_bytes, "TABLE",
                    fmt::format("{} sections end at {}, expected {}", p.sections, offset,
@@ -210,6 +235,8 @@ result<section_table> decode_table(bytes_view bytes, const preamble& p,
   return out;
 }
 
+/// The footer repeats what the preamble says; it is written last and so proves that
+/// everything before it was written.
 byte_vector encode_footer(const preamble& p, std::uint64_t root) {
   record_writer out;
   out.put(p.header.generation);
@@ -223,6 +250,9 @@ byte_vector encode_footer(const preamble& p, std::uint64_t root) {
 
 // The size of the table does not depend on the offsets in it, so it is encoded once to
 // learn the size and again with the offsets.
+//
+// Sets the offsets of `table` and the fields of `p`, and returns everything in front of
+// the first section.
 byte_vector lay_out(section_table& table, preamble& p) {
   p.version = table.base ? referring_version : layout_version;
   p.sections = static_cast<std::uint32_t>(table.entries.size());

@@ -5,6 +5,9 @@
 /// A file is read once, as a whole, into page-aligned memory. Then everything is verified
 /// from the front: preamble, table, footer, sections, padding. Only files that pass all
 /// checks become a `checkpoint`; its sections are views into that memory.
+///
+/// A section that the base holds is looked up there by name, length and hash. The base
+/// itself must be whole, so a file whose base is damaged cannot be loaded.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,6 +25,7 @@ bool checkpoint::has(std::string_view name) const noexcept {
                      [&](const loaded_section& s) { return s.name == name; });
 }
 
+/// Names are few, so the list is searched from the front.
 result<const checkpoint::loaded_section*> checkpoint::find(std::string_view name) const {
   for (const loaded_section& s : sections_) {
     if (s.name == name) {
@@ -34,6 +38,8 @@ result<const checkpoint::loaded_section*> checkpoint::find(std::string_view name
 
 // Compares the lengths in the preamble with the size of the file before anything is
 // allocated for them.
+//
+// A file that is too short is torn, one that is too long is corrupt.
 result<preamble> read_preamble(file& f) {
   WEIR_TRY(const std::uint64_t size, f.size());
   if (size < preamble_bytes + footer_bytes) {
@@ -59,18 +65,22 @@ result<preamble> read_preamble(file& f) {
   return p;
 }
 
+/// The alignment of sections in memory.
 namespace {
 
 constexpr std::align_val_t section_page{section_alignment};
 
 /// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
+///
+/// The memory belongs to the checkpoint and is freed with its last view.
 std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
   auto* const memory = ::operator new(static_cast<std::size_t>(count), section_page);
   return {static_cast<std::byte*>(memory),
           [](std::byte* p) { ::operator delete(p, section_page); }};
 }
 
-/// Checks that padding is zero: only then every byte of the file is covered.
+/// Checks that padding is zero: only then every byte of the file is covered. `from` and
+/// `to` are offsets in the file.
 result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
                         std::string_view section, const std::string& path) {
   for (std::uint64_t i = from; i < to; ++i) {
@@ -85,8 +95,10 @@ result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
 result<void> check_footer(bytes_view whole, const preamble& p, const std::string& path) {
   const std::uint64_t head = preamble_bytes + p.table_bytes;
   const byte_vector expected =
+      // The root of the file.
       encode_footer(p, xxh3_64(whole.first(static_cast<std::size_t>(head))));
   const bytes_view found = whole.last(footer_bytes);
+  // The first byte that differs is named.
   const auto differs =
       std::mismatch(expected.begin(), expected.end(), found.begin()).first;
   if (differs != expected.end()) {
@@ -98,7 +110,8 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
   return {};
 }
 
-/// Checks the hash of the table and decodes it.
+/// Checks the hash of the table and decodes it. The hash is compared before anything of
+/// the table is believed.
 result<section_table> check_table(bytes_view whole, const preamble& p,
                                   const std::string& path) {
   const bytes_view table =
@@ -123,6 +136,7 @@ struct read_bytes {
 };
 
 /// Verifies the sections that a file holds, and returns them in the order of its table.
+/// Names occur once; a section of the base has an empty view here.
 result<std::vector<bytes_view>> check_held(bytes_view whole, const section_table& table,
                                            const std::string& path) {
   std::unordered_set<std::string_view> names;
@@ -151,6 +165,8 @@ result<std::vector<bytes_view>> check_held(bytes_view whole, const section_table
 }
 
 /// Reads one file and verifies what it holds, without its base.
+///
+/// The preamble is read alone first, since it says how much memory the file needs.
 result<read_bytes> read_held(file_system& fs, const std::string& path) {
   WEIR_TRY(const auto opened, fs.open(path, open_mode::read));
   file& f = *opened;
@@ -173,6 +189,7 @@ result<read_bytes> read_held(file_system& fs, const std::string& path) {
   WEIR_TRY(out.sections, check_held(whole, out.file.table, path));
   out.header = again.header;
   out.file.path = path;
+  // These three name the file for others that refer to it.
   out.file.generation = again.header.generation;
   out.file.root =
       xxh3_64(whole.first(static_cast<std::size_t>(preamble_bytes + again.table_bytes)));
@@ -189,12 +206,15 @@ error base_error(const read_bytes& own, errc code, std::string text) {
           "them, or use another generation");
 }
 
-/// Reads the base of a file.
+/// Reads the base of a file. The base lies in the same folder, under the name of its
+/// generation.
 result<read_bytes> read_base(file_system& fs, const read_bytes& own) {
   const base_reference& expected = *own.file.table.base;
   const std::string path =
       path_of_generation(folder_of(own.file.path), expected.generation);
   auto base = read_held(fs, path);
+  // The code of the cause is kept; a missing file has a text of its own, since it is the
+  // usual mistake.
   if (!base) {
     const errc code = base.error().code();
     return base_error(own, code,
@@ -203,6 +223,7 @@ result<read_bytes> read_base(file_system& fs, const read_bytes& own) {
                           : fmt::format("and \"{}\" cannot be used", path))
         .because(std::move(base).error());
   }
+  // The file exists but is another one, for instance of another run.
   if (base->file.generation != expected.generation || base->file.root != expected.root) {
     return base_error(
         own, errc::corrupt,
@@ -213,11 +234,13 @@ result<read_bytes> read_base(file_system& fs, const read_bytes& own) {
   return base;
 }
 
-/// Finds the section of a base to which an entry refers.
+/// Finds the section of a base to which an entry refers. Fails if the base holds no
+/// section of that name, length and hash.
 result<bytes_view> section_in_base(const read_bytes& own, const table_entry& wanted,
                                    const read_bytes& base) {
   for (std::size_t i = 0; i < base.sections.size(); ++i) {
     const table_entry& e = base.file.table.entries[i];
+    // A base must hold the bytes itself, so references are never followed twice.
     if (e.name == wanted.name && !e.in_base && e.length == wanted.length &&
         e.hash == wanted.hash) {
       return base.sections[i];
@@ -243,6 +266,7 @@ struct checkpoint_reader {
     checkpoint& content = out.content;
     content.header_ = own.header;
     content.path_ = path;
+    // From here on sections are found by their names, wherever they are.
     WEIR_CHECK(list_sections(content, own, base));
     // Moved once, out of the result: GCC 12 takes a second move of the optional origin of
     // the cursor for a use of an uninitialised value.
@@ -255,6 +279,8 @@ struct checkpoint_reader {
     out.own = std::move(own.file);
     using pair_of_files =
         std::pair<std::shared_ptr<std::byte>, std::shared_ptr<std::byte>>;
+    // Both memories live as long as the checkpoint, because sections are views into
+    // them.
     content.storage_ = std::make_shared<const pair_of_files>(
         std::move(own.memory), base ? std::move(base->memory) : nullptr);
     if (base) {
@@ -281,10 +307,12 @@ struct checkpoint_reader {
   }
 };
 
+/// Also returns what a store remembers of the files.
 result<verified_checkpoint> load_verified(file_system& fs, const std::string& path) {
   return checkpoint_reader::read(fs, path);
 }
 
+/// Serves callers that need the content alone.
 result<checkpoint> load_checkpoint(file_system& fs, const std::string& path) {
   WEIR_TRY(auto loaded, load_verified(fs, path));
   return std::move(loaded.content);

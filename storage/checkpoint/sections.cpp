@@ -5,6 +5,10 @@
 /// A checkpoint that mixes a model of one pulse with a stream position of another could
 /// be loaded without any checksum noticing. The pulse is therefore stored in three
 /// places, and a file in which they differ is refused.
+///
+/// There are three kinds of checkpoints, told apart by their sections: EPOCH for a
+/// pipeline, SESSIONS for sessions, else a run with one stream and one model. Each kind
+/// has one number that the preamble repeats.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +19,7 @@
 
 namespace weir::storage {
 
+/// The order is that of the file.
 std::vector<checkpoint_section> cursor_sections::sections() const {
   return {{std::string(section::cursor), cursor},
           {std::string(section::source_state), source_state},
@@ -33,6 +38,7 @@ cursor_sections sections_of(const stream_cursor& cursor) {
   return out;
 }
 
+/// The pulse comes first, so that the check can read it without knowing the rest.
 byte_vector conductor_section(std::uint64_t pulse_id, bytes_view rest) {
   record_writer out;
   out.put(pulse_id);
@@ -58,7 +64,7 @@ error absent(const std::string& path, std::string_view name) {
       .located(fmt::format("{} (section {})", path, name));
 }
 
-/// Wraps the error of a section that cannot be decoded.
+/// Wraps the error of a section that cannot be decoded. The code of the cause is kept.
 error in_section(const std::string& path, std::string_view name, error cause) {
   const errc code = cause.code();
   return error(code, fmt::format("cannot read checkpoint section {}", name))
@@ -83,6 +89,8 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
 }
 
 /// Checks a checkpoint of a pipeline: its sections name the item that the file names.
+///
+/// The number of the next item stands behind the first 8 bytes of the section.
 result<resume_state> check_pipeline(std::span<const loaded> sections, const loaded& epoch,
                                     std::uint64_t next_item, const std::string& path) {
   for (const std::string_view name : {section::config, section::pipeline}) {
@@ -103,11 +111,14 @@ result<resume_state> check_pipeline(std::span<const loaded> sections, const load
   return resume_state{};
 }
 
+/// Parameters have names with a common prefix, one section each.
 bool is_parameter(const loaded& s) {
   return s.name.starts_with(section::param_prefix);
 }
 
 /// Checks a checkpoint of sessions: their number of turns is the one that the file names.
+///
+/// The number of turns is the first word of the section.
 result<resume_state> check_sessions(std::span<const loaded> sections,
                                     const loaded& sessions, std::uint64_t turns,
                                     const std::string& path) {
@@ -131,8 +142,11 @@ result<resume_state> check_sessions(std::span<const loaded> sections,
 
 // The order decides which error is reported. A missing cursor has a code of its own,
 // because a model without its position in the text cannot be resumed.
+//
+// `sections` are views, from a file or from a caller who is about to save them.
 result<resume_state> check_sections(std::span<const loaded> sections,
                                     std::uint64_t pulse_id, const std::string& path) {
+  // The other kinds first.
   if (const loaded* const epoch = find_in(sections, section::epoch)) {
     return check_pipeline(sections, *epoch, pulse_id, path);
   }
@@ -145,6 +159,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
                  "there is no valid checkpoint without a StreamCursor")
         .located(fmt::format("{} (section {})", path, section::cursor));
   }
+  // A section may be empty, but it must exist.
   for (const std::string_view name :
        {section::config, section::conductor, section::source_state, section::rng}) {
     if (find_in(sections, name) == nullptr) {
@@ -164,6 +179,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
   if (!rng) {
     return in_section(path, section::rng, std::move(rng).error());
   }
+  // Generator and source state are put back into the cursor.
   out.cursor.rng = *rng;
   const bytes_view source = find_in(sections, section::source_state)->data;
   out.cursor.source_state.assign(source.begin(), source.end());
@@ -174,6 +190,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
                      "cannot read checkpoint section {}: expected at least 8 bytes, "
                      "found {}",
                      section::conductor, conductor.size()))
+        // The first 8 bytes of CONDUCTOR are the pulse.
         .located(fmt::format("{} (section {})", path, section::conductor));
   }
   WEIR_CHECK(pass_gate(out.cursor.pulse_id, load_le<std::uint64_t>(conductor.data()),

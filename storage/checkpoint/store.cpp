@@ -27,6 +27,7 @@ namespace weir::storage {
 
 namespace {
 
+/// A file is "ck-<generation>.weir".
 constexpr std::string_view prefix = "ck-";
 constexpr std::string_view suffix = ".weir";
 constexpr std::string_view temporary_suffix = ".weir.tmp";
@@ -47,6 +48,7 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view e
   const auto [end, problem] =
       std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (problem != std::errc() || end != digits.data() + digits.size() ||
+      // A name with a leading zero would give two names to one generation.
       (digits.size() > 1 && digits.front() == '0') || number >= generation_limit) {
     return std::nullopt;
   }
@@ -60,12 +62,17 @@ std::string path_of_generation(const std::string& folder, std::uint64_t generati
 }
 
 /// State of a store. Only a writer has a lock.
+///
+/// `verified` and `bases` live in memory only. A new writer begins without them and
+/// learns the newest generation at its first save.
 struct checkpoint_store::state {
   file_system* fs = nullptr;
   std::string folder;
   std::optional<file_lock> lock;
   std::uint64_t next_generation = 1;
+  // At least 2, so that damage of the newest one leaves another.
   std::size_t kept = 2;  ///< whole generations that stay in the folder
+  // In bytes.
   std::uint64_t refer_from = std::uint64_t{64} << 10;  ///< smallest section of a base
   /// Generations that this writer knows to be whole, the oldest first.
   std::vector<verified_file> verified;
@@ -99,17 +106,22 @@ checkpoint_store::checkpoint_store(std::unique_ptr<state> s) : state_(std::move(
 checkpoint_store::checkpoint_store(checkpoint_store&&) noexcept = default;
 checkpoint_store& checkpoint_store::operator=(checkpoint_store&&) noexcept = default;
 checkpoint_store::~checkpoint_store() = default;
+/// Takes effect at the next save.
 void checkpoint_store::keep(std::size_t count) {
   WEIR_EXPECT(count >= 2);
   state_->kept = count;
 }
 
+/// Sections below this size are always written.
 void checkpoint_store::refer_from(std::uint64_t bytes) noexcept {
   state_->refer_from = bytes;
 }
 
 /// Removes the newest file first, so that a crash never leaves a newer generation without
-/// the ones before it, and never one without its base.
+/// the ones before it, and never one without its base. Files that cannot be read stay,
+/// because their generation is not known.
+///
+/// Used when a run is resumed from an older generation: what comes after it is given up.
 result<void> checkpoint_store::remove_newer(std::uint64_t generation) {
   WEIR_EXPECT(state_->lock.has_value());
   state_->forget_unless(
@@ -129,11 +141,15 @@ const std::string& checkpoint_store::folder() const noexcept {
 
 // The next generation follows the highest that any file name or preamble states, valid or
 // not, so that no number is ever used twice.
+//
+// A writer takes the lock of the folder, which fails if another one has it, and removes
+// temporary files of writers that were killed.
 result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string folder,
                                                 role as) {
   auto s = std::make_unique<state>();
   s->fs = &fs;
   s->folder = std::move(folder);
+  // A reader makes no folder and takes no lock; it may work while a writer does.
   if (as == role::writer) {
     WEIR_CHECK(fs.make_folder(s->folder));
     WEIR_TRY(s->lock, file_lock::acquire(join_path(s->folder, "lock")));
@@ -158,6 +174,8 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
 
 // Reads the preamble of each file. A file that cannot be read is listed with its problem,
 // because the caller decides what that means.
+//
+// Sections are not verified here; this is the task of `verify` and of loading.
 result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() const {
   WEIR_TRY(const auto names, fs->list(folder));
   /// An entry and its place in the order: the generation in the file or, if that cannot
@@ -173,6 +191,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
       continue;
     }
     ranked r{{join_path(folder, name), 0, {}, {}}, *number};
+    // The name gives the order if the file does not.
     auto f = fs->open(r.e.path, open_mode::read);
     if (!f && f.error().code() == errc::not_found) {
       continue;  // a writer has removed it meanwhile
@@ -184,6 +203,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
       r.rank = p->header.generation;
     } else {
       r.e.problem = std::move(p).error();
+      // The size is for people only.
       r.e.bytes = f ? (*f)->size().value_or(0) : 0;
     }
     found.push_back(std::move(r));
@@ -198,10 +218,12 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
   return out;
 }
 
+/// See `state::list`.
 result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
   return state_->list();
 }
 
+/// Loads every file, which reads all of its bytes.
 result<std::vector<checkpoint_store::entry>> checkpoint_store::verify() {
   WEIR_TRY(auto entries, state_->list());
   for (entry& e : entries) {
@@ -223,6 +245,8 @@ result<checkpoint> checkpoint_store::load(const std::string& path) {
 
 // Tries the files from the newest to the oldest. If a file has vanished meanwhile, a
 // writer has removed it after saving a newer one, so the folder is listed again.
+//
+// Files that were skipped are noted in the result with their problems.
 result<checkpoint> checkpoint_store::load_newest() {
   constexpr int attempts = 3;  // a writer may remove a file that was just listed
   std::vector<error> skipped;
@@ -240,6 +264,7 @@ result<checkpoint> checkpoint_store::load_newest() {
         loaded->skipped_ = std::move(skipped);
         return loaded;
       }
+      // "Not found" is also the code of a missing base; listing once more does no harm.
       vanished = vanished || loaded.error().code() == errc::not_found;
       skipped.push_back(std::move(loaded).error());
     }
@@ -254,6 +279,7 @@ result<checkpoint> checkpoint_store::load_newest() {
                              state_->folder))
         .located(state_->folder);
   }
+  // The problem of the newest file says most; the hint says that the others failed, too.
   error newest = std::move(skipped.front());
   return std::move(newest).hint(fmt::format(
       "none of the {} generations in \"{}\" is valid", skipped.size(), state_->folder));
@@ -261,6 +287,8 @@ result<checkpoint> checkpoint_store::load_newest() {
 
 /// Counts the bytes of a table that a base holds, which are those of its entries with the
 /// same name, type, shape and digest.
+///
+/// Sets `in_base` of every entry. `least` is the smallest length that is worth it.
 std::uint64_t mark_held(section_table& table, const verified_file& base,
                         std::uint64_t least) {
   std::uint64_t saved = 0;
@@ -276,14 +304,20 @@ std::uint64_t mark_held(section_table& table, const verified_file& base,
   return saved;
 }
 
+/// The candidates are the generations that this writer has verified, except for the
+/// previous one and its base. Then damage of one file can never spoil both of the two
+/// newest generations.
 void checkpoint_store::state::refer(section_table& table) const {
   if (verified.empty()) {
     return;
   }
+  // The newest generation.
   const verified_file& previous = verified.back();
   const std::uint64_t least = std::max<std::uint64_t>(refer_from, 1);
   const verified_file* best = nullptr;
   std::uint64_t most = 0;
+  // `mark_held` is used here for its sum; the marks of the last candidate are reset
+  // below.
   const auto try_base = [&](const verified_file& f) {
     const bool shared =
         f.generation == previous.generation ||
@@ -297,6 +331,7 @@ void checkpoint_store::state::refer(section_table& table) const {
       most = saved;
     }
   };
+  // Older bases are tried first, so that at equal gain an old file is used again.
   std::for_each(bases.begin(), bases.end(), try_base);
   std::for_each(verified.begin(), verified.end(), try_base);
   std::uint64_t total = 0;
@@ -316,9 +351,11 @@ void checkpoint_store::state::refer(section_table& table) const {
   }
 }
 
+/// A failure leaves the file for the caller to remove.
 result<verified_checkpoint> checkpoint_store::state::write_temporary(
     const std::string& path, std::span<const checkpoint_section> sections,
     const section_table& table, const checkpoint_header& header) const {
+  // The file is closed at the end of the block, before it is read again.
   {
     WEIR_TRY(const auto f, fs->open(path, open_mode::create_new));
     WEIR_CHECK(write_checkpoint(*f, sections, table, header));
@@ -326,10 +363,13 @@ result<verified_checkpoint> checkpoint_store::state::write_temporary(
     // for lost data. The file is given up.
     WEIR_CHECK(f->sync());
   }
+  // Reads and verifies everything from the file, the base included.
   return load_verified(*fs, path);
 }
 
 // See the top of the file for the order of the steps.
+//
+// A failed save leaves the folder as it was, except for a temporary file at worst.
 result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section> sections,
                                              std::uint64_t pulse_id) {
   state& s = *state_;
@@ -338,12 +378,15 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
                  fmt::format("cannot save a checkpoint in \"{}\": it is open for reading",
                              s.folder));
   }
+  // Nothing that a reader would refuse is written.
   WEIR_CHECK(check_for_save(sections, pulse_id));
+  // The number is used up even if the save fails.
   const std::uint64_t generation = s.next_generation++;
   const std::string path = path_of_generation(s.folder, generation);
   const std::string temporary =
       join_path(s.folder, fmt::format("{}{}{}", prefix, generation, temporary_suffix));
   section_table table = table_of(sections);
+  // Decides which sections are not written again.
   s.refer(table);
   auto written = s.write_temporary(temporary, sections, table, {generation, pulse_id});
   const auto published =
@@ -356,12 +399,14 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
   // Only now the new name is durable; nothing old is removed before.
   WEIR_CHECK(s.fs->sync_folder(s.folder));
   s.remember_previous(path);
+  // It was verified under its temporary name.
   written->own.path = path;
   s.remember(std::move(*written));
   s.prune(path);
   return generation;
 }
 
+/// A base that several generations share is noted once.
 void checkpoint_store::state::remember(verified_checkpoint loaded) {
   verified.push_back(std::move(loaded.own));
   if (!loaded.base) {
@@ -382,8 +427,10 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
   }
   const auto entries = list();
   if (!entries) {
+    // Without a list nothing is known, and nothing is removed.
     return;
   }
+  // The entries come from the newest to the oldest.
   for (const entry& e : *entries) {
     if (e.path == newest || e.problem) {
       continue;
@@ -399,16 +446,19 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
 /// nothing is lost, and the next save tries again. A file to which a generation that
 /// stays refers stays with it.
 void checkpoint_store::state::prune(const std::string& newest) {
+  // Generations beyond the number may still be bases of newer ones.
   while (verified.size() > kept) {
     bases.push_back(std::move(verified.front()));
     verified.erase(verified.begin());
   }
+  // Bases to which no kept generation refers.
   std::erase_if(bases, [&](const verified_file& b) {
     return std::none_of(verified.begin(), verified.end(), [&](const verified_file& v) {
       return v.table.base && v.table.base->generation == b.generation;
     });
   });
   const auto entries = list();
+  // Fewer whole generations are known than must stay.
   if (!entries || verified.size() < kept) {
     return;
   }
@@ -417,6 +467,8 @@ void checkpoint_store::state::prune(const std::string& newest) {
                        [&](const verified_file& f) { return f.path == e.path; });
   };
   std::size_t seen = 0;
+  // Goes from the newest on. Once as many kept generations were passed as must stay,
+  // everything older is removed except for bases.
   for (const entry& e : *entries) {
     if (seen == kept && e.path != newest && !among(bases, e)) {
       static_cast<void>(fs->remove(e.path));

@@ -4,6 +4,8 @@
 ///
 /// Sections are written from the caller's memory without a copy. The preamble and the
 /// table need all hashes, so these are computed before the first write.
+///
+/// The reader is reader.cpp, and both share layout.cpp.
 #include "checkpoint/writer.hpp"
 
 #include <fmt/core.h>
@@ -19,7 +21,7 @@ namespace weir::storage {
 namespace {
 
 /// Returns the shape of a section; a section without one is a single dimension of all its
-/// bytes.
+/// bytes. Types of less than a byte count eight elements per byte.
 shape_vector shape_of(const checkpoint_section& s) {
   if (!s.shape.empty()) {
     return s.shape;
@@ -35,6 +37,7 @@ error bad_section(const checkpoint_section& s, std::string_view text) {
                fmt::format("cannot save checkpoint section \"{}\": {}", s.name, text));
 }
 
+/// Padding is written from here.
 constexpr std::array<std::byte, section_alignment> zeros{};
 
 }  // namespace
@@ -55,6 +58,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
     }
     const shape_vector shape = shape_of(s);
     const auto bytes = byte_size(s.type, element_count(shape));
+    // An overflow of the product gives a negative count.
     if (shape.size() > max_dimensions || element_count(shape) < 0 || !bytes ||
         static_cast<std::uint64_t>(*bytes) != s.data.size()) {
       return bad_section(s,
@@ -63,6 +67,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
     views.push_back({s.name, s.type, shape, s.data});
   }
   auto checked = check_sections(views, pulse_id, "new checkpoint");
+  // The sections are checked as a reader would, with the same code.
   if (!checked) {
     // A fault that is corruption in a file is a wrong argument while there is no file
     // yet.
@@ -75,6 +80,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
   return {};
 }
 
+/// Computes the hash of every section, which reads all bytes once.
 section_table table_of(std::span<const checkpoint_section> sections) {
   section_table out;
   for (const checkpoint_section& s : sections) {
@@ -86,18 +92,24 @@ section_table table_of(std::span<const checkpoint_section> sections) {
 
 // Parts are written in the order of the file. The footer comes last: a file without it is
 // recognised as incomplete.
+//
+// `sections` and the entries of `table` have the same order. The file is not durable
+// afterwards; the caller syncs it.
 result<void> write_checkpoint(file& f, std::span<const checkpoint_section> sections,
                               section_table table, const checkpoint_header& header) {
   preamble p;
   p.header = header;
   const byte_vector head = lay_out(table, p);
   const std::vector<table_entry>& entries = table.entries;
+  // Preamble, table and the padding behind it.
   WEIR_CHECK(write_all(f, 0, head));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].in_base) {
+      // Bytes of the base are not in this file.
       continue;
     }
     const std::uint64_t end = entries[i].offset + entries[i].length;
+    // Padding up to the next section.
     const auto padding = static_cast<std::size_t>(align_up(end, section_alignment) - end);
     WEIR_CHECK(write_all(f, entries[i].offset, sections[i].data));
     WEIR_CHECK(write_all(f, end, bytes_view(zeros).first(padding)));

@@ -5,6 +5,9 @@
 /// A token belongs to a part or is the separator behind one. `starts_` has the index of
 /// the first token of each part, so a bisection finds the part. Leaves are numbered
 /// across all parts, with one further leaf per part that carries the digest of its list.
+///
+/// An example: parts of 5 and 3 tokens have the starts 0 and 6, and a size of 9; token 5
+/// is the separator. No separator follows the last part.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,17 +23,21 @@ namespace {
 constexpr std::uint32_t chain_version = 1;
 
 /// Several sources, one after another, with their separator between two of them.
+///
+/// Parts are seekable and have a known length. Sources that are read once are joined by
+/// live_chain.cpp.
 class chained_tokens final : public token_source {
  public:
   explicit chained_tokens(std::vector<std::unique_ptr<token_source>> parts)
       : parts_(std::move(parts)) {}
 
-  /// Determines size and identity of the whole.
+  /// Determines size and identity of the whole. The identity consists of the leaves of
+  /// all parts and of digests of segments of the joined tokens, if every part has them.
   result<void> attach() {
     std::vector<source_leaf> leaves;
     bool digested = true;
     bool listed = true;
-    // What a part leaves out is part of its state, not of the identity.
+    // What a part leaves out is part of its state, not of the identity. The separators.
     identity_.tokens = parts_.size() - 1;
     for (const auto& part : parts_) {
       first_leaf_.push_back(leaves.size());
@@ -40,11 +47,14 @@ class chained_tokens final : public token_source {
       // A part with too many files to list them is still covered: its list digest takes
       // the place of a leaf.
       leaves.push_back({"", identity.list_digest, 0});
+      // Without digests in one part, or if it leaves tokens out, the whole has none.
       digested =
           digested && identity.segment_tokens != 0 && identity.tokens == part->size();
       listed = listed && !identity.leaves.empty();
     }
     place_parts();
+    // The list is dropped if one part has none, because it would be incomplete; its
+    // digest stays.
     set_leaves(identity_, std::move(leaves), 2);
     if (!listed) {
       identity_.leaves.clear();
@@ -55,6 +65,7 @@ class chained_tokens final : public token_source {
   std::uint32_t separator() const noexcept override {
     return parts_.front()->separator();
   }
+  // Large enough for every part and for the separator.
   std::uint32_t vocabulary() const noexcept override {
     std::uint32_t all = separator() + 1;
     for (const auto& part : parts_) {
@@ -63,16 +74,20 @@ class chained_tokens final : public token_source {
     return all;
   }
 
+  // A read may go over several parts. It returns fewer tokens only at the end of the
+  // chain.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size() && index + done < size_) {
       const std::size_t part = part_of(index + done);
       const std::uint64_t inside = index + done - starts_[part];
+      // The token behind the last one of a part.
       if (inside == parts_[part]->size()) {
         to[done++] = separator();
         continue;
       }
       WEIR_TRY(const std::size_t got, parts_[part]->read(inside, to.subspan(done)));
+      // A part that ends before its size has become shorter.
       if (got == 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot read source: expected {} tokens, found {}",
@@ -88,6 +103,7 @@ class chained_tokens final : public token_source {
     const std::size_t part = part_of(index);
     return parts_[part]->place_text(index - starts_[part]);
   }
+  // The leaf is renumbered for the whole chain.
   place place_of(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
     place p = parts_[part]->place_of(index - starts_[part]);
@@ -95,6 +111,7 @@ class chained_tokens final : public token_source {
     return p;
   }
   const source_identity& identity() const noexcept override { return identity_; }
+  // A document may begin behind a separator.
   result<std::uint64_t> next_document(std::uint64_t index) override {
     if (index >= size_) {
       return size_;
@@ -108,6 +125,8 @@ class chained_tokens final : public token_source {
     return next < end || next >= size_ ? std::min(next, size_) : end + 1;
   }
 
+  // One state per part, each behind its length. Parts that were not reached are at 0,
+  // and parts that were passed are at their end. Empty if no part has a state.
   result<byte_vector> state(std::uint64_t index) const override {
     record_writer out;
     bool any = false;
@@ -123,6 +142,7 @@ class chained_tokens final : public token_source {
     }
     return any ? std::move(out).take() : byte_vector();
   }
+  // Decodes everything first, so that a damaged state changes no part.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     const auto version = from.get<std::uint32_t>();
@@ -139,11 +159,13 @@ class chained_tokens final : public token_source {
                                index, parts_.size(), state.size()));
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
+      // From here on a failure leaves the chain half restored; the caller gives it up.
       WEIR_CHECK(unpack_states(*parts_[p], nested[p]));
     }
     place_parts();  // the size of a part may depend on its state
     return {};
   }
+  // Passes the place on to every part, as in `state`.
   result<void> go_on_at(std::uint64_t index) override {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::uint64_t inside = index - std::min(index, starts_[p]);
@@ -152,6 +174,7 @@ class chained_tokens final : public token_source {
     place_parts();
     return {};
   }
+  // Ranges of all parts, with the numbers of their leaves.
   std::vector<left_out_range> left_out(std::uint64_t index) const override {
     std::vector<left_out_range> all;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -169,6 +192,7 @@ class chained_tokens final : public token_source {
     size_ = 0;
     for (const auto& part : parts_) {
       starts_.push_back(size_);
+      // One more for the separator, which the last part does not have.
       size_ += part->size() + 1;
     }
     --size_;
@@ -189,6 +213,8 @@ class chained_tokens final : public token_source {
 
 }  // namespace
 
+/// Refuses sources that are shuffled (they have a generator) or endless. If one of them
+/// is read once, the chain of live sources takes all of them.
 result<std::unique_ptr<token_source>> chain_sources(
     std::vector<std::unique_ptr<token_source>> sources) {
   if (sources.empty()) {
@@ -204,6 +230,7 @@ result<std::unique_ptr<token_source>> chain_sources(
               "known or that is read once",
               source->place_text(0)));
     }
+    // Text would otherwise change the meaning of a token at a border.
     if (source->separator() != sources.front()->separator()) {
       return error(
           errc::invalid_argument,

@@ -13,8 +13,11 @@
 #include "weir/base/hash.hpp"
 #include "weir/base/record.hpp"
 
+/// Section CURSOR holds a cursor without generator and source state, which have sections
+/// of their own.
 namespace weir::storage {
 
+/// The hash is that of the tokens as little-endian words of 32 bits, on every machine.
 std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens) {
   if constexpr (std::endian::native == std::endian::little) {
     return xxh3_64(std::as_bytes(tokens));
@@ -28,7 +31,8 @@ std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens) {
 namespace {
 
 constexpr std::string_view cursor_magic = "WEIRCURS";
-/// Version of a cursor without and with an origin of its lanes.
+/// Version of a cursor without and with an origin of its lanes. The older version is
+/// written where it suffices, so older programs can read most cursors.
 constexpr std::uint32_t plain_version = 1;
 constexpr std::uint32_t cursor_version = 2;
 /// Version of a source state without and with states of the source itself, and with the
@@ -37,10 +41,13 @@ constexpr std::uint32_t bare_version = 1;
 constexpr std::uint32_t state_version = 2;
 constexpr std::uint32_t left_out_version = 3;
 
+/// Errors of this file are mostly of this kind.
 error corrupt(std::string text) {
   return error(errc::corrupt, std::move(text));
 }
 
+/// Counts and zeros fill a word each, so that the arrays behind them are aligned to 8
+/// bytes.
 void put_eras(record_writer& to, const std::vector<era>& eras) {
   to.put(static_cast<std::uint32_t>(eras.size()));
   to.put(std::uint32_t{0});
@@ -50,6 +57,7 @@ void put_eras(record_writer& to, const std::vector<era>& eras) {
     to.put(e.source_offset);
     to.put(e.chunk);
     to.put(e.lane_block);
+    // Flags: bit 0 says that the era begins at a boundary.
     to.put(std::uint64_t{e.boundary ? 1U : 0U});
     to.put_all(std::span<const std::uint64_t>(e.lane_positions));
   }
@@ -57,7 +65,10 @@ void put_eras(record_writer& to, const std::vector<era>& eras) {
 
 /// Reads the eras of a cursor. The count is compared with the remaining bytes before
 /// anything is allocated for it.
+///
+/// `lanes` is the number of positions per era.
 result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
+  // An era has 48 bytes and one position per lane.
   const std::size_t count = from.get_count<std::uint32_t>(48 + 8 * lanes);
   bool clean = from.get<std::uint32_t>() == 0;
   std::vector<era> out;
@@ -74,6 +85,7 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
     e.lane_positions = from.get_all<std::uint64_t>(lanes);
     out.push_back(std::move(e));
   }
+  // A reserved byte that is not zero belongs to a newer version.
   if (!clean) {
     return corrupt(
         "cannot read cursor: expected zero in its reserved bytes, found another value");
@@ -81,6 +93,7 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
   return out;
 }
 
+/// The place in the text at which the lanes began.
 void put_origin(record_writer& to, const lane_origin& origin) {
   to.put(origin.tokens);
   to.put(origin.chunks);
@@ -109,6 +122,7 @@ void put_rng(record_writer& to, const rng_state& rng) {
 
 }  // namespace
 
+/// Empty for a stream without a generator.
 byte_vector encode_rng(const std::optional<rng_state>& rng) {
   record_writer out;
   if (rng) {
@@ -117,6 +131,7 @@ byte_vector encode_rng(const std::optional<rng_state>& rng) {
   return std::move(out).take();
 }
 
+/// Inverse of `encode_rng`.
 result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
   if (bytes.empty()) {
     return std::optional<rng_state>();
@@ -141,11 +156,13 @@ result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
   return std::optional<rng_state>(rng);
 }
 
+/// The order of the fields is fixed; docs describe it in the format of checkpoints.
 byte_vector encode(const stream_cursor& c) {
   record_writer out;
   out.put_bytes(as_view(cursor_magic));
   out.put(c.origin ? cursor_version : plain_version);
   out.put(static_cast<std::uint32_t>(c.lanes.size()));
+  // Seven words, in the order in which `decode_cursor` reads them.
   for (const std::uint64_t value :
        {c.dataset_index, c.chunk_id, c.pulse_id, c.content_hash, c.content_count,
         c.history_hash, c.stream_identity}) {
@@ -156,6 +173,7 @@ byte_vector encode(const stream_cursor& c) {
     out.put(lane.chunks);
     out.put(lane.history);
   }
+  // Each block of bytes stands behind its length.
   put_eras(out, c.eras);
   const byte_vector rng = encode_rng(c.rng);
   out.put(static_cast<std::uint64_t>(rng.size()));
@@ -173,6 +191,7 @@ byte_vector encode(const stream_cursor& c) {
 namespace {
 
 /// Checks the remembered tokens against their count and hash. A cursor may lack them.
+/// Cursors of old files have no ring.
 result<void> check_ring(const stream_cursor& c) {
   if (c.ring.empty()) {
     return {};
@@ -182,6 +201,7 @@ result<void> check_ring(const stream_cursor& c) {
         fmt::format("cannot read cursor: expected {} tokens in the ring, found {}",
                     c.content_count, c.ring.size()));
   }
+  // The tokens prove that the text is the same as at the save.
   if (hash_tokens(c.ring) != c.content_hash) {
     return corrupt(
         "cannot read cursor: expected its last tokens to have the content hash, found "
@@ -201,6 +221,7 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
         fmt::format("cannot read cursor: expected the magic \"{}\", found other bytes",
                     cursor_magic));
   }
+  // The version is judged only if it was there.
   const auto version = from.get<std::uint32_t>();
   if ((version < plain_version || version > cursor_version) && !from.failed()) {
     return error(errc::unsupported_version,
@@ -223,6 +244,7 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
     lane.history = from.get<std::uint64_t>();
     c.lanes.push_back(lane);
   }
+  // `lanes` is known to be plausible now, since so many lanes were read.
   if (!from.failed()) {
     WEIR_TRY(c.eras, get_eras(from, lanes));
   }
@@ -230,9 +252,11 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
   const bytes_view blob = from.get_bytes(from.get<std::uint64_t>());
   c.source_state.assign(blob.begin(), blob.end());
   c.ring = from.get_all<std::uint32_t>(from.get_count<std::uint64_t>(4));
+  // Only the newer version has an origin.
   if (version == cursor_version && !from.failed()) {
     c.origin = get_origin(from, lanes);
   }
+  // One test for all reads before.
   if (from.failed()) {
     return error(errc::torn,
                  fmt::format("cannot read cursor: it ends within its {} bytes, or "
@@ -248,6 +272,7 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
   return c;
 }
 
+/// The version is the smallest that can hold the content.
 byte_vector encode_source_state(const stored_source& state) {
   record_writer out;
   const bool ranges = !state.left_out.all().empty();
@@ -255,6 +280,8 @@ byte_vector encode_source_state(const stored_source& state) {
           : state.states.empty() ? bare_version
                                  : state_version);
   out.put(static_cast<std::uint32_t>(state.lanes.size()));
+  // One place per lane: offset in the stream, round, leaf and byte. The last two are for
+  // people.
   for (const stored_place& place : state.lanes) {
     out.put(place.offset);
     out.put(place.round);
@@ -262,6 +289,7 @@ byte_vector encode_source_state(const stored_source& state) {
     out.put(place.byte);
   }
   put_identity(out, state.identity);
+  // The newer versions have the states, even if they are empty.
   if (ranges || !state.states.empty()) {
     out.put(static_cast<std::uint64_t>(state.states.size()));
     out.put_bytes(state.states);
@@ -283,6 +311,7 @@ result<stored_source> decode_source_state(bytes_view bytes) {
                     bare_version, left_out_version, version));
   }
   stored_source out;
+  // A place has 32 bytes.
   const std::size_t lanes = from.get_count<std::uint32_t>(32);
   for (std::size_t l = 0; l < lanes; ++l) {
     stored_place place;
@@ -297,12 +326,14 @@ result<stored_source> decode_source_state(bytes_view bytes) {
     const bytes_view states = from.get_bytes(from.get<std::uint64_t>());
     out.states.assign(states.begin(), states.end());
   }
+  // Ranges must rise; only the newest version has them.
   const bool ordered =
       version != left_out_version || out.left_out.get(from, true) || from.failed();
   if (from.failed()) {
     return error(errc::torn,
                  "cannot read source state: it ends early, or a length in it is wrong");
   }
+  // An empty state would have been written in the older version.
   if (version == state_version && out.states.empty()) {
     return corrupt("cannot read source state: expected states, found 0 bytes");
   }
@@ -317,11 +348,13 @@ result<stored_source> decode_source_state(bytes_view bytes) {
   return out;
 }
 
+/// Number of tokens of the source at the save.
 result<std::uint64_t> source_tokens(bytes_view source_state) {
   WEIR_TRY(const stored_source state, decode_source_state(source_state));
   return state.identity.tokens;
 }
 
+/// The ranges that were left out, with the names of their files if these are listed.
 result<std::vector<named_range>> left_out_of(bytes_view source_state) {
   WEIR_TRY(const stored_source state, decode_source_state(source_state));
   std::vector<named_range> out;
@@ -334,6 +367,7 @@ result<std::vector<named_range>> left_out_of(bytes_view source_state) {
   return out;
 }
 
+/// A text such as "lane 0: a.txt:1234", for people.
 result<std::string> describe_source_state(bytes_view source_state) {
   WEIR_TRY(const stored_source state, decode_source_state(source_state));
   std::string out;

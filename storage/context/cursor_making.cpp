@@ -5,6 +5,8 @@
 /// A cursor consists of what the marks say (positions, counts, hash chains) and of what
 /// can be read again from the source at these positions (the last tokens, the incomplete
 /// blocks). Nothing in it depends on chunks that were read after the marks.
+///
+/// cursor_codec.cpp encodes it, and restore.cpp goes the other way.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@ namespace {
 std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> states,
                          const std::optional<lane_origin>& origin) {
   std::size_t first = eras.size() - 1;
+  // The window is the last part of the text of a lane that a cursor remembers.
   for (std::uint32_t l = 0; l < states.size(); ++l) {
     const std::uint64_t start =
         states[l].position - window_of(states.size(), given_to(origin, l, states[l]));
@@ -31,6 +34,8 @@ std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> 
 }
 
 /// Returns the offset of a token of a lane's text.
+///
+/// `l` is the lane, `position` counts tokens of its text.
 std::uint64_t offset_of(std::span<const era> eras, std::uint32_t l,
                         std::uint64_t position) {
   const era& e = eras[era_at(eras, l, position)];
@@ -48,14 +53,17 @@ result<byte_vector> context_stream::state::source_state(
   std::uint64_t first = unknown_size;
   std::uint64_t last = 0;
   for (std::uint32_t l = 0; l < states.size(); ++l) {
+    // An offset behind the pages that are read is cut to their end.
     const std::uint64_t offset =
         std::min(offset_of(within, l, states[l].position), pages.end());
     const token_source::place place = source->place_of(pages.index_of(offset));
     out.lanes.push_back({offset, pages.round_of(offset), place.leaf, place.byte});
     const std::uint64_t window = window_of(states.size(), given_to(origin, l, states[l]));
+    // The smallest offset that a restore reads, and the largest.
     first = std::min(first, offset_of(within, l, states[l].position - window));
     last = std::max(last, offset);
   }
+  // States are asked for at these indices of the source.
   std::vector<std::uint64_t> indices = {pages.index_of(last)};
   if (!source->seekable() && states.size() > 1) {
     // Lanes are apart, so the source goes on before the first token that a lane needs.
@@ -63,13 +71,16 @@ result<byte_vector> context_stream::state::source_state(
     last = consumed_offset(within.back(), states);
     indices = {std::min(first, last), last};
   }
+  // A restore reads whole pages, from the one that has the first token.
   if (source->seekable()) {
     indices.push_back(pages.index_of(token_pages::page_start(std::min(first, last))));
+    // The source was begun again, so its state at its end is needed as well.
     if (pages.round_of(last) > 0) {
       indices.push_back(source->size());
     }
   }
   WEIR_TRY(out.states, pack_states(*source, std::move(indices)));
+  // What the source has left out up to here.
   for (const left_out_range& range : source->left_out(pages.index_of(last))) {
     WEIR_CHECK(out.left_out.add(range, source->place_text(0)));
   }
@@ -78,8 +89,12 @@ result<byte_vector> context_stream::state::source_state(
 
 /// Makes the cursor for given lane states. It reads the last tokens of every lane again,
 /// so it depends on the states alone and not on what was read ahead.
+///
+/// `current_era` is the newest era of the states. The function reads from the source, so
+/// it may wait.
 result<stream_cursor> context_stream::state::make_cursor(
     std::span<const lane_state> states, std::size_t current_era, std::uint64_t pulse_id) {
+  // Later eras are not part of this cursor.
   const std::span<const era> all = std::span<const era>(eras).first(current_era + 1);
   stream_cursor c;
   c.pulse_id = pulse_id;
@@ -88,6 +103,7 @@ result<stream_cursor> context_stream::state::make_cursor(
   c.origin = origin;
   c.dataset_index = tokens_of(states);
   c.chunk_id = chunks_of(states);
+  // The ring has the windows of all lanes, one after another.
   for (std::uint32_t l = 0; l < states.size(); ++l) {
     const auto window = static_cast<std::size_t>(
         window_of(states.size(), given_to(origin, l, states[l])));
@@ -96,6 +112,7 @@ result<stream_cursor> context_stream::state::make_cursor(
     c.ring.resize(before + window);
     WEIR_TRY(const std::size_t got, read_lane(all, l, states[l].position - window,
                                               std::span(c.ring).subspan(before)));
+    // The source has become shorter.
     if (got != window) {
       return error(
           errc::source_unavailable,
@@ -109,6 +126,7 @@ result<stream_cursor> context_stream::state::make_cursor(
   WEIR_TRY(c.history_hash, history_hash_of(*this, all, states, origin));
   WEIR_TRY(c.source_state, source_state(all, states));
   c.stream_identity = source->identity().digest();
+  // Eras that no window needs are dropped.
   const auto needed = all.subspan(first_needed(all, states, origin));
   c.eras.assign(needed.begin(), needed.end());
   return c;
@@ -116,6 +134,8 @@ result<stream_cursor> context_stream::state::make_cursor(
 
 // Marks may come in any order; of several marks of one lane the furthest counts. Lanes
 // without a mark keep the state in which the stream was opened or restored.
+//
+// Called for chunks that a consumer has finished, for instance at each save.
 result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> committed,
                                                 std::uint64_t pulse_id) {
   state& s = *state_;
@@ -127,19 +147,23 @@ result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> comm
                    fmt::format("cannot make a cursor: expected a lane below {}, found {}",
                                states.size(), mark.lane));
     }
+    // A mark that is older than the one before changes nothing.
     if (mark.after.position >= states[mark.lane].position) {
       states[mark.lane] = mark.after;
     }
+    // The newest era of all marks.
     current = std::max(current, mark.era);
   }
   return s.make_cursor(states, current, pulse_id);
 }
 
+/// Serves streams of one lane.
 result<stream_cursor> context_stream::cursor_at(const chunk_mark& committed,
                                                 std::uint64_t pulse_id) {
   return cursor_at(std::span(&committed, 1), pulse_id);
 }
 
+/// The cursor behind everything that was handed out.
 result<stream_cursor> context_stream::cursor(std::uint64_t pulse_id) {
   std::vector<lane_state> states;
   for (const lane& l : state_->lanes) {

@@ -245,7 +245,6 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
     for (const hn4_tag& t : all) {
       tags.push_back(t.name);
     }
-    // A damaged tag may have the tensor.
     if (!damaged.empty()) {
       unreadable = damaged.front().problem;
     }
@@ -262,11 +261,9 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
       if (!tag.empty()) {
         return std::move(directory).error();
       }
-      // Goes on, because another tag may have it.
       unreadable = unreadable ? unreadable : directory.error();
       continue;
     }
-    // All names are collected for the suggestion of the error.
     for (const stored_tensor& t : directory->tensors()) {
       known.push_back(t.name);
     }
@@ -283,7 +280,6 @@ result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view 
       where.emplace(std::move(*stream));
     }
   }
-  // "Not found" would be wrong here: the tag that cannot be read may have it.
   if (!where && unreadable) {
     return hn4_error(hn4_code::data_rot,
                      fmt::format("cannot find tensor \"{}\": expected every tag to be "

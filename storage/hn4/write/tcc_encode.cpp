@@ -5,6 +5,10 @@
 ///
 /// The encoder is greedy. It does not search for the smallest encoding, but it is fast
 /// and its output is always valid. A payload that does not become shorter is stored raw.
+///
+/// Words with a mask come first, because a mask may contain runs of zeros that an
+/// isotope would take for itself. Literals come last: they are what nothing else
+/// covered.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -20,7 +24,8 @@ constexpr std::size_t least_run = 4;
 constexpr std::size_t long_zeros = 16;  ///< zero words that are cheaper as an isotope
 
 /// Strings of the dictionary by their first byte. A token takes three bytes and
-/// interrupts literals, so strings of up to four bytes are not worth one.
+/// interrupts literals, so strings of up to four bytes are not worth one. The rows give
+/// the numbers of the strings in the dictionary.
 using word_table = std::array<std::vector<std::size_t>, 256>;
 const word_table& words_by_first() {
   static const word_table table = [] {
@@ -36,11 +41,15 @@ const word_table& words_by_first() {
 }
 
 /// Writes tokens until the input ends or the output is full.
+///
+/// Two offsets divide the input: bytes before `start_` are written, bytes from there to
+/// `offset_` are literals that wait, and `offset_` is where the next token is tried.
 class encoder {
  public:
   encoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
 
-  /// Compresses; returns the length, or nothing if the output was too small.
+  /// Compresses; returns the length, or nothing if the output was too small. Gives up at
+  /// the first byte that does not fit, so incompressible input costs little.
   std::optional<std::size_t> run() {
     while (offset_ < from_.size() && !full_) {
       if (!bitmask() && !isotope() && !gradient() && !word()) {
@@ -66,6 +75,9 @@ class encoder {
   }
   /// Writes a token with its length. The six bits in the token hold up to 62; further
   /// bytes follow then.
+  ///
+  /// A length of 63 or more is 63 in the token, 255 in each further byte, and the rest
+  /// in the last, which may be 0.
   void token(unsigned tag, std::size_t length) {
     put(tag | static_cast<unsigned>(std::min<std::size_t>(length, 63)));
     if (length < 63) {
@@ -77,11 +89,13 @@ class encoder {
     }
     put(static_cast<unsigned>(rest));
   }
-  /// Writes the bytes that were passed over since the last token.
+  /// Writes the bytes that were passed over since the last token. A long run of literals
+  /// takes several tokens.
   void literals(std::size_t end) {
     while (start_ < end && !full_) {
       const std::size_t n = std::min(end - start_, longest_token);
       token(0x00, n);
+      // Checked as a whole, since the copy below is one step.
       full_ = full_ || n > to_.size() - out_;
       if (!full_) {
         std::memcpy(to_.data() + out_, from_.data() + start_, n);
@@ -97,6 +111,8 @@ class encoder {
   }
 
   /// Tries a repeated byte.
+  ///
+  /// These functions return false and write nothing if their kind does not fit here.
   bool isotope() {
     const std::size_t limit = left();
     std::size_t n = 1;
@@ -107,6 +123,7 @@ class encoder {
       return false;
     }
     literals(offset_);
+    // Lengths of runs are stored less 4.
     token(0x40, n - 4);
     put(byte(offset_));
     consume(n);
@@ -114,6 +131,8 @@ class encoder {
   }
 
   /// Tries an arithmetic progression.
+  ///
+  /// Two bytes determine the slope; the format has no slope of 0 or -128.
   bool gradient() {
     if (left() < 2) {
       return false;
@@ -130,6 +149,7 @@ class encoder {
                             slope) {
       ++n;
     }
+    // The token takes three bytes, one more than an isotope.
     if (n < least_run + 1) {
       return false;
     }
@@ -149,10 +169,12 @@ class encoder {
   /// Tries words of four bytes many of which are zero. The range begins and ends with a
   /// zero word; runs of zeros alone are left to isotopes.
   bool bitmask() {
+    // Fewer words cannot save anything.
     const std::size_t words = left() / 4;
     if (words < 4 || !zero_word(offset_)) {
       return false;
     }
+    // Counts the zero words at the front. A long run of them is cheaper as an isotope.
     std::size_t ahead = 1;
     while (ahead < long_zeros && ahead < words && zero_word(offset_ + 4 * ahead)) {
       ++ahead;
@@ -161,6 +183,8 @@ class encoder {
       return false;
     }
     std::size_t used = 0, zeros = 0, filled = 0;
+    // Goes on until four words in a row are not zero. `used` ends behind the last zero
+    // word, and `filled` counts words between zeros that must be stored.
     for (std::size_t i = 0, gap = 0; i < words && gap < 4; ++i) {
       if (zero_word(offset_ + 4 * i)) {
         ++zeros;
@@ -171,6 +195,7 @@ class encoder {
         ++gap;
       }
     }
+    // Few zeros do not pay for the mask; no filled words make it a plain run.
     if (zeros < 3 || filled == 0) {
       return false;
     }
@@ -180,7 +205,8 @@ class encoder {
     return true;
   }
 
-  /// Writes the token, the mask and the words that are not zero.
+  /// Writes the token, the mask and the words that are not zero. Bit i of a byte stands
+  /// for word i of eight; a set bit says that the word is stored.
   void write_mask(std::size_t words) {
     token(0xC0, 4 * words);
     for (std::size_t first = 0; first < words; first += 8) {
@@ -197,7 +223,7 @@ class encoder {
     }
   }
 
-  /// Tries the longest string of the dictionary.
+  /// Tries the longest string of the dictionary. The number 64 stands for none.
   bool word() {
     const std::string_view rest = as_text(from_.subspan(offset_));
     std::size_t best = 64, length = 0;
@@ -212,6 +238,7 @@ class encoder {
       return false;
     }
     literals(offset_);
+    // The escape 0 and the kind 1.
     put(0x00);
     put(0x01);
     put(static_cast<unsigned>(best));
@@ -230,6 +257,8 @@ class encoder {
 
 }  // namespace
 
+/// Returns the length of the output, or nothing if `to` is too small. The caller passes
+/// a buffer that is shorter than the input, so that success means a gain.
 std::optional<std::size_t> tcc_encode(bytes_view from, mutable_bytes to) {
   return encoder(from, to).run();
 }
