@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Expands paths, folders and patterns to a list of files.
+///
+/// The list decides the order of the text and so what a run learns. It must be the same
+/// on every machine: names are compared bytewise, and hidden files are left out.
 #include <fmt/core.h>
 #include <fnmatch.h>
 
@@ -15,13 +18,17 @@ namespace {
 /// Largest depth of nested folders. A chain of links that leads back to itself ends here.
 constexpr int max_depth = 40;
 
-/// Returns whether a text contains a wildcard.
+/// Returns whether a text contains a wildcard. A text without a wildcard is taken as a
+/// path, whatever other characters it has.
 bool is_pattern(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
 /// Returns whether a name matches a pattern without slashes. A leading dot is matched by
 /// a dot alone; a backslash is an ordinary character.
+///
+/// Patterns are those of `fnmatch`; a shell that quotes its argument gives the same
+/// result.
 bool matches(std::string_view pattern, const std::string& name) {
   return ::fnmatch(std::string(pattern).c_str(), name.c_str(),
                    FNM_NOESCAPE | FNM_PERIOD) == 0;
@@ -30,9 +37,12 @@ bool matches(std::string_view pattern, const std::string& name) {
 using names = std::vector<std::string>;
 
 /// Adds a file, or all files below a folder except hidden ones.
+///
+/// `depth` is the number of folders above.
 result<void> add_tree(file_system& fs, const std::string& path, int depth, names& out) {
   const auto entries = fs.list(path);
   if (!entries) {
+    // A file, or a folder that cannot be read.
     out.push_back(path);  // not a folder; opening it as a file reports any other problem
     return {};
   }
@@ -53,6 +63,9 @@ result<void> add_tree(file_system& fs, const std::string& path, int depth, names
 
 /// Finds the paths that match a pattern, component by component. `done` is the path that
 /// the components before `rest` have matched.
+///
+/// Components without a wildcard are not looked up; whether the whole path exists is
+/// tested at the end.
 void add_matches(file_system& fs, const std::string& done, std::string_view rest,
                  names& out) {
   const std::size_t slash = rest.find('/');
@@ -60,8 +73,10 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
   const bool last = slash == std::string_view::npos;
   const std::string_view next = last ? std::string_view() : rest.substr(slash + 1);
   names found;
+  // An empty component comes from a leading or a double slash.
   if (!is_pattern(part)) {
     found.emplace_back(part);
+    // A folder that cannot be listed matches nothing.
   } else if (const auto entries = fs.list(done.empty() ? "." : done)) {
     for (const std::string& name : *entries) {
       if (matches(part, name)) {
@@ -76,6 +91,7 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
         out.push_back(path);
       }
     } else {
+      // A leading slash begins at the root.
       add_matches(fs, name.empty() && done.empty() ? "/" : path, next, out);
     }
   }
@@ -85,6 +101,8 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
 
 // A pattern that is the name of a file stands for that file. What one pattern has found
 // is sorted, because a folder has no order of its own; the patterns keep their order.
+//
+// Each pattern must give at least one file, so a wrong name is not overlooked.
 result<std::vector<std::string>> expand_paths(file_system& fs,
                                               std::span<const std::string> patterns) {
   names out;
@@ -96,6 +114,7 @@ result<std::vector<std::string>> expand_paths(file_system& fs,
       add_matches(fs, "", pattern, found);
     }
     const std::size_t before = out.size();
+    // Every match may be a folder, of which all files are taken.
     for (const std::string& path : found) {
       if (!fs.exists(path)) {
         return error(
@@ -108,6 +127,7 @@ result<std::vector<std::string>> expand_paths(file_system& fs,
     }
     const auto first = out.begin() + static_cast<std::ptrdiff_t>(before);
     std::sort(first, out.end());
+    // A file that is found twice by one pattern counts once.
     out.erase(std::unique(first, out.end()), out.end());
     if (out.size() == before) {
       return error(errc::not_found,

@@ -29,6 +29,8 @@ error other_corpus(std::string expected, std::string found, std::string where) {
 }
 
 /// Returns the index of the first token of a leaf; 0 if the source has an unknown size.
+///
+/// The leaves have ascending tokens, so a bisection finds it.
 std::uint64_t first_token_of(const token_source& source, std::size_t leaf) {
   std::uint64_t low = 0;
   std::uint64_t high = source.size() == unknown_size ? 0 : source.size();
@@ -51,6 +53,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
   for (std::size_t i = 0; i < common; ++i) {
     const source_leaf& a = expected.leaves[i];
     const source_leaf& b = found.leaves[i];
+    // Only the last file of the list may have grown.
     const bool longer = grown && i + 1 == expected.leaves.size() && a.bytes < b.bytes;
     if (a.name != b.name || (a.bytes != b.bytes && !longer)) {
       return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
@@ -63,6 +66,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
     return other_corpus(
         fmt::format("{} files", expected.leaves.size()),
         fmt::format("{} files", found.leaves.size()),
+        // The first file that is too many, or the begin.
         source.place_text(common < found.leaves.size() ? first_token_of(source, common)
                                                        : 0));
   }
@@ -71,12 +75,14 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
 
 }  // namespace
 
+/// Two identities with equal digests are taken for equal.
 std::uint64_t source_identity::digest() const {
   record_writer out;
   put_identity(out, *this);
   return xxh3_64(out.view());
 }
 
+/// Only the last component of the path counts, so that files may be moved together.
 source_leaf make_leaf(const std::string& path, std::uint64_t bytes) {
   source_leaf leaf;
   leaf.name = path.substr(path.find_last_of('/') + 1);
@@ -86,6 +92,9 @@ source_leaf make_leaf(const std::string& path, std::uint64_t bytes) {
 }
 
 // The digest covers all leaves, even those that are too many to be listed.
+//
+// `rule` says how the leaves are joined. The list is kept only up to
+// `max_listed_leaves`.
 void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
                 std::uint32_t rule) {
   record_writer out;
@@ -100,6 +109,7 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
   }
 }
 
+/// Digest of the tokens from `start` to `end - 1`, as words of 32 bits, read in pieces.
 result<std::uint64_t> digest_tokens(token_source& source, std::uint64_t start,
                                     std::uint64_t end) {
   std::vector<std::uint32_t> piece(
@@ -109,6 +119,7 @@ result<std::uint64_t> digest_tokens(token_source& source, std::uint64_t start,
     const auto want =
         static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, piece.size()));
     WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(want)));
+    // The source ends too early.
     if (got == 0) {
       return error(errc::source_unavailable,
                    fmt::format("cannot digest source: expected {} tokens, found {}",
@@ -125,6 +136,8 @@ result<std::uint64_t> digest_tokens(token_source& source, std::uint64_t start,
 
 // The segments double in size until `max_segments` of them cover the source, so that an
 // identity stays small for any corpus.
+//
+// The size must be known.
 result<void> digest_content(token_source& source, source_identity& identity) {
   std::uint64_t segment = smallest_segment;
   while ((source.size() + segment - 1) / segment > max_segments) {
@@ -141,6 +154,7 @@ result<void> digest_content(token_source& source, source_identity& identity) {
   return {};
 }
 
+/// The ranges of a part, with its leaves renumbered by those of the parts before it.
 void append_left_out(std::vector<left_out_range>& all, const token_source& part,
                      std::uint64_t index, std::uint64_t first_leaf) {
   for (left_out_range range : part.left_out(index)) {
@@ -149,6 +163,7 @@ void append_left_out(std::vector<left_out_range>& all, const token_source& part,
   }
 }
 
+/// The encoding is part of checkpoints and must not change.
 void put_identity(record_writer& to, const source_identity& identity) {
   to.put(identity.tokens);
   to.put(identity.list_digest);
@@ -163,10 +178,12 @@ void put_identity(record_writer& to, const source_identity& identity) {
   to.put_all(std::span<const std::uint64_t>(identity.segments));
 }
 
+/// Inverse of `put_identity`. Whether it succeeded is asked of the reader.
 source_identity get_identity(record_reader& from) {
   source_identity out;
   out.tokens = from.get<std::uint64_t>();
   out.list_digest = from.get<std::uint64_t>();
+  // A leaf has at least 20 bytes: the length of its name, a hash and a size.
   const std::size_t leaves = from.get_count<std::uint32_t>(20);
   for (std::size_t i = 0; i < leaves && !from.failed(); ++i) {
     source_leaf leaf;
@@ -181,6 +198,7 @@ source_identity get_identity(record_reader& from) {
   return out;
 }
 
+/// Live sources have no size and are never digested.
 namespace {
 
 /// Returns whether all tokens of an identity are covered by digests.
@@ -193,6 +211,7 @@ bool is_digested(const source_identity& identity) {
 result<std::uint64_t> segment_of(token_source& source, std::uint64_t segment,
                                  std::uint64_t start, std::uint64_t end) {
   const source_identity& found = source.identity();
+  // The segment is complete, or it is the last one.
   const bool whole = end - start == segment || end == found.tokens;
   if (segment == found.segment_tokens && whole) {
     return found.segments[start / segment];
@@ -201,6 +220,8 @@ result<std::uint64_t> segment_of(token_source& source, std::uint64_t segment,
 }
 
 /// Checks that a stored identity has one digest for each segment.
+///
+/// Without this, a damaged checkpoint could lead behind the list of digests.
 result<void> check_segments(const source_identity& stored) {
   const std::uint64_t whole = stored.tokens / stored.segment_tokens;
   const std::uint64_t count =
@@ -220,6 +241,7 @@ result<void> compare_content(const source_identity& expected, token_source& sour
   const std::uint64_t segment = expected.segment_tokens;
   for (std::size_t i = 0; i < expected.segments.size(); ++i) {
     const std::uint64_t start = i * segment;
+    // The last segment may be shorter.
     const std::uint64_t end = start + std::min(segment, expected.tokens - start);
     WEIR_TRY(const std::uint64_t found, segment_of(source, segment, start, end));
     if (expected.segments[i] != found) {
@@ -237,6 +259,9 @@ result<void> compare_content(const source_identity& expected, token_source& sour
 
 // The content decides if both sources are digested: a file may have been renamed. Else
 // names and sizes are compared, and then the totals, for leaves that are not listed.
+//
+// `grown` allows text that was appended. Whether the old part is unchanged is then shown
+// by digests, if there are any.
 result<void> compare_identity(const source_identity& expected, token_source& source,
                               bool grown) {
   const source_identity& found = source.identity();
@@ -249,10 +274,12 @@ result<void> compare_identity(const source_identity& expected, token_source& sou
   // its tokens, which lack what is left out.
   const bool digested = is_digested(expected) && is_digested(found) &&
                         (!longer || source.left_out(unknown_size).empty());
+  // The content is the same if all segments are.
   if (digested && (longer || expected.tokens == found.tokens)) {
     return compare_content(expected, source);
   }
   WEIR_CHECK(compare_leaves(expected, found, source, longer));
+  // The list has too many files to be compared one by one.
   if (!longer &&
       (expected.list_digest != found.list_digest || expected.tokens != found.tokens)) {
     return other_corpus(

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Recognises formats of token files and reads the headers of llm.c and NumPy.
+///
+/// A layout says where the ids of a file lie, how wide they are and how many distinct
+/// ones there may be. The index of Megatron is read by megatron.cpp, the header of NumPy
+/// by npy_header.cpp.
 #include "context/files/layout.hpp"
 
 #include <fmt/core.h>
@@ -16,10 +20,11 @@ namespace weir::storage {
 
 namespace {
 
-/// Bytes that are looked at to recognise a format.
+/// Bytes that are looked at to recognise a format. A page.
 constexpr std::size_t look_bytes = 4096;
 
-/// Header of llm.c: 256 numbers of 32 bits.
+/// Header of llm.c: 256 numbers of 32 bits. The numbers used are: magic, version and
+/// number of ids.
 constexpr std::size_t llmc_header = 1024;
 
 /// A kind of llm.c's files.
@@ -32,6 +37,7 @@ struct llmc_kind {
 constexpr std::array<llmc_kind, 2> llmc_kinds{
     {{20240520, 1, 2, 50257}, {20240801, 7, 4, 128256}}};
 
+/// Null if no kind has this magic.
 const llmc_kind* llmc_kind_of(bytes_view head) {
   if (head.size() < 4) {
     return nullptr;
@@ -42,10 +48,13 @@ const llmc_kind* llmc_kind_of(bytes_view head) {
 }
 
 /// Returns whether bytes can be the start of a text: UTF-8 without a zero byte.
+///
+/// A text may be cut within its last character by the end of `head`.
 bool looks_like_text(std::string_view head) {
   while (!head.empty()) {
     const std::size_t length = utf8_sequence_length(head);
     if (length == 0) {
+      // At most three bytes of a character are left.
       return head.size() < 4 && head.front() != '\0';  // cut within a character
     }
     if (head.front() == '\0') {
@@ -63,22 +72,27 @@ struct recognised {
 };
 
 /// Recognises a format by the first bytes, and Megatron's by the index beside the file.
+///
+/// Formats without a header cannot be recognised and must be stated.
 recognised recognise(file_system& fs, const std::string& path, bytes_view head) {
   if (as_text(head).starts_with(npy_magic)) {
     return {token_format::npy, "an array of NumPy"};
   }
   const llmc_kind* const kind = llmc_kind_of(head);
+  // The magic alone may be text by chance, so the version counts, too.
   if (kind != nullptr && head.size() >= 8 &&
       load_le<std::uint32_t>(head.data() + 4) == kind->version) {
     return {token_format::llmc, "a file of llm.c"};
   }
   const std::string index = megatron_index_of(path);
+  // An index beside an empty file says nothing.
   if (!head.empty() && !index.empty() && fs.exists(index)) {
     return {token_format::megatron, "the data of an index of Megatron"};
   }
   return {};
 }
 
+/// The error of a file whose content and settings contradict each other.
 error refused_format(const std::string& name, std::string_view expected,
                      std::string_view found) {
   return error(errc::invalid_argument,
@@ -99,6 +113,7 @@ std::string words_of(token_format format) {
   }
 }
 
+/// For such names, ids would be a surprise.
 bool is_named_as_text(const std::string& path) {
   return std::ranges::any_of(
       std::array{".txt", ".text", ".md", ".rst", ".html", ".xml", ".json", ".jsonl"},
@@ -106,6 +121,10 @@ bool is_named_as_text(const std::string& path) {
 }
 
 /// Decides the format of a leaf from what the settings state and what it holds.
+///
+/// A format that is stated counts, unless the file plainly has another one. A guess is
+/// refused where a name and the content disagree, because a wrong guess would teach the
+/// model noise.
 result<token_format> decide(file_system& fs, const token_leaves& leaves, std::size_t leaf,
                             token_format stated, bytes_view head) {
   const std::string& name = leaves.name(leaf);
@@ -115,11 +134,13 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
   // A tag has no index beside it.
   const std::string path = leaves.checked() ? std::string() : leaves.path(leaf);
   const recognised found = recognise(fs, path, head);
+  // The user has named the index instead of the data.
   if (as_text(head).starts_with(megatron_magic)) {
     return refused_format(name, "a file with ids", "an index of Megatron")
         .hint("name the file that ends with .bin instead of the index");
   }
   if (stated != token_format::automatic) {
+    // Megatron's data has no header, so it may be read as plain ids.
     const bool other = found.format != token_format::automatic &&
                        found.format != token_format::megatron && found.format != stated;
     return other ? result<token_format>(
@@ -136,10 +157,12 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
   if (found.format != token_format::automatic) {
     return found.format;
   }
+  // The name promises a format that the content does not have.
   if (path.ends_with(".npy")) {
     return refused_format(name, "an array of NumPy as its name says", "other bytes")
         .hint("state format = \"bytes\" to read its bytes");
   }
+  // Binary content without a header: the width of the ids cannot be known.
   if (path.ends_with(".bin") && !looks_like_text(as_text(head))) {
     return refused_format(name, "a header that says what it holds", "none")
         .hint("state format = \"u16\", \"u32\" or \"bytes\"");
@@ -148,10 +171,14 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
 }
 
 /// Returns the layout of ids that fill the leaf from `begin` on.
+///
+/// A format of one byte per id has the vocabulary 256, of two bytes 65,536; wider ids
+/// imply none.
 result<leaf_layout> plain_layout(const token_leaves& leaves, std::size_t leaf,
                                  token_format format, std::uint8_t id_bytes,
                                  std::uint64_t begin) {
   const std::uint64_t bytes = leaves.size(leaf) - begin;
+  // Ids must not be cut.
   if (bytes % id_bytes != 0) {
     return error(errc::torn,
                  fmt::format("cannot read \"{}\" as tokens: expected a multiple of {} "
@@ -165,11 +192,13 @@ result<leaf_layout> plain_layout(const token_leaves& leaves, std::size_t leaf,
   out.ids = {id_bytes, false};
   out.vocabulary = id_bytes == 1 ? 256 : id_bytes == 2 ? 65536 : 0;
   if (bytes != 0) {
+    // The whole file is one document.
     out.runs = {{begin, bytes / id_bytes, true}};
   }
   return out;
 }
 
+/// The header says how many ids follow; the file must have exactly as many.
 result<leaf_layout> llmc_layout(const token_leaves& leaves, std::size_t leaf,
                                 bytes_view head) {
   const std::string& name = leaves.name(leaf);
@@ -186,6 +215,7 @@ result<leaf_layout> llmc_layout(const token_leaves& leaves, std::size_t leaf,
         .located(name + ":0");
   }
   const auto version = load_le<std::uint32_t>(head.data() + 4);
+  // Another version may have another layout.
   if (version != kind->version) {
     return error(errc::unsupported,
                  fmt::format("cannot read \"{}\" as tokens: expected version {} of llm.c "
@@ -197,6 +227,7 @@ result<leaf_layout> llmc_layout(const token_leaves& leaves, std::size_t leaf,
            plain_layout(leaves, leaf, token_format::llmc, kind->id_bytes, llmc_header));
   const std::uint64_t claimed = load_le<std::uint32_t>(head.data() + 8);
   const std::uint64_t held = (leaves.size(leaf) - llmc_header) / kind->id_bytes;
+  // Fewer ids mean that the file was cut.
   if (claimed != held) {
     return error(claimed > held ? errc::torn : errc::corrupt,
                  fmt::format("cannot read \"{}\" as tokens: expected the {} ids of its "
@@ -208,6 +239,7 @@ result<leaf_layout> llmc_layout(const token_leaves& leaves, std::size_t leaf,
   return out;
 }
 
+/// An array of one dimension with integers of any width.
 result<leaf_layout> npy_layout(token_leaves& leaves, std::size_t leaf) {
   const std::string& name = leaves.name(leaf);
   WEIR_TRY(file* const f, leaves.open(leaf));
@@ -235,6 +267,7 @@ result<leaf_layout> npy_layout(token_leaves& leaves, std::size_t leaf) {
   leaf_layout out;
   out.format = token_format::npy;
   out.ids = {static_cast<std::uint8_t>(info.size), is_signed};
+  // Signed and wide integers do not say how large ids can be.
   out.vocabulary = is_signed ? 0 : info.size == 1 ? 256 : info.size == 2 ? 65536 : 0;
   if (header->bytes != 0) {
     out.runs = {{header->size, header->bytes / info.size, true}};
@@ -242,6 +275,7 @@ result<leaf_layout> npy_layout(token_leaves& leaves, std::size_t leaf) {
   return out;
 }
 
+/// Recognises the format and reads what it needs of the file.
 result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t leaf,
                               token_format stated) {
   byte_vector head(
@@ -256,6 +290,7 @@ result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t
     WEIR_CHECK(leaves.read(leaf, 0, head));
   }
   WEIR_TRY(const token_format format, decide(fs, leaves, leaf, stated, head));
+  // An index cannot be beside a tag.
   if (format == token_format::megatron && leaves.checked()) {
     return refused_format(leaves.name(leaf), "a format of one file", "that of Megatron")
         .hint("keep the data and the index of Megatron outside of volumes");
@@ -273,6 +308,7 @@ result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t
 
 }  // namespace
 
+/// The names are those of the setting `format`.
 std::string_view name_of(token_format format) noexcept {
   switch (format) {
     case token_format::automatic: return "auto";
@@ -286,6 +322,7 @@ std::string_view name_of(token_format format) noexcept {
   return "unknown";
 }
 
+/// A file without any token is refused, since it is a mistake in most cases.
 result<leaf_layout> read_layout(file_system& fs, token_leaves& leaves, std::size_t leaf,
                                 token_format stated) {
   WEIR_TRY(leaf_layout out, layout_in(fs, leaves, leaf, stated));

@@ -14,6 +14,8 @@
 
 #include "context/files/layout.hpp"
 
+/// A run is a part of the data file with the ids of one document, or of a part of one.
+/// `ends` says that a document ends behind it.
 namespace weir::storage {
 
 namespace {
@@ -22,10 +24,13 @@ constexpr std::size_t index_header = 34;
 
 /// An index of a known size. Its header is compared with the size before memory is taken
 /// for the tables.
+///
+/// The methods must be called in order: header first.
 class index_reader {
  public:
   index_reader(file& f, std::uint64_t size) : file_(f), size_(size) {}
 
+  // `at` is the byte of the index.
   [[nodiscard]] error wrong(errc code, std::string_view expected, std::string_view found,
                             std::uint64_t at) const {
     return error(code, fmt::format("cannot read the index \"{}\": expected {}, found {}",
@@ -33,6 +38,8 @@ class index_reader {
         .located(fmt::format("{}:{}", file_.path(), at));
   }
   /// Reads `count` numbers of the type T from `offset` on.
+  ///
+  /// The range was checked before.
   template <class T>
   [[nodiscard]] result<std::vector<T>> numbers(std::uint64_t offset,
                                                std::uint64_t count) {
@@ -71,11 +78,14 @@ class index_reader {
     sequences = load_le<std::uint64_t>(bytes + 18);
     documents = load_le<std::uint64_t>(bytes + 26);
     const std::uint64_t rest = size_ - index_header;
+    // The products cannot overflow, as each count is limited by the bytes that are
+    // there.
     if (sequences > rest / 12 || documents > (rest - 12 * sequences) / 8) {
       return wrong(errc::torn,
                    fmt::format("{} sequences and {} documents", sequences, documents),
                    fmt::format("{} bytes behind the header", rest), 18);
     }
+    // Behind the tables nothing or one mode per sequence may follow.
     const std::uint64_t left = rest - 12 * sequences - 8 * documents;
     if (left != 0 && left != sequences) {
       return wrong(errc::corrupt,
@@ -90,6 +100,7 @@ class index_reader {
   std::uint64_t documents = 0;
 
  private:
+  // The codes are those of the data types of Megatron; 6 and 7 are floating-point types.
   [[nodiscard]] result<id_encoding> encoding_of(std::uint8_t code) const {
     switch (code) {
       case 1: return id_encoding{1, false};
@@ -115,6 +126,7 @@ result<std::vector<token_run>> runs_of(index_reader& index, std::uint64_t data_s
            index.numbers<std::int32_t>(index_header, index.sequences));
   WEIR_TRY(const auto offsets, index.numbers<std::int64_t>(
                                    index_header + 4 * index.sequences, index.sequences));
+  // Numbers of documents: the first is 0, the last is the number of sequences.
   WEIR_TRY(
       const auto documents,
       index.numbers<std::int64_t>(index_header + 12 * index.sequences, index.documents));
@@ -136,8 +148,10 @@ result<std::vector<token_run>> runs_of(index_reader& index, std::uint64_t data_s
       }
       ++next;
     }
+    // Negative numbers are refused below; the maximum only avoids a conversion of them.
     const auto length = static_cast<std::uint64_t>(std::max(lengths[i], 0));
     const auto begin = static_cast<std::uint64_t>(std::max<std::int64_t>(offsets[i], 0));
+    // The sequence must lie inside the data file.
     if (lengths[i] < 0 || offsets[i] < 0 || begin > data_size ||
         length > (data_size - begin) / index.ids.bytes) {
       return index.wrong(
@@ -148,6 +162,7 @@ result<std::vector<token_run>> runs_of(index_reader& index, std::uint64_t data_s
     if (length == 0) {
       continue;
     }
+    // It continues the run before it.
     if (!runs.empty() && !runs.back().ends &&
         runs.back().byte + runs.back().tokens * index.ids.bytes == begin) {
       runs.back().tokens += length;
@@ -155,6 +170,7 @@ result<std::vector<token_run>> runs_of(index_reader& index, std::uint64_t data_s
       runs.push_back({begin, length, false});
     }
   }
+  // The last document ends with the file, whatever the index says.
   if (!runs.empty()) {
     runs.back().ends = true;
   }
@@ -163,12 +179,14 @@ result<std::vector<token_run>> runs_of(index_reader& index, std::uint64_t data_s
 
 }  // namespace
 
+/// Empty if the name does not end with ".bin".
 std::string megatron_index_of(const std::string& data) {
   constexpr std::string_view end = ".bin";
   return data.ends_with(end) ? data.substr(0, data.size() - end.size()) + ".idx"
                              : std::string();
 }
 
+/// `size` is the size of the data file.
 result<leaf_layout> read_megatron_index(file_system& fs, const std::string& data,
                                         std::uint64_t size) {
   const std::string path = megatron_index_of(data);
@@ -191,6 +209,7 @@ result<leaf_layout> read_megatron_index(file_system& fs, const std::string& data
   WEIR_CHECK(index.read_header());
   leaf_layout out;
   out.format = token_format::megatron;
+  // Wide or signed ids do not imply a vocabulary.
   out.ids = index.ids;
   out.vocabulary = index.ids.is_signed ? 0 : index.ids.bytes == 1 ? 256 : 65536;
   WEIR_TRY(out.runs, runs_of(index, size));

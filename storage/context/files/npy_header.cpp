@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading and writing of headers of NumPy's files.
+///
+/// A header is a magic number, a version, the length of a text, and the text, a
+/// dictionary of Python padded with blanks. The elements follow it.
 #include "weir/storage/npy.hpp"
 
 #include <algorithm>
@@ -26,6 +29,7 @@ constexpr std::uint64_t max_header = 65536;
 /// Elements begin at a multiple of this number. @units{bytes}
 constexpr std::size_t alignment = 64;
 
+/// Big-endian types are not listed; they are refused.
 struct described_type {
   dtype type;
   std::string_view text;  ///< as NumPy writes it
@@ -45,6 +49,7 @@ constexpr std::array<described_type, 14> types{{{dtype::boolean, "|b1"},
                                                 {dtype::complex64, "<c8"},
                                                 {dtype::complex128, "<c16"}}};
 
+/// `at` is the byte of the file.
 error bad_header(std::string_view expected, std::string_view found, std::size_t at) {
   return error(errc::corrupt,
                fmt::format("cannot read the header of an array: expected {}, found {} at "
@@ -54,11 +59,15 @@ error bad_header(std::string_view expected, std::string_view found, std::size_t 
 
 /// Reads the dictionary of a header. The text is Python, of which only texts, `True`,
 /// `False` and tuples of integers occur.
+///
+/// The order of the keys is free, but each of the three must occur once and no other
+/// may.
 class header_parser {
  public:
   /// Makes a parser. @param begin  Offset of the text in the file, for messages.
   header_parser(std::string_view text, std::size_t begin) : text_(text), begin_(begin) {}
 
+  // The type is decoded last, so that errors of the form come first.
   result<npy_header> parse() {
     npy_header out;
     bool order = false;
@@ -80,6 +89,7 @@ class header_parser {
         return bad_header("descr, fortran_order and shape, each once",
                           fmt::format("\"{}\"", key), begin_ + at_);
       }
+      // A comma behind the last entry is allowed, as Python writes it.
       if (!take(',')) {
         WEIR_CHECK(expect('}'));
         break;
@@ -89,6 +99,7 @@ class header_parser {
       return bad_header("descr, fortran_order and shape", "fewer keys", begin_ + at_);
     }
     skip_blanks();
+    // The padding.
     if (at_ != text_.size()) {
       return bad_header("blanks behind the dictionary", "other bytes", begin_ + at_);
     }
@@ -97,11 +108,13 @@ class header_parser {
   }
 
  private:
+  // Only blanks and line feeds occur in a header.
   void skip_blanks() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) {
       ++at_;
     }
   }
+  // Passes over blanks and then over `c`, if it is there.
   bool take(char c) {
     skip_blanks();
     if (at_ < text_.size() && text_[at_] == c) {
@@ -116,6 +129,7 @@ class header_parser {
     }
     return {};
   }
+  // What an error says was found.
   [[nodiscard]] std::string found() const {
     if (at_ >= text_.size()) {
       return "the end of the header";
@@ -125,6 +139,7 @@ class header_parser {
                ? fmt::format("\"{}\"", c)
                : fmt::format("the byte {}", static_cast<unsigned char>(c));
   }
+  // Escapes do not occur in a header and have no meaning here.
   result<std::string> quoted() {
     skip_blanks();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
@@ -139,6 +154,7 @@ class header_parser {
     at_ = end + 1;
     return out;
   }
+  // Only C order is supported, since a reader would otherwise have to transpose.
   result<void> c_order() {
     skip_blanks();
     if (text_.substr(at_).starts_with("True")) {
@@ -153,6 +169,7 @@ class header_parser {
     at_ += std::string_view("False").size();
     return {};
   }
+  // A tuple: "()", "(3,)" or "(2, 3)".
   result<std::vector<std::int64_t>> extents() {
     std::vector<std::int64_t> out;
     WEIR_CHECK(expect('('));
@@ -161,6 +178,7 @@ class header_parser {
       std::int64_t one = -1;
       const auto [end, code] =
           std::from_chars(text_.data() + at_, text_.data() + text_.size(), one);
+      // An extent of 0 is allowed.
       if (code != std::errc() || one < 0) {
         return bad_header("an extent from 0 to 2^63-1", found(), begin_ + at_);
       }
@@ -179,6 +197,7 @@ class header_parser {
     }
     return out;
   }
+  // The byte order of types of one byte does not matter.
   static result<dtype> type_of(const std::string& text) {
     const auto found = std::find_if(types.begin(), types.end(), [&](const auto& one) {
       const bool order = text.starts_with('|') || text.starts_with('<');
@@ -201,6 +220,9 @@ class header_parser {
 };
 
 /// Returns offset and length of the text of a header.
+///
+/// Versions 2 and 3 have a longer length field; version 3 allows UTF-8, which the parser
+/// does not need.
 result<std::pair<std::size_t, std::size_t>> find_text(file& f, std::uint64_t size) {
   std::array<std::byte, head_size + long_length> head{};
   if (size < head.size()) {
@@ -224,6 +246,7 @@ result<std::pair<std::size_t, std::size_t>> find_text(file& f, std::uint64_t siz
   const std::uint64_t length = major == 1
                                    ? load_le<std::uint16_t>(head.data() + head_size)
                                    : load_le<std::uint32_t>(head.data() + head_size);
+  // Protects the memory that is taken for the text.
   if (length > max_header) {
     return bad_header(fmt::format("at most {} bytes of text", max_header),
                       fmt::format("{}", length), head_size);
@@ -240,15 +263,19 @@ result<std::pair<std::size_t, std::size_t>> find_text(file& f, std::uint64_t siz
 
 }  // namespace
 
+/// Reads the header and computes the size of the elements; whether they are there is not
+/// checked.
 result<npy_header> read_npy_head(file& f) {
   WEIR_TRY(const std::uint64_t size, f.size());
   WEIR_TRY(const auto place, find_text(f, size));
   byte_vector text(place.second);
   WEIR_CHECK(read_exactly(f, place.first, text));
   WEIR_TRY(npy_header out, header_parser(as_text(text), place.first).parse());
+  // Offset of the first element.
   out.size = place.first + place.second;
   std::int64_t count = 1;
   for (const std::int64_t one : out.shape) {
+    // The product is checked, as a header may claim anything.
     if (!checked_mul(count, one, count)) {
       return bad_header("extents whose product is below 2^63", "larger ones",
                         place.first);
@@ -259,6 +286,8 @@ result<npy_header> read_npy_head(file& f) {
   return out;
 }
 
+/// Also checks that the file has exactly the elements of its shape. `size` is the size
+/// of the file.
 result<npy_header> read_npy_header(file& f, std::uint64_t size) {
   WEIR_TRY(npy_header out, read_npy_head(f));
   if (size - out.size != out.bytes) {
@@ -271,6 +300,8 @@ result<npy_header> read_npy_header(file& f, std::uint64_t size) {
   return out;
 }
 
+/// With `growing`, space is left for a longer first extent, so that a file can be
+/// appended to and its header rewritten in place.
 result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> shape,
                                     bool growing) {
   const auto* const known =
@@ -288,12 +319,15 @@ result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> sh
   constexpr std::size_t max_digits = 19;
   const std::size_t before = head_size + short_length;
   const std::size_t used = before + text.size() + (growing ? max_digits : 0) + 1;
+  // Padded so that the elements are aligned.
   const std::size_t whole = (used + alignment - 1) / alignment * alignment;
   std::string out(npy_magic);
+  // Version 1.0.
   out += {'\x01', '\x00'};
   const std::size_t length = whole - before;
   out += {static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
   out += text;
+  // Blanks, and a line feed at the end.
   out.resize(whole - 1, ' ');
   out += '\n';
   const bytes_view bytes = as_view(out);
