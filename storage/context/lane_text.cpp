@@ -8,6 +8,9 @@
 /// division. The hash chain advances only with complete blocks of 64 tokens. It is
 /// therefore the same however the tokens were cut into chunks, and a lane needs to
 /// remember at most 63 tokens.
+///
+/// The positions of a lane never go back; only a new era or a new origin changes how
+/// they map to the source.
 #include <algorithm>
 #include <cstring>
 
@@ -19,6 +22,9 @@ namespace weir::storage {
 
 // With one lane the text is the source. With several, the lane's block number `delta /
 // block` is block `(delta / block) * lanes + lane` of the source.
+//
+// `delta` is the number of tokens of this lane since the begin of the era. The result is
+// the offset in the source and how many tokens follow there without a gap.
 location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
   const std::uint64_t lanes = e.lane_positions.size();
   if (lanes == 1) {
@@ -26,6 +32,7 @@ location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
   }
   // The product may exceed 64 bits if the position comes from a damaged cursor.
   __extension__ using wide = unsigned __int128;
+  // A block of a lane is `lane_block` chunks.
   const std::uint64_t block = e.chunk * e.lane_block;
   const std::uint64_t inside = delta % block;
   const wide offset =
@@ -34,6 +41,7 @@ location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
           block - inside};
 }
 
+/// Eras are few, and recent positions are asked for most, so the search goes backwards.
 std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
                    std::uint64_t position) {
   std::size_t found = eras.size() - 1;
@@ -44,6 +52,9 @@ std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
 }
 
 // The lanes are level if each has read its part of the first `total` tokens of the era.
+//
+// Returns the offset behind these tokens, or nothing if the lanes are not level. Only
+// level lanes can be dealt anew.
 std::optional<std::uint64_t> level_offset(const era& e,
                                           std::span<const lane_state> lanes) {
   std::uint64_t total = 0;
@@ -53,6 +64,7 @@ std::optional<std::uint64_t> level_offset(const era& e,
   const std::uint64_t block = e.chunk * e.lane_block;
   const std::uint64_t round = block * lanes.size();
   for (std::size_t l = 0; lanes.size() > 1 && l < lanes.size(); ++l) {
+    // What the last, incomplete round gives to this lane.
     const std::uint64_t rest = total % round;
     const std::uint64_t part = rest - std::min(rest, l * block);
     const std::uint64_t whole = total / round * block + std::min(part, block);
@@ -63,6 +75,7 @@ std::optional<std::uint64_t> level_offset(const era& e,
   return e.source_offset + total;
 }
 
+/// First offset that no lane has consumed. Lanes that are ahead count.
 std::uint64_t consumed_offset(const era& e, std::span<const lane_state> lanes) {
   std::uint64_t end = e.source_offset;
   for (std::uint32_t l = 0; l < lanes.size(); ++l) {
@@ -80,6 +93,8 @@ lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> o
 }
 
 // Tokens are collected until a block is complete; then the chain advances.
+//
+// A step hashes the chain value and the 64 tokens of the block.
 void lane_history::add(std::span<const std::uint32_t> tokens) {
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), history_block - open_);
@@ -87,6 +102,7 @@ void lane_history::add(std::span<const std::uint32_t> tokens) {
     open_ += count;
     tokens = tokens.subspan(count);
     if (open_ == history_block) {
+      // Little-endian, so that the chain is the same on every machine.
       std::array<std::byte, 8 + 4 * history_block> bytes;
       store_le(bytes.data(), chain_);
       for (std::size_t i = 0; i < history_block; ++i) {
@@ -98,11 +114,15 @@ void lane_history::add(std::span<const std::uint32_t> tokens) {
   }
 }
 
+/// Number of tokens of a lane that a cursor remembers: its share of the whole window,
+/// and no more than it was given.
 std::uint64_t window_of(std::size_t lanes, std::uint64_t count) {
   return std::min<std::uint64_t>(count, std::max<std::size_t>(1, cursor_window / lanes));
 }
 
 // Each pass reads one run of tokens: up to the end of a block, of the era, or of `to`.
+//
+// `within` are the eras to use. Returns fewer tokens only at the end of the source.
 result<std::size_t> context_stream::state::read_lane(std::span<const era> within,
                                                      std::uint32_t l,
                                                      std::uint64_t position,
@@ -113,6 +133,7 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
     const std::uint64_t delta = position + done - within[e].lane_positions[l];
     const location place = locate(within[e], l, delta);
     std::uint64_t run = place.run;
+    // A later era takes over at its first position.
     if (e + 1 < within.size()) {
       run = std::min(run, within[e + 1].lane_positions[l] - position - done);
     }
@@ -129,10 +150,13 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
 
 // Covers everything that was handed out: complete blocks by the chain, the tokens of the
 // incomplete block by reading them again.
+//
+// The hash proves after a resume that the text before the cursor is the same.
 result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
                                       std::span<const lane_state> states,
                                       const std::optional<lane_origin>& origin) {
   record_writer out;
+  // The history of the lanes before the origin.
   if (origin) {
     out.put(origin->history);
   }
@@ -154,11 +178,13 @@ result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const 
   return xxh3_64(out.view());
 }
 
+/// Tokens that a lane was given since its origin.
 std::uint64_t given_to(const std::optional<lane_origin>& origin, std::size_t lane,
                        const lane_state& state) {
   return state.position - (origin ? origin->positions[lane] : 0);
 }
 
+/// Tokens of all lanes, those before the origin included.
 std::uint64_t context_stream::state::tokens_of(std::span<const lane_state> states) const {
   std::uint64_t sum = origin ? origin->tokens : 0;
   for (std::size_t l = 0; l < states.size(); ++l) {
@@ -167,6 +193,7 @@ std::uint64_t context_stream::state::tokens_of(std::span<const lane_state> state
   return sum;
 }
 
+/// The same for chunks.
 std::uint64_t context_stream::state::chunks_of(std::span<const lane_state> states) const {
   std::uint64_t sum = origin ? origin->chunks : 0;
   for (const lane_state& one : states) {
@@ -178,6 +205,9 @@ std::uint64_t context_stream::state::chunks_of(std::span<const lane_state> state
 // The lanes of the cursor are level, so they have read the text up to one offset. From
 // there on it is dealt to the new lanes as if they began a stream. Sums over lanes count
 // from the first position of each lane, and add those of the lanes before.
+//
+// `starts` has the first position of each new lane. The stream has no other state
+// afterwards.
 void context_stream::state::deal_anew(const stream_cursor& c,
                                       const std::vector<std::uint64_t>& starts) {
   era next;
@@ -187,6 +217,7 @@ void context_stream::state::deal_anew(const stream_cursor& c,
   next.chunk = config.chunk;
   next.lane_block = config.lane_block;
   next.lane_positions = starts;
+  // What the old lanes have done is kept as numbers and a hash only.
   origin = {c.dataset_index, c.chunk_id, c.history_hash, starts};
   lanes.assign(starts.size(), lane());
   base.assign(starts.size(), lane_state());

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Keeps the ranges that a source leaves out in order and apart.
+///
+/// A range is bytes of one leaf. It was found damaged, or a user has named it ("by
+/// hand"). The two kinds may touch, but never overlap; of one kind, neighbours are
+/// joined.
 #include "weir/storage/context/left_out.hpp"
 
 #include <fmt/core.h>
@@ -11,16 +15,20 @@ namespace weir::storage {
 
 namespace {
 
+/// The order of the list: by leaf, then by byte.
 bool begins_before(const left_out_range& a, const left_out_range& b) {
   return a.leaf != b.leaf ? a.leaf < b.leaf : a.byte < b.byte;
 }
 
+/// Last component of a path.
 std::string_view name_in(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
 }  // namespace
 
+/// Returns the numbers of the files that a range names. The whole path counts first.
+/// Else the name alone decides, if only one file has it.
 result<std::vector<std::uint64_t>> files_of(const file_range& range,
                                             std::span<const std::string> paths) {
   std::vector<std::uint64_t> out;
@@ -46,6 +54,7 @@ result<std::vector<std::uint64_t>> files_of(const file_range& range,
   return out;
 }
 
+/// The text says which numbers a range consists of.
 error outside_of_file(const file_range& range, std::string_view name,
                       std::uint64_t tokens) {
   return error(errc::out_of_range,
@@ -56,6 +65,7 @@ error outside_of_file(const file_range& range, std::string_view name,
       .hint("a range is the number of its first token and the one behind its last");
 }
 
+/// What was consumed is part of what the model has learned.
 error consumed_range(const left_out_range& range, std::string_view name) {
   return error(errc::config_mismatch,
                fmt::format("cannot leave {} bytes out of \"{}\": expected a range behind "
@@ -66,10 +76,12 @@ error consumed_range(const left_out_range& range, std::string_view name) {
       .hint("--generation goes on from a checkpoint before the range");
 }
 
+/// Such ranges need the newer version of a state.
 bool left_out_list::any_by_hand() const noexcept {
   return std::ranges::any_of(all_, &left_out_range::by_hand);
 }
 
+/// Null if no range of the leaf ends behind the byte.
 const left_out_range* left_out_list::first_behind(std::uint64_t leaf,
                                                   std::uint64_t byte) const noexcept {
   const auto found =
@@ -79,6 +91,7 @@ const left_out_range* left_out_list::first_behind(std::uint64_t leaf,
   return found == all_.end() || found->leaf != leaf ? nullptr : &*found;
 }
 
+/// End of the last range of a leaf that ends at `byte` or before; 0 if there is none.
 std::uint64_t left_out_list::last_end(std::uint64_t leaf,
                                       std::uint64_t byte) const noexcept {
   std::uint64_t end = 0;
@@ -90,6 +103,7 @@ std::uint64_t left_out_list::last_end(std::uint64_t leaf,
   return end;
 }
 
+/// Returns the parts of `whole` that no range of the given kind covers.
 std::vector<left_out_range> left_out_list::outside(const left_out_range& whole,
                                                    bool by_hand) const {
   std::vector<left_out_range> parts;
@@ -111,6 +125,8 @@ std::vector<left_out_range> left_out_list::outside(const left_out_range& whole,
   return parts;
 }
 
+/// Ranges of the other kind keep their bytes; those of the same kind that touch the new
+/// one are joined with it. `name` is that of the leaf, for errors.
 result<void> left_out_list::add(const left_out_range& range, std::string_view name) {
   for (left_out_range one : outside(range, !range.by_hand)) {
     const auto touches = [&](const left_out_range& r) {
@@ -129,6 +145,7 @@ result<void> left_out_list::add(const left_out_range& range, std::string_view na
     }
     all_.insert(std::ranges::lower_bound(all_, one, begins_before), one);
   }
+  // A wrong format or vocabulary makes nearly every id a damaged one.
   if (all_.size() > max_left_out) {
     return error(errc::out_of_range,
                  fmt::format("cannot leave ranges out of \"{}\": expected at most {} "
@@ -140,11 +157,13 @@ result<void> left_out_list::add(const left_out_range& range, std::string_view na
   return {};
 }
 
+/// Drops ranges that begin behind the place.
 void left_out_list::keep_until(std::uint64_t leaf, std::uint64_t byte) {
   const left_out_range end{leaf, byte, 0};
   std::erase_if(all_, [&](const left_out_range& r) { return begins_before(end, r); });
 }
 
+/// Without the kind, all ranges are damage; this is the older form.
 void left_out_list::put(record_writer& to, bool with_kind) const {
   to.put(static_cast<std::uint32_t>(all_.size()));
   for (const left_out_range& r : all_) {
@@ -157,6 +176,7 @@ void left_out_list::put(record_writer& to, bool with_kind) const {
   }
 }
 
+/// Returns false and leaves the list empty if the bytes are not a list in order.
 bool left_out_list::get(record_reader& from, bool with_kind) {
   all_.assign(from.get_count<std::uint32_t>(with_kind ? 25 : 24), left_out_range());
   bool clean = true;
@@ -175,6 +195,8 @@ bool left_out_list::get(record_reader& from, bool with_kind) {
   return good;
 }
 
+/// Checks what a decoded list may have wrong: empty ranges, overflows, wrong order and
+/// overlaps.
 bool left_out_list::is_ordered() const noexcept {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const left_out_range& r = all_[i];

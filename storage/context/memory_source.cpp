@@ -4,6 +4,9 @@
 ///
 /// Document boundaries are the `end_of_text` tokens themselves, since memory has no
 /// files.
+///
+/// The first functions are the defaults of `token_source`, which suit every source whose
+/// size is known.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,10 +15,12 @@
 
 namespace weir::storage {
 
+/// Nothing has to be waited for.
 result<bool> token_source::ready(std::uint64_t, std::size_t, int) {
   return true;
 }
 
+/// A chunk ends nowhere earlier than asked.
 result<std::size_t> token_source::chunk_run(std::uint64_t, std::size_t count) {
   return count;
 }
@@ -24,6 +29,7 @@ bool token_source::begins_context(std::uint64_t) const {
   return false;
 }
 
+/// Only sources that are read once have a position.
 result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint32_t>) {
   return error(errc::unsupported,
                "cannot set the position of a source that is read by index");
@@ -45,6 +51,7 @@ class memory_tokens final : public token_source {
   memory_tokens(std::vector<std::uint32_t> tokens, std::string name)
       : tokens_(std::move(tokens)), name_(std::move(name)) {}
 
+  // Memory is digested whole.
   result<void> attach() {
     identity_.tokens = tokens_.size();
     set_leaves(identity_, {make_leaf(name_, tokens_.size())}, 0);
@@ -65,6 +72,7 @@ class memory_tokens final : public token_source {
   }
   place place_of(std::uint64_t index) const override { return {0, index}; }
   const source_identity& identity() const noexcept override { return identity_; }
+  // A document begins behind an end-of-text token.
   result<std::uint64_t> next_document(std::uint64_t index) override {
     if (index == 0 || (index <= tokens_.size() && tokens_[index - 1] == end_of_text)) {
       return index;
@@ -85,6 +93,7 @@ class memory_tokens final : public token_source {
 
 }  // namespace
 
+/// An empty source is refused, since it has no place in a chain.
 result<std::unique_ptr<token_source>> open_memory_source(
     std::vector<std::uint32_t> tokens, std::string name) {
   if (tokens.empty()) {
@@ -98,6 +107,7 @@ result<std::unique_ptr<token_source>> open_memory_source(
   return std::unique_ptr<token_source>(std::move(source));
 }
 
+/// Each byte becomes a token.
 result<std::unique_ptr<token_source>> open_memory_source(bytes_view bytes,
                                                          std::string name) {
   std::vector<std::uint32_t> tokens(bytes.size());

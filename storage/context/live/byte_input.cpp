@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Bytes of a feed as tokens, and lines as turns.
+///
+/// With turns, the end of a line is the end of a turn and becomes a separator. The line
+/// "/reset" begins a new context and is no text; "//reset" stands for that text itself.
+/// Tokens and bytes are therefore not equally many, and `places_` maps one to the other.
 #include <algorithm>
 #include <array>
 
@@ -11,8 +15,10 @@ namespace weir::storage {
 
 namespace {
 
+/// The commands, each with its line feed.
 constexpr std::string_view reset_line = "/reset\n";
 constexpr std::string_view reset_text = "//reset\n";
+/// Bytes of one read.
 constexpr std::size_t max_piece = 16384;
 
 class byte_input final : public live_input {
@@ -20,6 +26,7 @@ class byte_input final : public live_input {
   byte_input(std::unique_ptr<byte_feed> feed, bool turns)
       : feed_(std::move(feed)), turns_(turns) {}
 
+  // Without turns no separator occurs.
   std::uint32_t vocabulary() const noexcept override {
     return turns_ ? byte_vocabulary : byte_vocabulary - 1;
   }
@@ -28,11 +35,13 @@ class byte_input final : public live_input {
     std::array<std::byte, max_piece> piece;
     const auto space = mutable_bytes(piece).first(std::min(piece.size(), want));
     WEIR_TRY(const feed_piece got, feed_->receive(taken_, space, wait_ms));
+    // Tokens of this call.
     fresh_.clear();
     const std::uint64_t index = to.end();
     if (got.is == feed_piece::kind::bytes) {
       take(to, as_text(mutable_bytes(piece).first(got.count)));
     } else if (got.is != feed_piece::kind::nothing) {
+      // A line that was held back cannot become a command any more.
       release();
       if (got.is == feed_piece::kind::left && turns_ && !at_line_start_) {
         // The next peer begins a turn of its own. No byte stands for this end.
@@ -45,6 +54,7 @@ class byte_input final : public live_input {
     return got.is != feed_piece::kind::end;
   }
 
+  // Only a writer that can be asked needs a state: the byte at which it goes on.
   result<byte_vector> state(std::uint64_t index) const override {
     if (!feed_->asks()) {
       return byte_vector();
@@ -53,6 +63,7 @@ class byte_input final : public live_input {
     out.put(byte_of(index));
     return std::move(out).take();
   }
+  // Without a state, bytes and tokens are taken as equally many.
   result<void> restore(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     taken_ = state.empty() ? index : from.get<std::uint64_t>();
@@ -68,6 +79,7 @@ class byte_input final : public live_input {
   void go_on_behind(std::uint32_t token) override {
     at_line_start_ = token == end_of_text;
   }
+  // The place that covers `index` stays.
   void forget(std::uint64_t index) override {
     while (places_.size() > 1 && places_[1].index < index) {
       places_.pop_front();
@@ -100,6 +112,7 @@ class byte_input final : public live_input {
         fresh_.push_back(static_cast<unsigned char>(c));
         continue;
       }
+      // The first bytes of a line wait until it is clear that they are no command.
       if (at_line_start_) {
         held_ += c;
         take_held(to);
@@ -108,6 +121,7 @@ class byte_input final : public live_input {
       put(c);
     }
   }
+  // The line feed itself is the end of the turn.
   void put(char c) {
     at_line_start_ = c == '\n';
     fresh_.push_back(c == '\n' ? end_of_text : static_cast<unsigned char>(c));
@@ -115,14 +129,17 @@ class byte_input final : public live_input {
   /// Decides about the beginning of a line, once enough of it is known.
   void take_held(live_window& to) {
     if (held_ == reset_line) {
+      // The reset stands before the token that comes next.
       const std::uint64_t index = to.end() + fresh_.size();
       to.add_reset(index);
       places_.push_back({index, taken_});
       held_.clear();
     } else if (held_ == reset_text) {
+      // The first slash is dropped, so the place moves by one byte.
       places_.push_back({to.end() + fresh_.size(), taken_ - held_.size() + 1});
       held_.erase(0, 1);
       release();
+      // Neither command can follow from what is there.
     } else if (!reset_line.starts_with(held_) && !reset_text.starts_with(held_)) {
       release();
     }
@@ -145,10 +162,13 @@ class byte_input final : public live_input {
 
 }  // namespace
 
+/// Makes the input of a source; the feed may be of any kind.
 std::unique_ptr<live_input> make_byte_input(std::unique_ptr<byte_feed> feed, bool turns) {
   return std::make_unique<byte_input>(std::move(feed), turns);
 }
 
+/// The descriptor stays with the caller. With a log, the bytes are durable before they
+/// are read.
 result<std::unique_ptr<token_source>> open_pipe_source(int descriptor, std::string name,
                                                        const live_options& options) {
   WEIR_TRY(auto feed,
@@ -157,6 +177,7 @@ result<std::unique_ptr<token_source>> open_pipe_source(int descriptor, std::stri
                           options.turns);
 }
 
+/// The name of the source has the port that the system has chosen.
 result<std::unique_ptr<token_source>> open_socket_source(const std::string& address,
                                                          const live_options& options) {
   WEIR_TRY(opened_listener made, make_listener_feed(address, options));

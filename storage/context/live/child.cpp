@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Starts child processes that write lines, and ends them in any case.
+///
+/// The protocol consists of lines in both directions. The destructor closes the input of
+/// the child, waits shortly, and then kills its process group.
 #include "context/live/child.hpp"
 
 #include <fcntl.h>
@@ -27,11 +30,15 @@ namespace weir::storage {
 
 namespace {
 
+/// A longer line ends the source.
 constexpr std::size_t max_line = std::size_t{16} << 20;
 /// Time for a child to end by itself, once its input is closed.
 constexpr std::int64_t patience_ns = 200'000'000;
 
 /// Moves a descriptor behind those that a child has.
+///
+/// posix_spawn duplicates descriptors onto 0 and 1 in the child; a source at one of
+/// these numbers would be overwritten.
 result<owned_descriptor> raised(owned_descriptor fd) {
   owned_descriptor out(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 10));
   if (out.get() < 0) {
@@ -42,6 +49,8 @@ result<owned_descriptor> raised(owned_descriptor fd) {
 
 }  // namespace
 
+/// Standard input of the child is one end of a socket, so that a write to a child that
+/// has gone gives an error and no signal. Its standard output is a pipe.
 result<std::unique_ptr<line_child>> line_child::start(std::vector<std::string> command) {
   std::unique_ptr<line_child> made(
       new line_child(fmt::format("child \"{}\"", fmt::join(command, " "))));
@@ -55,6 +64,7 @@ result<std::unique_ptr<line_child>> line_child::start(std::vector<std::string> c
     return system_error("make", "the pipe of a child process", errno);
   }
   made->out_ = owned_descriptor(pair[0]);
+  // This end is read without waiting; the child's end is an ordinary pipe.
   ::fcntl(pair[0], F_SETFL, O_NONBLOCK);
   WEIR_TRY(const owned_descriptor far_out, raised(owned_descriptor(pair[1])));
   WEIR_CHECK(made->spawn(command, far_in.get(), far_out.get()));
@@ -63,6 +73,9 @@ result<std::unique_ptr<line_child>> line_child::start(std::vector<std::string> c
 
 /// The child has a process group of its own, so that a signal of the terminal reaches the
 /// run alone, which ends its children itself.
+///
+/// `in` and `out` become descriptors 0 and 1; standard error is shared. All others are
+/// closed in the child, and signals have their default actions.
 result<void> line_child::spawn(std::vector<std::string>& command, int in, int out) {
   std::vector<char*> arguments;
   for (std::string& one : command) {
@@ -76,6 +89,7 @@ result<void> line_child::spawn(std::vector<std::string>& command, int in, int ou
   posix_spawn_file_actions_addclosefrom_np(&actions, 3);
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
+  // A blocked signal would otherwise stay blocked in the child.
   sigset_t signals;
   sigfillset(&signals);
   posix_spawnattr_setsigdefault(&how, &signals);
@@ -96,6 +110,7 @@ result<void> line_child::spawn(std::vector<std::string>& command, int in, int ou
   return {};
 }
 
+/// A child that does not end by itself is killed, so that no process stays behind.
 line_child::~line_child() {
   in_.close();
   out_.close();
@@ -107,10 +122,14 @@ line_child::~line_child() {
 }
 
 /// Waits for the end of the child. Returns whether it has ended.
+///
+/// `patience` is in nanoseconds. The loop sleeps, since no system call waits for a child
+/// with a limit of time.
 bool line_child::reap(std::int64_t patience) noexcept {
   for (const std::int64_t until = now_ns() + patience; pid_ > 0;) {
     const pid_t found = ::waitpid(pid_, &status_, WNOHANG);
     if (found == pid_ || (found < 0 && errno == ECHILD)) {
+      // Its group may have further members.
       ::kill(-pid_, SIGKILL);  // what it has started
       pid_ = -1;
     } else if (now_ns() > until) {
@@ -122,6 +141,8 @@ bool line_child::reap(std::int64_t patience) noexcept {
   return true;
 }
 
+/// Makes the error for an output that ended too early, with the reason as far as it is
+/// known.
 error line_child::ended() {
   std::string how = "that it has closed its output";
   if (reap(patience_ns)) {
@@ -137,6 +158,7 @@ error line_child::ended() {
       .hint("resume the run once the program works: it goes on at its last checkpoint");
 }
 
+/// Writes without waiting. The rest is kept for the next call.
 void line_child::flush() noexcept {
   const ssize_t put =
       ::send(in_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -147,12 +169,14 @@ void line_child::flush() noexcept {
   }
 }
 
+/// Appends a line feed. The line may be sent later, when the child reads.
 void line_child::send(std::string_view line) {
   unsent_ += line;
   unsent_ += '\n';
   flush();
 }
 
+/// `scanned_` avoids that a long line is searched again with every piece.
 std::optional<std::string> line_child::take_line() {
   const std::size_t end = text_.find('\n', scanned_);
   if (end == std::string::npos) {
@@ -165,11 +189,14 @@ std::optional<std::string> line_child::take_line() {
 }
 
 // Reads in small pieces, so that at most one piece is left behind a line.
+//
+// Returns nothing if no line is complete within `wait_ms`. May be called by one thread.
 result<std::optional<std::string>> line_child::next_line(int wait_ms) {
   if (auto line = take_line()) {
     return line;
   }
   std::array<pollfd, 2> both{{{out_.get(), POLLIN, 0}, {in_.get(), POLLOUT, 0}}};
+  // The second descriptor is waited for only while something is unsent.
   const int found = ::poll(both.data(), unsent_.empty() ? 1 : 2, wait_ms);
   if (found > 0 && both[1].revents != 0) {
     flush();
@@ -179,9 +206,11 @@ result<std::optional<std::string>> line_child::next_line(int wait_ms) {
   }
   std::array<std::byte, 16384> piece;
   WEIR_TRY(const feed_piece got, read_piece(out_.get(), piece, name_));
+  // A last line without a line feed counts as incomplete.
   if (got.is == feed_piece::kind::end) {
     return ended();
   }
+  // Lines that were returned are dropped only here, so a piece is moved once.
   text_.erase(0, std::exchange(begin_, 0));
   scanned_ = text_.size();
   text_ += as_text(bytes_view(piece).first(got.count));

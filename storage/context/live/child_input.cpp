@@ -2,6 +2,10 @@
 /// @file
 /// Documents of a child process as tokens, by the protocol of
 /// docs/formats/child-source.md.
+///
+/// The child sends documents and, between them, states of its own. A checkpoint keeps
+/// the last state before its position and how many tokens follow it; after a resume the
+/// child goes on at that state, and the tokens that are known are compared and left out.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,7 +28,8 @@ constexpr std::int64_t full_credit = std::int64_t{256} << 10;
 /// Largest state of a child, so that the state of the source stays below 1 MiB. Several
 /// children in a mixture stay below `max_source_state`.
 constexpr std::size_t max_state = (std::size_t{1} << 20) - 1024;
-/// Number of documents among which an identifier must not occur twice.
+/// Number of documents among which an identifier must not occur twice. Older identifiers
+/// are forgotten, so memory stays bounded.
 constexpr std::size_t recent_documents = 1024;
 /// Largest depth of objects and arrays of a line.
 constexpr std::size_t max_json_depth = 64;
@@ -48,9 +53,11 @@ bool is_shallow(std::string_view text) {
   bool inside = false;  // of a string
   for (std::size_t i = 0; i < text.size() && depth <= max_json_depth; ++i) {
     const char c = text[i];
+    // A quote, unless a backslash stands in front of it.
     if (c == '"') {
       inside = !inside;
     } else if (inside) {
+      // Passes over the escaped character.
       i += c == '\\' ? 1 : 0;
     } else if (c == '{' || c == '[') {
       ++depth;
@@ -61,11 +68,13 @@ bool is_shallow(std::string_view text) {
   return depth <= max_json_depth;
 }
 
+/// One child process. All methods are called by the thread that reads the source.
 class child_input final : public live_input {
  public:
   child_input(std::unique_ptr<line_child> child, const live_options& options)
       : child_(std::move(child)), options_(options), begin_ns_(now_ns()) {}
 
+  // Turns and documents need the separator as a further id.
   std::uint32_t vocabulary() const noexcept override {
     return options_.turns || options_.separate_documents ? separator() + 1
                                                          : options_.vocabulary;
@@ -73,10 +82,13 @@ class child_input final : public live_input {
   std::uint32_t separator() const noexcept override {
     return child_separator(options_.vocabulary);
   }
+  // Takes one line per call. The credit limits what the child may send ahead; half of it
+  // must be used before more is granted, so that few lines go back.
   result<bool> receive(live_window& to, std::size_t, int wait_ms) override {
     WEIR_TRY(const auto line,
              child_->next_line(greeted_ ? wait_ms : hello_wait(wait_ms)));
     if (!line) {
+      // A child that is silent after its greeting may take any time.
       return greeted_ || now_ns() - begin_ns_ < hello_ns()
                  ? result<bool>(true)
                  : error(errc::timeout,
@@ -88,6 +100,7 @@ class child_input final : public live_input {
     if (!is_shallow(*line)) {
       return bad(fmt::format("values nested at most {} deep", max_json_depth), *line);
     }
+    // Invalid JSON gives a value that is no object.
     const json message = json::parse(*line, nullptr, false);
     if (!message.is_object()) {
       return bad("a JSON object in UTF-8", *line);
@@ -106,11 +119,13 @@ class child_input final : public live_input {
   /// yet, and a state must not depend on that.
   result<byte_vector> state(std::uint64_t index) const override {
     const auto behind = std::lower_bound(
+        // The places are sorted by index.
         restarts_.begin(), restarts_.end(), index,
         [](const restart& one, std::uint64_t i) { return one.index < i; });
     const restart& from = behind == restarts_.begin() ? *behind : *std::prev(behind);
     record_writer out;
     out.put(child_state_version);
+    // Tokens to leave out behind the state.
     out.put(index - from.index);
     out.put(index > from.index ? from.first_id : 0);
     out.put(dataset_);
@@ -129,6 +144,7 @@ class child_input final : public live_input {
       expected_dataset_ = in.get<std::uint64_t>();
       from.state = in.get_text();
       if (in.failed() || !in.rest().empty() || version != child_state_version ||
+          // More tokens than there are cannot be left out.
           skip > index) {
         return error(
             errc::corrupt,
@@ -139,6 +155,7 @@ class child_input final : public live_input {
       }
       from.index = index - skip;
     }
+    // The first token that the child will send.
     at_ = from.index;
     restarts_ = {std::move(from)};
     return {};
@@ -159,6 +176,7 @@ class child_input final : public live_input {
     const std::int64_t left = (hello_ns() - (now_ns() - begin_ns_)) / 1'000'000 + 1;
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, wait_ms));
   }
+  // Shows the begin of the line, with unprintable characters escaped.
   [[nodiscard]] error bad(std::string_view expected, std::string_view line) const {
     constexpr std::size_t shown = 80;
     const std::string text =
@@ -169,6 +187,9 @@ class child_input final : public live_input {
                     child_->name(), expected, text, line.size() > shown ? "..." : ""));
   }
   /// Takes the first line, and tells the child where to begin.
+  ///
+  /// The first line names the protocol and may name the data. The answer is the place to
+  /// begin and the first credit.
   result<bool> greet(const json& message, const std::string& line) {
     const auto version = message.find("hello");
     if (version == message.end()) {
@@ -181,6 +202,7 @@ class child_input final : public live_input {
     }
     const auto dataset = message.find("dataset");
     dataset_ = dataset == message.end() ? 0 : xxh3_64(as_view(dataset->dump()));
+    // A run cannot go on with other data.
     if (expected_dataset_ != 0 && dataset_ != expected_dataset_) {
       return error(errc::history_mismatch,
                    fmt::format("cannot go on with {}: expected the data set that the run "
@@ -190,12 +212,15 @@ class child_input final : public live_input {
     }
     greeted_ = true;
     const std::string& state = restarts_.front().state;
+    // Null means the beginning.
     child_->send(fmt::format("{{\"seek\": {}}}", state.empty() ? "null" : state));
     child_->send(fmt::format("{{\"more\": {}}}", full_credit));
     credit_ = full_credit;
     return true;
   }
   /// Takes any other line. Returns false at the end.
+  ///
+  /// A line has one meaning; the first key that is found decides.
   result<bool> take(live_window& to, const json& message, const std::string& line) {
     if (message.contains("text") || message.contains("ids")) {
       WEIR_CHECK(take_document(to, message, line));
@@ -206,6 +231,7 @@ class child_input final : public live_input {
       return true;
     }
     if (message.contains("reset")) {
+      // A reset before the tokens that are known already was taken before.
       if (at_ >= to.end()) {
         to.add_reset(at_);
       }
@@ -217,7 +243,8 @@ class child_input final : public live_input {
     return bad("one of text, ids, state, reset and end", line);
   }
   /// Keeps a state, unless it is near the last one. That depends on the states that the
-  /// child sends alone, so a resumed run keeps the same ones.
+  /// child sends alone, so a resumed run keeps the same ones. The text of the state is
+  /// kept as it is and sent back to the child.
   result<void> keep_state(const json& state) {
     restart here{at_, state.dump(), 0, false};
     if (here.state.size() > max_state) {
@@ -228,15 +255,18 @@ class child_input final : public live_input {
     }
     const restart& last = restarts_.back();
     const bool first = last.state.empty();
+    // The first state is kept in any case.
     if (!first && at_ - last.index < state_distance) {
       return {};
     }
+    // Of two states at one place the newer counts.
     if (last.index == at_) {
       restarts_.pop_back();
     }
     restarts_.push_back(std::move(here));
     return {};
   }
+  // A separator stands before each document but the first, or behind each turn.
   result<void> take_document(live_window& to, const json& message,
                              const std::string& line) {
     std::vector<std::uint32_t> tokens;
@@ -252,6 +282,7 @@ class child_input final : public live_input {
     at_ += tokens.size();
     return {};
   }
+  // A document is a text, whose bytes become tokens, or a list of ids.
   result<void> add_tokens(std::vector<std::uint32_t>& tokens, const json& message,
                           const std::string& line) const {
     if (const auto text = message.find("text"); text != message.end()) {
@@ -281,6 +312,7 @@ class child_input final : public live_input {
   /// Refuses a document that has come before, and after a resume another document than
   /// the one that was consumed in part.
   result<void> note_document(const json& message) {
+    // Identifiers may be any JSON value; their text is hashed.
     const auto found = message.find("doc");
     const std::string text = found == message.end() ? "none" : found->dump();
     const std::uint64_t id = found == message.end() ? 0 : xxh3_64(as_view(text));
@@ -291,9 +323,11 @@ class child_input final : public live_input {
                                "run had stopped, found {}",
                                child_->name(), text));
     }
+    // The first document behind the newest state is kept with it.
     if (restart& last = restarts_.back(); !std::exchange(last.followed, true)) {
       last.first_id = id;
     }
+    // Documents without an identifier are not compared.
     if (id == 0) {
       return {};
     }
@@ -327,6 +361,7 @@ class child_input final : public live_input {
 
 }  // namespace
 
+/// Starts the process at once. Its first line is read by the first read of the source.
 result<std::unique_ptr<token_source>> open_child_source(std::vector<std::string> command,
                                                         const live_options& options) {
   if (command.empty()) {

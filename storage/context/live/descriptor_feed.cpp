@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads descriptors that cannot seek: standard input and named pipes.
+///
+/// Several feeds share the functions of this file.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -14,6 +16,7 @@
 
 namespace weir::storage {
 
+/// A descriptor below 0 stands for none.
 owned_descriptor::~owned_descriptor() {
   if (fd_ >= 0) {
     ::close(fd_);
@@ -22,11 +25,13 @@ owned_descriptor::~owned_descriptor() {
 
 namespace {
 
+/// `number` is an errno.
 error cannot_read(const std::string& name, int number) {
   return error(errc::source_unavailable,
                fmt::format("cannot read {}: {}", name, std::strerror(number)));
 }
 
+/// With `own`, the descriptor is closed with the object.
 class descriptor_feed final : public byte_feed {
  public:
   descriptor_feed(int fd, bool own, std::string name)
@@ -45,6 +50,9 @@ class descriptor_feed final : public byte_feed {
 }  // namespace
 
 // A regular file is always readable, and a hang-up is found by the read.
+//
+// Returns whether something can be read within `wait_ms`; an interruption counts as
+// nothing.
 result<bool> wait_readable(int fd, int wait_ms, const std::string& name) {
   pollfd one{fd, POLLIN, 0};
   const int found = ::poll(&one, 1, wait_ms);
@@ -54,6 +62,7 @@ result<bool> wait_readable(int fd, int wait_ms, const std::string& name) {
   return found > 0;
 }
 
+/// An end is a result of its own, no error.
 result<feed_piece> read_piece(int fd, mutable_bytes to, const std::string& name) {
   const ssize_t got = ::read(fd, to.data(), to.size());
   if (got < 0) {
@@ -68,12 +77,15 @@ result<feed_piece> read_piece(int fd, mutable_bytes to, const std::string& name)
   return feed_piece{feed_piece::kind::bytes, static_cast<std::size_t>(got)};
 }
 
+/// Standard input is not owned, a named pipe is.
 std::unique_ptr<byte_feed> make_descriptor_feed(int fd, bool own, std::string name) {
   return std::make_unique<descriptor_feed>(fd, own, std::move(name));
 }
 
 // A reader that is a writer as well never sees the end, so that one writer of turns can
 // follow another.
+//
+// Opening without waiting succeeds before a writer is there.
 result<std::unique_ptr<token_source>> open_fifo_source(const std::string& path,
                                                        const live_options& options) {
   const int how = options.turns ? O_RDWR : O_RDONLY;
@@ -84,6 +96,7 @@ result<std::unique_ptr<token_source>> open_fifo_source(const std::string& path,
     return error(errc::source_unavailable, fmt::format("cannot open pipe \"{}\"", path))
         .because(system_error("open", path, errno));
   }
+  // Any other file has a size and is read by another source.
   if (!S_ISFIFO(about.st_mode)) {
     return error(
         errc::source_unavailable,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Listens on a socket, and reads the bytes of one peer at a time.
+///
+/// Without a token file, only addresses of this machine are allowed. With one, a peer
+/// must send the token as its first line, and gets the number of bytes that are known.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -25,6 +28,7 @@ namespace {
 
 /// Time within which a peer must send its token.
 constexpr std::int64_t token_ns = 5'000'000'000;
+/// A longer token is refused, since it must fit a buffer.
 constexpr std::size_t max_token = 4096;
 constexpr std::string_view unix_prefix = "unix:";
 constexpr std::string_view tcp_prefix = "tcp:";
@@ -37,12 +41,14 @@ struct socket_address {
   std::string path;        ///< of a Unix socket
 };
 
+/// Copies a structure of the system into the common one.
 template <class T>
 void set(socket_address& to, const T& from) {
   std::memcpy(&to.storage, &from, sizeof(from));
   to.size = sizeof(from);
 }
 
+/// The text lists all forms.
 error bad_address(const std::string& text) {
   return error(errc::invalid_argument,
                fmt::format("cannot listen at \"{}\": expected unix:PATH of at most {} "
@@ -51,6 +57,7 @@ error bad_address(const std::string& text) {
                            text, sizeof(sockaddr_un::sun_path) - 1));
 }
 
+/// The path must fit the structure with its NUL.
 result<socket_address> parse_unix(const std::string& text) {
   socket_address out;
   out.path = text.substr(unix_prefix.size());
@@ -64,6 +71,8 @@ result<socket_address> parse_unix(const std::string& text) {
   return out;
 }
 
+/// The host must be written in digits, so that no name is looked up. Without one, only
+/// this machine can connect.
 result<socket_address> parse_tcp(const std::string& text) {
   const std::string rest = text.substr(tcp_prefix.size());
   const std::size_t colon = rest.rfind(':');
@@ -75,6 +84,7 @@ result<socket_address> parse_tcp(const std::string& text) {
   if (problem != std::errc() || end != digits.data() + digits.size()) {
     return bad_address(text);
   }
+  // Port 0 lets the system choose.
   if (host == "localhost") {
     host = "127.0.0.1";
   }
@@ -86,10 +96,12 @@ result<socket_address> parse_tcp(const std::string& text) {
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(port);
   if (::inet_pton(AF_INET, host.c_str(), &four.sin_addr) == 1) {
+    // Addresses that begin with 127 stay on this machine.
     out.reachable = ntohl(four.sin_addr.s_addr) >> 24 != 127;
     set(out, four);
     return out;
   }
+  // IPv6 addresses are in brackets, since they contain colons.
   const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (brackets && ::inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(),
                               &six.sin6_addr) == 1) {
@@ -100,6 +112,7 @@ result<socket_address> parse_tcp(const std::string& text) {
   return bad_address(text);
 }
 
+/// The prefix decides about the kind.
 result<socket_address> parse_address(const std::string& text) {
   if (text.starts_with(unix_prefix)) {
     return parse_unix(text);
@@ -109,6 +122,8 @@ result<socket_address> parse_address(const std::string& text) {
 }
 
 /// Returns the address of a TCP socket with the port that the system has chosen.
+///
+/// For a Unix socket it is the text that was given.
 std::string address_text(int fd, const std::string& given) {
   sockaddr_storage found{};
   socklen_t size = sizeof(found);
@@ -131,6 +146,7 @@ std::string address_text(int fd, const std::string& given) {
   return given;
 }
 
+/// The token is the first line of the file, without its line feed.
 result<std::string> read_token(const std::string& path) {
   auto bytes = read_file(posix_file_system(), path);
   if (!bytes) {
@@ -150,6 +166,8 @@ result<std::string> read_token(const std::string& path) {
 }
 
 /// Compares texts of one length in a time that does not depend on where they differ.
+///
+/// Otherwise the time of an answer would tell how many bytes of a guess are right.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -159,6 +177,8 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 }
 
 /// A listening socket. A socket file is removed with the object.
+///
+/// One peer is served at a time; others wait in the queue of the system.
 class listener final : public byte_feed {
  public:
   listener(owned_descriptor socket, std::string name, const live_options& options,
@@ -177,6 +197,8 @@ class listener final : public byte_feed {
   }
   bool asks() const override { return !expected_.empty(); }
 
+  // Each call takes one step: accept a peer, read its token, or read its bytes. `taken`
+  // is the number of bytes that are durable here.
   result<feed_piece> receive(std::uint64_t taken, mutable_bytes to,
                              int wait_ms) override {
     const int fd = peer_.get() < 0 ? socket_.get() : peer_.get();
@@ -197,6 +219,7 @@ class listener final : public byte_feed {
       heard_ = heard_ || got->is == feed_piece::kind::bytes;
       return got;
     }
+    // A peer that has said something ends the source, or a turn.
     return heard_ ? leave(std::move(got)) : ignore_peer();
   }
 
@@ -208,6 +231,9 @@ class listener final : public byte_feed {
     return feed_piece{};
   }
   /// Closes a peer that has ended or cannot be read any more.
+  ///
+  /// Without turns, the end of the peer is the end of the text, unless it failed and can
+  /// be asked to go on.
   result<feed_piece> leave(result<feed_piece> got) {
     if (!got && !turns_ && !asks()) {
       return got;
@@ -216,6 +242,7 @@ class listener final : public byte_feed {
     const bool waits = !got || turns_;  // another peer may go on
     return feed_piece{waits ? feed_piece::kind::left : feed_piece::kind::end, 0};
   }
+  // If nobody can be accepted, `peer_` stays empty.
   void accept_peer() {
     peer_ = owned_descriptor(
         ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -235,6 +262,7 @@ class listener final : public byte_feed {
     }
     if (sent_.size() == expected_.size()) {
       trusted_ = equal_in_constant_time(sent_, expected_);
+      // Nothing more is read than the token, so no byte of the text is lost.
       heard_ = trusted_;  // what follows the token may be empty
       if (trusted_) {
         const std::string answer = fmt::format("{{\"from\": {}}}\n", taken);
@@ -242,6 +270,7 @@ class listener final : public byte_feed {
         return;
       }
     }
+    // A line that is too short or another one.
     const bool wrong = sent_.size() == expected_.size() || sent_.ends_with('\n');
     const bool closed = there && got == 0;
     if (wrong || closed || now_ns() - accepted_ns_ > token_ns) {
@@ -263,6 +292,8 @@ class listener final : public byte_feed {
 
 /// Removes a socket file behind which nobody listens any more. Other files are refused,
 /// because they hold what somebody has written.
+///
+/// A connection attempt tells whether somebody listens.
 result<void> remove_stale(const socket_address& at) {
   struct stat about {};
   if (::lstat(at.path.c_str(), &about) != 0) {
@@ -277,6 +308,7 @@ result<void> remove_stale(const socket_address& at) {
   }
   const owned_descriptor probe(
       ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // Refused: the file is a remainder of a process that has ended.
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) !=
           0 &&
       errno == ECONNREFUSED) {
@@ -287,6 +319,7 @@ result<void> remove_stale(const socket_address& at) {
 
 }  // namespace
 
+/// Everything that can be wrong with the settings is found before the socket is made.
 result<opened_listener> make_listener_feed(const std::string& address,
                                            const live_options& options) {
   WEIR_TRY(const socket_address at, parse_address(address));
@@ -306,7 +339,9 @@ result<opened_listener> make_listener_feed(const std::string& address,
   owned_descriptor fd(
       ::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
+  // A run that is started again may use the port at once.
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // Set before `bind`, which creates the file with these rights.
   ::fchmod(fd.get(), 0600);  // a socket file is for its owner
   if (fd.get() < 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) != 0 ||
@@ -316,6 +351,7 @@ result<opened_listener> make_listener_feed(const std::string& address,
         .because(system_error("bind", address, errno));
   }
   opened_listener out;
+  // The address names the port, even if it was chosen by the system.
   out.address = address_text(fd.get(), address);
   out.feed = std::make_unique<listener>(std::move(fd), out.address, options,
                                         std::move(token), at.path);

@@ -18,6 +18,8 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/record.hpp"
 
+/// `starts_` grows as ends are found. Once the ends of all parts are known, it has one
+/// element more than there are parts.
 namespace weir::storage {
 
 namespace {
@@ -26,6 +28,7 @@ constexpr std::uint32_t live_chain_version = 1;
 /// Number by which the identity differs from other joins of the same leaves.
 constexpr std::uint32_t live_chain_rule = 5;
 
+/// Methods take indices of the whole chain and pass indices of a part on.
 class live_chain final : public token_source {
  public:
   explicit live_chain(std::vector<std::unique_ptr<token_source>> parts)
@@ -36,6 +39,7 @@ class live_chain final : public token_source {
       first_leaf_.push_back(leaves.size());
       const source_identity& one = part->identity();
       leaves.insert(leaves.end(), one.leaves.begin(), one.leaves.end());
+      // One further leaf per part has the digest of its list.
       leaves.push_back({"", one.list_digest, 0});
       listed = listed && !one.leaves.empty();
     }
@@ -44,6 +48,7 @@ class live_chain final : public token_source {
       identity_.leaves.clear();
     }
     starts_ = {0};
+    // Parts of known length in front are placed at once.
     find_known_ends();
   }
 
@@ -66,7 +71,10 @@ class live_chain final : public token_source {
 
   /// A read that finds the end of a part stops before the next part if that is live,
   /// because it might have to wait for its tokens.
+  ///
+  /// Returns fewer tokens at the end of the chain, or where it would wait.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    // Tokens of the cursor come first.
     std::size_t done = copy_older(index, to);
     bool found_end = false;
     while (done < to.size()) {
@@ -74,11 +82,14 @@ class live_chain final : public token_source {
       const std::size_t p = part_of(at);
       const std::uint64_t inside = at - starts_[p];
       const bool last = p + 1 == parts_.size();
+      // The next part is live, and an end was found in this call.
       const bool waits = found_end && !last && !parts_[p + 1]->seekable();
       if (inside == length_of(p)) {
+        // Nothing follows, or a part that might wait.
         if (last || (waits && done > 0)) {
           break;
         }
+        // The separator belongs to the part that has ended.
         to[done++] = separator();
         if (waits) {
           break;
@@ -87,6 +98,7 @@ class live_chain final : public token_source {
       }
       WEIR_TRY(const std::size_t got, parts_[p]->read(inside, to.subspan(done)));
       done += got;
+      // A read without tokens is the end of the part.
       if (got == 0) {
         WEIR_CHECK(check_end(p, inside));
         end_part(p, inside);
@@ -95,9 +107,11 @@ class live_chain final : public token_source {
     }
     return done;
   }
+  // Returns whether `count` tokens, or the end of a chunk, are there within `wait_ms`.
   result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
     const std::int64_t until = now_ns() + std::int64_t{wait_ms} * 1'000'000;
     for (;;) {
+      // Each round looks at one part; the end of a part leads to the next.
       const std::size_t p = part_of(index);
       const std::uint64_t inside = index - starts_[p];
       if (index < older_end() || inside == length_of(p) || parts_[p]->seekable()) {
@@ -109,6 +123,7 @@ class live_chain final : public token_source {
       if (!there) {
         return false;
       }
+      // A run of 0 tokens means that the part has ended here.
       WEIR_TRY(const std::size_t run, parts_[p]->chunk_run(inside, count));
       if (run > 0) {
         return true;
@@ -118,6 +133,8 @@ class live_chain final : public token_source {
   }
   /// A chunk ends with a turn, before a new context, and with a live part. Behind a part
   /// of known length it goes on up to the next live part.
+  ///
+  /// Returns how many of `count` tokens belong to one chunk.
   result<std::size_t> chunk_run(std::uint64_t index, std::size_t count) override {
     std::size_t done = older_in(index, count);
     while (done < count) {
@@ -134,6 +151,7 @@ class live_chain final : public token_source {
         }
         continue;
       }
+      // A part of known length is not divided.
       if (parts_[p]->seekable()) {
         done += static_cast<std::size_t>(
             std::min<std::uint64_t>(count - done, length_of(p) - inside));
@@ -147,11 +165,13 @@ class live_chain final : public token_source {
     }
     return done;
   }
+  // Only live parts begin contexts.
   bool begins_context(std::uint64_t index) const override {
     const std::size_t p = part_of(index);
     return parts_[p]->begins_context(index - starts_[p]);
   }
 
+  // The starts that are known so far, without the end of the chain.
   std::vector<std::uint64_t> chained_starts() const override {
     const std::size_t known = std::min(starts_.size(), parts_.size());
     return {starts_.begin(), starts_.begin() + static_cast<std::ptrdiff_t>(known)};
@@ -166,6 +186,7 @@ class live_chain final : public token_source {
     found.leaf += first_leaf_[p];
     return found;
   }
+  // Behind the last document of a part, the next one begins behind the separator.
   result<std::uint64_t> next_document(std::uint64_t index) override {
     const std::size_t p = part_of(index);
     WEIR_TRY(const std::uint64_t inside, parts_[p]->next_document(index - starts_[p]));
@@ -173,6 +194,8 @@ class live_chain final : public token_source {
     return starts_[p] + inside + (further ? 1 : 0);
   }
 
+  // The state has the part, the starts up to it, and the states of this part alone.
+  // Parts before it have ended and are not read again.
   result<byte_vector> state(std::uint64_t index) const override {
     const std::size_t p = part_of(index);
     WEIR_TRY(const byte_vector nested, pack_states(*parts_[p], {index - starts_[p]}));
@@ -183,6 +206,7 @@ class live_chain final : public token_source {
     out.put_bytes(nested);
     return std::move(out).take();
   }
+  // The starts must begin with 0, rise, and not pass `index`.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     const auto version = from.get<std::uint32_t>();
@@ -198,19 +222,23 @@ class live_chain final : public token_source {
     }
     WEIR_CHECK(unpack_states(*parts_[p], from.rest()));
     starts_ = starts;
+    // Ends behind the current part can be computed again.
     find_known_ends();
     return {};
   }
+  // Parts before the current one were read to their end, those behind it not at all.
   result<void> go_on_at(std::uint64_t index) override {
     const std::size_t current = part_of(index);
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::uint64_t before = p < current ? unknown_size : 0;
       WEIR_CHECK(parts_[p]->go_on_at(p == current ? index - starts_[p] : before));
     }
+    // Ends of parts may move when ranges are left out, so they are found anew.
     starts_.resize(current + 1);
     find_known_ends();
     return {};
   }
+  // Parts that have ended report all of their ranges.
   std::vector<left_out_range> left_out(std::uint64_t index) const override {
     std::vector<left_out_range> all;
     const std::size_t current = part_of(index);
@@ -221,6 +249,7 @@ class live_chain final : public token_source {
     }
     return all;
   }
+  // `before` are the last tokens of the cursor, which a live part cannot read again.
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
     const std::size_t p = part_of(index);
@@ -230,6 +259,7 @@ class live_chain final : public token_source {
     if (parts_[p]->seekable()) {
       return {};
     }
+    // Tokens of this part alone.
     const auto own = before.last(std::min<std::size_t>(before.size(), inside));
     return parts_[p]->continue_at(inside, own);
   }
@@ -243,6 +273,8 @@ class live_chain final : public token_source {
     return std::min(found, parts_.size() - 1);
   }
   /// Returns the length of a part, or `unknown_size`.
+  ///
+  /// A part that has not ended has the length that it states itself.
   std::uint64_t length_of(std::size_t p) const {
     return p + 1 < starts_.size() ? starts_[p + 1] - starts_[p] - 1 : parts_[p]->size();
   }
@@ -257,6 +289,8 @@ class live_chain final : public token_source {
         .located(parts_[p]->place_text(inside));
   }
   /// Notes the end of a part, so that the next one has a first token.
+  ///
+  /// Does nothing if the end is known.
   void end_part(std::size_t p, std::uint64_t length) {
     if (p + 2 > starts_.size()) {
       starts_.push_back(starts_[p] + length + 1);
@@ -282,6 +316,7 @@ class live_chain final : public token_source {
                : static_cast<std::size_t>(
                      std::min<std::uint64_t>(count, older_end() - index));
   }
+  // Returns how many tokens were copied.
   std::size_t copy_older(std::uint64_t index, std::span<std::uint32_t> to) const {
     const std::size_t count = older_in(index, to.size());
     for (std::size_t i = 0; i < count; ++i) {
@@ -300,6 +335,7 @@ class live_chain final : public token_source {
 
 }  // namespace
 
+/// At least one part is live.
 std::unique_ptr<token_source> make_live_chain(
     std::vector<std::unique_ptr<token_source>> parts) {
   return std::make_unique<live_chain>(std::move(parts));

@@ -17,12 +17,15 @@
 #include "context/live/live_input.hpp"
 #include "weir/base/clock.hpp"
 
+/// All methods are called by one thread at a time. `input_` does the work of the
+/// protocol, and `window_` keeps the tokens.
 namespace weir::storage {
 
 namespace {
 
 /// Longest wait of one call of an input, while a read waits without a limit.
 constexpr int piece_ms = 1000;
+/// Stands for a wait without a limit.
 constexpr std::int64_t no_deadline = std::numeric_limits<std::int64_t>::max();
 
 class live_tokens final : public token_source {
@@ -30,6 +33,7 @@ class live_tokens final : public token_source {
   live_tokens(std::unique_ptr<live_input> input, std::string name,
               const std::string& identity, bool turns)
       : input_(std::move(input)), name_(std::move(name)), turns_(turns) {
+    // A live source has no size, so its identity is its name alone.
     set_leaves(identity_, {make_leaf(identity, unknown_size)}, 0);
   }
   std::uint64_t size() const noexcept override { return unknown_size; }
@@ -41,6 +45,7 @@ class live_tokens final : public token_source {
   /// Waits until all tokens have arrived, so that chunks do not depend on timing.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     WEIR_CHECK(check_kept(index));
+    // Asks for exactly as many tokens as are missing.
     while (!ended_ && window_.end() < index + to.size()) {
       WEIR_CHECK(receive(index + to.size() - window_.end(), piece_ms));
     }
@@ -51,10 +56,12 @@ class live_tokens final : public token_source {
         window_.tokens().subspan(static_cast<std::size_t>(index - window_.first()));
     const std::size_t count = std::min(to.size(), there.size());
     std::copy_n(there.begin(), count, to.begin());
+    // Older tokens than a cursor can need are dropped.
     window_.forget(index + count);
     input_->forget(window_.first());
     return count;
   }
+  // `wait_ms` of 0 asks without waiting.
   result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
     if (index < window_.first()) {
       return true;  // `read` refuses it at once
@@ -63,6 +70,7 @@ class live_tokens final : public token_source {
     WEIR_TRY(const auto run, run_until(index, count, until));
     return run.has_value();
   }
+  // Waits until the run is known.
   result<std::size_t> chunk_run(std::uint64_t index, std::size_t count) override {
     WEIR_CHECK(check_kept(index));
     WEIR_TRY(const auto run, run_until(index, count, no_deadline));
@@ -78,6 +86,8 @@ class live_tokens final : public token_source {
   const source_identity& identity() const noexcept override { return identity_; }
 
   /// Without turns, documents of a source that is only bytes cannot be told apart.
+  ///
+  /// With turns, a document begins behind a separator.
   result<std::uint64_t> next_document(std::uint64_t index) override {
     if (!turns_ || index == 0) {
       return index;
@@ -91,6 +101,8 @@ class live_tokens final : public token_source {
     }
   }
 
+  // Called once, before the first read. `before` are the last tokens in front of
+  // `index`.
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
     if (window_.end() != 0 && window_.end() != restored_) {
@@ -98,10 +110,12 @@ class live_tokens final : public token_source {
                    fmt::format("cannot continue {}: it has been read already", name_));
     }
     window_.begin(index, before);
+    // The input has no state for this place, so it goes on at the number of tokens.
     if (restored_ != index) {
       WEIR_CHECK(input_->restore(index, {}));
     }
     if (!before.empty()) {
+      // A command may follow only at the begin of a line.
       input_->go_on_behind(before.back());
     }
     return {};
@@ -109,6 +123,7 @@ class live_tokens final : public token_source {
   result<byte_vector> state(std::uint64_t index) const override {
     return input_->state(index);
   }
+  // May come before or after `continue_at`.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     if (window_.end() == 0) {
       window_.begin(index, {});
@@ -118,6 +133,7 @@ class live_tokens final : public token_source {
   }
 
  private:
+  // Tokens that were forgotten cannot be read again.
   [[nodiscard]] result<void> check_kept(std::uint64_t index) const {
     if (index >= window_.first()) {
       return {};
@@ -128,6 +144,7 @@ class live_tokens final : public token_source {
                      name_, window_.first(), index))
         .located(place_text(index));
   }
+  // Takes what arrives within `wait_ms`. Errors get the place of the next token.
   result<void> receive(std::uint64_t want, int wait_ms) {
     auto more = input_->receive(window_, static_cast<std::size_t>(want), wait_ms);
     if (!more) {
@@ -138,11 +155,14 @@ class live_tokens final : public token_source {
   }
   /// Returns how many of `count` tokens from `index` on belong to one chunk, or nothing
   /// if that is not known at the time `until_ns`.
+  ///
+  /// A run ends behind a separator, in front of a reset, or at the end of the source.
   result<std::optional<std::size_t>> run_until(std::uint64_t index, std::size_t count,
                                                std::int64_t until_ns) {
     std::uint64_t scanned = index;
     bool looked = false;
     for (;;) {
+      // A reset behind `index` limits the run; it may arrive during the wait.
       const std::uint64_t limit = std::min(index + count, window_.next_reset(index));
       for (; scanned < std::min(limit, window_.end()); ++scanned) {
         const auto at = static_cast<std::size_t>(scanned - window_.first());
@@ -154,6 +174,7 @@ class live_tokens final : public token_source {
         return static_cast<std::size_t>(scanned - index);
       }
       const std::int64_t now = now_ns();
+      // The time is over, but the input was asked at least once.
       if (now >= until_ns && looked) {
         return std::nullopt;
       }
@@ -176,6 +197,7 @@ class live_tokens final : public token_source {
 
 }  // namespace
 
+/// `identity` names the source in checkpoints, `name` in messages.
 std::unique_ptr<token_source> make_live_source(std::unique_ptr<live_input> input,
                                                std::string name,
                                                const std::string& identity, bool turns) {

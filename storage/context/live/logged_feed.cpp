@@ -20,6 +20,7 @@ namespace {
 /// Bytes that are made durable together at most.
 constexpr std::size_t max_group = std::size_t{256} << 10;
 
+/// The size in `size_` counts durable bytes; everything below it is read from the file.
 class logged_feed final : public byte_feed {
  public:
   logged_feed(std::unique_ptr<byte_feed> from, bool turns, std::string path,
@@ -34,8 +35,11 @@ class logged_feed final : public byte_feed {
   /// The log can go on at any of its bytes.
   bool asks() const override { return true; }
 
+  // `taken` is the number of bytes that the caller has. First come bytes of the log,
+  // then those of the feed, which pass through the log.
   result<feed_piece> receive(std::uint64_t taken, mutable_bytes to,
                              int wait_ms) override {
+    // The log is shorter than what the run has consumed.
     if (taken > size_) {
       return error(errc::history_mismatch,
                    fmt::format("cannot go on at byte {} of the log \"{}\": expected at "
@@ -49,6 +53,7 @@ class logged_feed final : public byte_feed {
       if (pending_.is == feed_piece::kind::nothing) {
         WEIR_CHECK(accept(wait_ms));
       }
+      // Nothing new has arrived: an end may have.
       if (taken == size_) {
         return std::exchange(pending_, {});
       }
@@ -61,6 +66,9 @@ class logged_feed final : public byte_feed {
 
  private:
   /// Takes what has arrived, and makes it durable.
+  ///
+  /// A group ends when nothing more is there, so that one sync serves all bytes that
+  /// have arrived.
   result<void> accept(int wait_ms) {
     group_.resize(max_group);
     std::size_t count = 0;
@@ -84,6 +92,7 @@ class logged_feed final : public byte_feed {
     WEIR_CHECK(write(bytes_view(group_).first(count)));
     return pending_.is == feed_piece::kind::left ? end_turn() : result<void>();
   }
+  // Bytes count only once they are durable.
   result<void> write(bytes_view bytes) {
     if (bytes.empty()) {
       return {};
@@ -101,6 +110,7 @@ class logged_feed final : public byte_feed {
       WEIR_CHECK(read_exactly(*log_, size_ - 1, {&last, 1}));
     }
     const std::byte newline{'\n'};
+    // The log ends with a complete line already.
     return last == newline ? result<void>() : write({&newline, 1});
   }
 
@@ -116,6 +126,8 @@ class logged_feed final : public byte_feed {
 
 }  // namespace
 
+/// Without a log the feed is returned as it is. The lock keeps a second process from
+/// writing to the log.
 result<std::unique_ptr<byte_feed>> make_logged_feed(std::unique_ptr<byte_feed> from,
                                                     const live_options& options) {
   if (options.log.empty()) {
@@ -137,6 +149,7 @@ result<std::unique_ptr<byte_feed>> make_logged_feed(std::unique_ptr<byte_feed> f
   }
   // What a killed process has written need not be durable yet.
   WEIR_CHECK((*log)->sync());
+  // The name of a new log must survive as well.
   WEIR_CHECK(fs.sync_folder(folder_of(options.log)));
   WEIR_TRY(const std::uint64_t size, (*log)->size());
   return std::unique_ptr<byte_feed>(

@@ -9,6 +9,8 @@
 #include "context/source_states.hpp"
 #include "weir/base/hash.hpp"
 
+/// The state of a mixture is the place in its plan, and the states of its parts at the
+/// places that the plan has reached there.
 namespace weir::storage {
 
 namespace {
@@ -26,6 +28,7 @@ std::vector<std::uint64_t> needed_states(const token_source& part, std::uint64_t
              : std::vector<std::uint64_t>{offset};
 }
 
+/// One text for all contradictions.
 error not_a_state(std::size_t bytes) {
   return error(errc::corrupt,
                fmt::format("cannot read the state of a mixture: expected its counters, "
@@ -35,6 +38,7 @@ error not_a_state(std::size_t bytes) {
 
 }  // namespace
 
+/// `reached` says how far each part was read, which may be further than `state.place`.
 result<byte_vector> encode_mix_state(const mix_state& state,
                                      std::span<token_source* const> parts,
                                      const mix_place& reached) {
@@ -53,6 +57,7 @@ result<byte_vector> encode_mix_state(const mix_state& state,
   return std::move(out).take();
 }
 
+/// Decodes everything first, so that a damaged state changes no part.
 result<mix_state> decode_mix_state(bytes_view bytes,
                                    std::span<token_source* const> parts) {
   record_reader from(bytes);
@@ -63,6 +68,7 @@ result<mix_state> decode_mix_state(bytes_view bytes,
   }
   mix_state out;
   out.inside = from.get<std::uint64_t>();
+  // The plan checks its own counters.
   const std::optional<mix_place> place = get_place(from, count);
   if (!place || out.inside >= position_bound) {
     return not_a_state(bytes.size());
@@ -75,10 +81,12 @@ result<mix_state> decode_mix_state(bytes_view bytes,
   if (from.failed() || !from.rest().empty()) {
     return not_a_state(bytes.size());
   }
+  // From here on parts are changed.
   for (std::size_t p = 0; p < parts.size(); ++p) {
     WEIR_CHECK(unpack_states(*parts[p], nested[p]));
     // The size of a part may depend on its state.
     const std::uint64_t size = parts[p]->size();
+    // A part cannot have been read behind its end.
     if (size != unknown_size && out.place.parts[p].offset > size) {
       return not_a_state(bytes.size());
     }
@@ -86,6 +94,8 @@ result<mix_state> decode_mix_state(bytes_view bytes,
   return out;
 }
 
+/// `first_leaf` gets the number of the first leaf of each part. The digest of the plan
+/// is a leaf of its own, so other weights make another identity.
 source_identity mix_identity(std::span<token_source* const> parts, const mix_plan& plan,
                              std::vector<std::size_t>& first_leaf) {
   source_identity out;
@@ -104,6 +114,9 @@ source_identity mix_identity(std::span<token_source* const> parts, const mix_pla
   return out;
 }
 
+/// Returns a generator state for a cursor if the mixture or any part draws random
+/// numbers. Its fields are digests by which a resume compares; `own` counts the draws of
+/// the mixture itself.
 std::optional<rng_state> composed_rng(std::uint64_t own, std::uint64_t seed,
                                       std::span<token_source* const> parts) {
   record_writer nested;
