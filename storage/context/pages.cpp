@@ -22,6 +22,7 @@ constexpr std::size_t max_pages = 64;
 
 }  // namespace
 
+/// A loop is allowed for sources that can be read again.
 token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lanes)
     : source_(source),
       loops_(end == end_policy::loop),
@@ -29,15 +30,19 @@ token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lan
       // one the lookahead.
       pages_(std::min<std::size_t>(max_pages, std::size_t{lanes} + 2)) {}
 
+/// A loop never ends.
 std::uint64_t token_pages::end() const noexcept {
   return loops_ ? unknown_size : source_.size();
 }
+/// Offset within the source; the separator between two rounds has the index `size()`.
 std::uint64_t token_pages::index_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset % period() : offset;
 }
+/// First offset of the page that has the offset.
 std::uint64_t token_pages::page_start(std::uint64_t offset) noexcept {
   return offset / page_tokens * page_tokens;
 }
+/// Number of times that the source was read to its end before.
 std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset / period() : 0;
 }
@@ -46,6 +51,7 @@ std::uint64_t token_pages::period() const noexcept {
   return source_.size() == unknown_size ? unknown_size : source_.size() + 1;
 }
 
+/// Called when the source has changed, for instance after ranges were left out.
 void token_pages::forget() noexcept {
   for (page& one : pages_) {
     one.number = unknown_size;
@@ -56,6 +62,7 @@ void token_pages::forget() noexcept {
 // next round.
 result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   const std::uint64_t index = index_of(offset);
+  // The separator of the round, or the end.
   if (index >= source_.size()) {
     return loops_ ? offset + 1 : offset;
   }
@@ -74,6 +81,7 @@ result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint3
   while (done < to.size() && offset + done < end()) {
     WEIR_TRY(page* const p, page_of((offset + done) / page_tokens));
     const auto inside = static_cast<std::size_t>((offset + done) % page_tokens);
+    // The source has ended within this page.
     if (inside >= p->count) {
       break;
     }
@@ -86,6 +94,8 @@ result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint3
 
 // The last page is tried first, because most reads continue where the one before ended. A
 // page whose read fails must not be found later, so its number is set last.
+//
+// The result is valid until the next call.
 result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   if (pages_[last_].number == number) {
     return &pages_[last_];
@@ -97,6 +107,7 @@ result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
       last_ = i;
       return &pages_[i];
     }
+    // The page that was unused longest is overwritten.
     if (pages_[i].used < pages_[oldest].used) {
       oldest = i;
     }

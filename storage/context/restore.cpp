@@ -14,6 +14,8 @@
 /// - the remembered tokens against the source, token by token;
 /// - the identity of the source, which finds changes far from the cursor;
 /// - the history of everything that was consumed.
+///
+/// A failure leaves the stream unusable; the caller opens another one.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -28,7 +30,8 @@ namespace weir::storage {
 
 namespace {
 
-/// Makes the error for a cursor whose parts contradict each other.
+/// Makes the error for a cursor whose parts contradict each other. The code is that of a
+/// damaged file.
 error contradiction(std::string_view text) {
   return error(errc::corrupt, fmt::format("cannot restore the stream: {}", text));
 }
@@ -39,10 +42,12 @@ result<void> check_inside(const stream_cursor& c) {
   std::uint64_t tokens = c.origin ? c.origin->tokens : 0;
   std::uint64_t chunks = c.origin ? c.origin->chunks : 0;
   std::uint64_t window = 0;
+  // The limit of 2^62 keeps all sums below 2^64.
   if (tokens >= position_limit || chunks >= position_limit) {
     return contradiction(
         "expected tokens and chunks of lanes before below 2^62, found more");
   }
+  // Lane by lane: ranges, the origin, and the sums.
   for (std::size_t l = 0; l < c.lanes.size(); ++l) {
     if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
       return contradiction(fmt::format(
@@ -57,6 +62,7 @@ result<void> check_inside(const stream_cursor& c) {
     chunks += c.lanes[l].chunks;
     window += window_of(c.lanes.size(), given);
   }
+  // The sums over all lanes are stored as well.
   if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
     return contradiction(
         "expected the counts of its lanes to add up to those of the stream, found "
@@ -67,17 +73,20 @@ result<void> check_inside(const stream_cursor& c) {
         fmt::format("expected the {} tokens of the content hash in the ring, found {}",
                     c.content_count, c.ring.size()));
   }
+  // Every position lies in an era.
   if (c.eras.empty()) {
     return contradiction("expected at least 1 era, found 0");
   }
   for (std::size_t i = 0; i < c.eras.size(); ++i) {
     const era& e = c.eras[i];
+    // The factors of a block are below 2^32, so their product fits into 64 bits.
     if (e.chunk == 0 || e.chunk >> 32 != 0 || e.lane_block == 0 ||
         e.lane_block >> 32 != 0 || e.source_offset >= position_limit ||
         e.lane_positions.size() != c.lanes.size()) {
       return contradiction(
           fmt::format("expected the numbers of era {} in their ranges, found others", i));
     }
+    // Eras follow each other, and the first one covers the windows.
     for (std::size_t l = 0; l < c.lanes.size(); ++l) {
       const std::uint64_t next =
           i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
@@ -117,8 +126,12 @@ result<void> check_level(const stream_cursor& c) {
 
 /// Checks lanes, lane block and chunk size. With one lane a new chunk size changes only
 /// where chunks end, so it is allowed.
+///
+/// `accepted` says which changes the caller allows: other lanes with given first
+/// positions, or another geometry.
 result<void> check_geometry(const stream_cursor& c, const stream_config& config,
                             const restore_policy& accepted) {
+  // Other lanes are dealt anew, so their number may differ.
   if (c.lanes.size() != config.lanes && accepted.lane_starts.size() == config.lanes) {
     return check_level(c);
   }
@@ -176,6 +189,7 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
       const std::uint64_t end =
           i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
       const std::uint64_t delta = end - c.eras[i].lane_positions[l];
+      // Offset behind the last token of the lane in this era.
       const std::uint64_t last = delta == 0 ? c.eras[i].source_offset
                                             : locate(c.eras[i], l, delta - 1).offset + 1;
       if (last > std::min(s.pages.end(), position_limit)) {
@@ -203,6 +217,7 @@ result<void> check_growth(const stream_cursor& c, const context_stream::state& s
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
     const era& e = c.eras.back();
     const std::uint64_t delta = c.lanes[l].position - e.lane_positions[l];
+    // The lane stands behind the first pass.
     if (locate(e, l, delta).offset > expected.tokens) {
       return error(errc::history_mismatch,
                    fmt::format("cannot resume on a text that has grown: expected lane {} "
@@ -216,6 +231,8 @@ result<void> check_growth(const stream_cursor& c, const context_stream::state& s
 }
 
 /// Describes a token for a message.
+///
+/// Printable characters are shown as such.
 std::string text_of(std::uint32_t token) {
   if (token == end_of_text) {
     return "end of text";
@@ -242,9 +259,11 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
         window_of(c.lanes.size(), given_to(c.origin, l, c.lanes[l])));
     const std::uint64_t start = c.lanes[l].position - window;
     const std::size_t before = found.size();
+    // The windows are joined, as in the ring.
     found.resize(before + window);
     const auto tokens = std::span(found).subspan(before);
     WEIR_TRY(const std::size_t got, s.read_lane(c.eras, l, start, tokens));
+    // Token by token, so that the error can name the first one that differs.
     for (std::size_t i = 0; !c.ring.empty() && i < got; ++i) {
       if (tokens[i] != c.ring[before + i]) {
         return error(errc::history_mismatch,
@@ -261,6 +280,8 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
           .located(where_in_lane(s, c.eras, l, start + got));
     }
   }
+  // Without a ring only the hash can be compared; the error then names the begin of the
+  // first window.
   if (hash_tokens(found) != c.content_hash) {
     const std::uint64_t start =
         c.lanes[0].position -
@@ -298,6 +319,7 @@ result<void> check_history(context_stream::state& s, const stream_cursor& c) {
 /// delivered before, and its next byte is the next token.
 result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (s.source->seekable() || c.lanes.size() > 1) {
+    // Several lanes read a live source again from its state.
     return {};  // the states are those of the first token that is read again
   }
   if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
@@ -330,6 +352,8 @@ era next_era(const stream_cursor& c, const stream_config& config) {
 }
 
 /// Makes the state of a lane after the cursor, with the tokens of its incomplete block.
+///
+/// One token at least is read if there is one, to know whether it was a separator.
 result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
   lane out;
   out.progress = c.lanes[l];
@@ -350,6 +374,8 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
 // The order of the checks is the order in which errors are reported. Nothing in the
 // stream changes until all have passed, except that the source accepts its states and a
 // pipe its position.
+//
+// `accepted` is what the caller allows to differ from the run before.
 result<void> context_stream::restore(const stream_cursor& c,
                                      const restore_policy& accepted) {
   state& s = *state_;
@@ -361,14 +387,17 @@ result<void> context_stream::restore(const stream_cursor& c,
   WEIR_CHECK(check_rng(c, *s.source));
   WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
   WEIR_CHECK(unpack_states(*s.source, stored.states));
+  // The source must know its place before its size is asked for.
   WEIR_CHECK(s.source->go_on_at(consumed_end(s, c)));
   WEIR_CHECK(check_bounds(c, s));
   WEIR_CHECK(prepare_pipe(s, c));
+  // Now the tokens that the cursor remembers.
   std::vector<std::uint32_t> found;
   WEIR_CHECK(check_content(s, c, found));
   WEIR_CHECK(compare_identity(stored.identity, *s.source, accepted.grown));
   WEIR_CHECK(check_growth(c, s, stored.identity));
   WEIR_CHECK(check_history(s, c));
+  // Other lanes: only the place in the text is taken over.
   if (c.lanes.size() != s.config.lanes) {
     s.deal_anew(c, accepted.lane_starts);
     return {};
@@ -382,6 +411,7 @@ result<void> context_stream::restore(const stream_cursor& c,
   s.base = c.lanes;
   s.origin = c.origin;
   s.eras = c.eras;
+  // The cursor ends an era.
   if (is_new_era(s.eras.back(), s.config)) {
     s.eras.push_back(next_era(c, s.config));
   }

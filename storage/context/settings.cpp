@@ -17,6 +17,8 @@ namespace weir::storage {
 namespace {
 
 /// Makes the table of settings: name, member, text for users and range of each.
+///
+/// docs/settings.md is made from this table.
 settings_table<stream_config> make_table() {
   using c = stream_config;
   constexpr std::int64_t max_lanes = 1 << 16;
@@ -30,6 +32,7 @@ settings_table<stream_config> make_table() {
   t.add("lane_block", &c::lane_block, "Chunks that a lane reads in a row")
       .range(1, 1 << 30)
       .unit("chunks");
+  // The number of machines has no influence on results.
   t.add("ranks", &c::ranks, "Hosts of the lanes, at most as many; never changes a result")
       .range(1, max_lanes)
       .may_change();
@@ -53,11 +56,13 @@ settings_table<stream_config> make_table() {
 
 }  // namespace
 
+/// The table is made at the first use.
 const settings_table<stream_config>& stream_settings() {
   static const settings_table<stream_config> table = make_table();
   return table;
 }
 
+/// Returns a warning, or an empty text.
 result<std::string> check_config(const stream_config& config) {
   WEIR_CHECK(stream_settings().check(config));
   if (config.ranks > config.lanes) {
@@ -79,6 +84,7 @@ result<std::string> check_chunk_size(std::size_t chunk,
     return error(errc::invalid_argument,
                  "cannot use chunk size: expected at least 1 token, found 0");
   }
+  // Without levels every chunk size will do.
   if (frequencies.empty()) {
     return std::string();
   }
@@ -91,6 +97,7 @@ result<std::string> check_chunk_size(std::size_t chunk,
                     "fastest level, found {}",
                     fastest, chunk));
   }
+  // Lists the levels whose period does not fit into a chunk.
   if (chunk < slowest) {
     std::string levels;
     for (std::size_t level = 0; level < frequencies.size(); ++level) {
@@ -104,6 +111,7 @@ result<std::string> check_chunk_size(std::size_t chunk,
         "chunk, only across chunks: {}",
         chunk, slowest, levels);
   }
+  // Levels fire at different places of a chunk then.
   if (slowest != 0 && chunk % slowest != 0) {
     return fmt::format(
         "chunk size {} is no multiple of the slowest period {}: levels fire inside "

@@ -6,6 +6,10 @@
 /// again and chunks may have been read ahead. For each draw whose tokens are kept there
 /// is a record of its outcome; from the place before the oldest record, the place of any
 /// kept token is computed again.
+///
+/// A draw chooses a part by the plan; its unit is a document or a run of tokens of that
+/// part. For a live part the end of the unit is known only when it has arrived, so the
+/// record is made at its end. mix_source.cpp is the mixture of parts that can all seek.
 #include <fmt/core.h>
 
 #include <array>
@@ -22,10 +26,13 @@ namespace {
 
 /// Number of the newest tokens that stay readable, as for a pipe.
 constexpr std::size_t remembered_of_mix = std::size_t{1} << 20;
-/// Largest number of tokens that are taken from a part at a time.
+/// Largest number of tokens that are taken from a part at a time. One array on the
+/// stack.
 constexpr std::size_t largest_mix_piece = 4096;
 
 /// Outcome of a draw.
+///
+/// Together with the plan, the outcomes determine the places of all tokens.
 struct drawn_unit {
   std::uint64_t length = 0;  ///< tokens of the source; 0: the part had ended
   std::uint64_t added = 0;   ///< separators behind it
@@ -41,6 +48,7 @@ class live_mix final : public mixture {
   }
 
   bool seekable() const noexcept override { return false; }
+  // Waits until all tokens are there. Fewer come only at the end of the mixture.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     WEIR_CHECK(check_kept(index));
     while (!ended_ && text_end() < index + to.size()) {
@@ -53,11 +61,15 @@ class live_mix final : public mixture {
     const auto from = static_cast<std::size_t>(index - first_);
     const std::size_t count = std::min(to.size(), text_.size() - from);
     std::copy_n(text_.begin() + static_cast<std::ptrdiff_t>(from), count, to.begin());
+    // Before this point the tokens may be needed for the copy.
     forget();
     return count;
   }
+  // Takes steps as long as they come without more waiting than allowed. `wait_ms` is for
+  // the whole call.
   result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
     const std::int64_t until = now_ns() + std::int64_t{wait_ms} * 1'000'000;
+    // A reset ends a chunk, so tokens behind it need not be there.
     while (!ended_ && text_end() < std::min(index + count, next_reset(index))) {
       const std::int64_t left = std::max<std::int64_t>(0, until - now_ns());
       WEIR_TRY(const bool stepped, step(index + count - text_end(),
@@ -84,23 +96,29 @@ class live_mix final : public mixture {
   bool begins_context(std::uint64_t index) const override {
     return std::ranges::binary_search(resets_, index);
   }
+  // What each part has contributed before the token.
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const found_place found, find(index));
     std::vector<part_share> out = shares_at(found.begin);
+    // A draw that has begun counts as one.
     if (found.inside > 0) {
       out[*found.part].draws += 1;
       out[*found.part].tokens += found.inside;
     }
     return out;
   }
+  // The state belongs to the token and does not depend on what was read ahead.
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_TRY(const found_place found, find(index));
     return encode_mix_state({found.begin, found.inside}, sources_, found.reached);
   }
+  // A token that was forgotten cannot be asked for; the newest place is then the best
+  // answer.
   std::vector<left_out_range> left_out(std::uint64_t index) const override {
     const auto found = find(index);
     return left_out_at(found ? found->reached : at_);
   }
+  // The states of the parts are decoded with it.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     WEIR_TRY(const mix_state restored, decode_mix_state(state, sources_));
     if (restored.place.index + restored.inside != index) {
@@ -111,9 +129,12 @@ class live_mix final : public mixture {
     }
     base_ = at_ = restored.place;
     first_ = index;
+    // The unit was read in part before the resume.
     taken_ = restored.inside;
     return {};
   }
+  // Gives the last tokens of the cursor back, and lets live parts go on behind what was
+  // read of them.
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
     if (index != first_ || !text_.empty() || before.size() > index) {
@@ -125,6 +146,7 @@ class live_mix final : public mixture {
     }
     text_.assign(before.begin(), before.end());
     first_ = index - before.size();
+    // The plan chooses the same part again, as all of its counters are in the state.
     WEIR_CHECK(go_on_inside());
     for (std::size_t p = 0; p < sources_.size(); ++p) {
       if (!sources_[p]->seekable()) {
@@ -149,6 +171,7 @@ class live_mix final : public mixture {
     }
     return out;
   }
+  // The base class asks for this after parts have changed.
   void forget_draw() override {}  // nothing was read
 
   /// Place of a kept token.
@@ -159,6 +182,7 @@ class live_mix final : public mixture {
     std::uint64_t inside = 0;         ///< tokens of the draw before the token
   };
 
+  // A token between two draws, such as the end, belongs to no part.
   std::optional<part_token> token_of_part(std::uint64_t index) const override {
     const auto found = find(index);
     if (!found || !found->part) {
@@ -167,6 +191,7 @@ class live_mix final : public mixture {
     return part_token{*found->part, found->reached.parts[*found->part].offset};
   }
   std::uint64_t text_end() const { return first_ + text_.size(); }
+  // Tokens that were forgotten are gone, since no part can give them again.
   result<void> check_kept(std::uint64_t index) const {
     if (index >= first_) {
       return {};
@@ -188,6 +213,7 @@ class live_mix final : public mixture {
     }
     found_place out;
     out.begin = base_;
+    // The current draw has no record yet; its begin may be a second round.
     bool again = again_;
     for (const drawn_unit& one : records_) {
       if (out.begin.index >= index || out.begin.index + one.length + one.added > index) {
@@ -198,6 +224,7 @@ class live_mix final : public mixture {
     }
     out.inside = std::min(index, text_end()) - out.begin.index;
     out.reached = out.begin;
+    // Inside of a draw: the plan says of which part.
     if (out.inside > 0) {
       mix_place chosen = out.begin;
       out.part = plan_.choose(chosen);
@@ -208,6 +235,8 @@ class live_mix final : public mixture {
     return out;
   }
   /// Goes over a draw.
+  ///
+  /// The plan chooses again, which also advances its counters.
   void apply(mix_place& at, const drawn_unit& one) const {
     const std::optional<std::size_t> part = plan_.choose(at);
     WEIR_EXPECT(part.has_value());
@@ -232,6 +261,7 @@ class live_mix final : public mixture {
     known_.reset();
     if (sources_[*chosen]->seekable()) {
       WEIR_TRY(known_, readers_[*chosen].unit_at(start_));
+      // At the end of its source, a part may begin again for this very unit.
       if (known_->length == 0 && plan_.end_of(next, *chosen) == end_effect::again) {
         again_ = true;
         start_ = 0;
@@ -248,6 +278,7 @@ class live_mix final : public mixture {
       return {};
     }
     WEIR_TRY(const bool drawn, draw());
+    // The stored number of tokens does not fit the unit.
     if (!drawn || (known_ && taken_ > known_->length)) {
       return error(errc::corrupt,
                    fmt::format("cannot resume a mixture: expected a unit of more than {} "
@@ -262,6 +293,7 @@ class live_mix final : public mixture {
   result<bool> step(std::uint64_t wanted, int wait_ms) {
     if (!part_) {
       WEIR_TRY(const bool drawn, draw());
+      // No part is left, so the mixture has ended.
       ended_ = !drawn;
       taken_ = 0;
     }
@@ -273,6 +305,7 @@ class live_mix final : public mixture {
   /// Copies tokens of a unit whose extent is known.
   result<bool> step_known(std::uint64_t wanted) {
     const std::uint64_t added = plan_.separators(*part_, *known_);
+    // The part has no further unit.
     if (known_->length == 0) {
       end_part();
       return true;
@@ -283,8 +316,10 @@ class live_mix final : public mixture {
       std::array<std::uint32_t, largest_mix_piece> piece{};
       const std::uint64_t offset = start_ + taken_;
       WEIR_CHECK(readers_[*part_].read(offset, std::span(piece).first(count)));
+      // At most a piece per step, so that no call takes long.
       add(std::span(piece).first(count));
     } else if (added > 0) {
+      // The separator that the plan adds behind the unit.
       text_.push_back(separator());
       ++taken_;
     }
@@ -298,10 +333,12 @@ class live_mix final : public mixture {
     token_source& source = *sources_[*part_];
     const std::uint64_t offset = start_ + taken_;
     std::size_t count = live_limit(wanted);
+    // The unit has reached its length exactly.
     if (count == 0) {
       finish(taken_, 0);
       return true;
     }
+    // Takes what is there at once, else waits for one token.
     if (count > 1) {
       WEIR_TRY(const bool there, source.ready(offset, count, 0));
       count = there ? count : 1;
@@ -321,6 +358,7 @@ class live_mix final : public mixture {
       end_live();
       return true;
     }
+    // The context begins before the tokens that are added next.
     if (begins_context_in(source, offset, piece.front())) {
       resets_.push_back(text_end());
     }
@@ -332,6 +370,7 @@ class live_mix final : public mixture {
   /// part may follow behind that separator, so the context begins with the next document.
   bool begins_context_in(const token_source& source, std::uint64_t offset,
                          std::uint32_t token) const {
+    // In runs of tokens a context may begin anywhere.
     if (readers_[*part_].rule().tokens != 0) {
       return source.begins_context(offset);
     }
@@ -351,6 +390,7 @@ class live_mix final : public mixture {
     std::uint64_t limit = std::min<std::uint64_t>(wanted, largest_mix_piece);
     if (rule.tokens != 0) {
       const std::uint64_t length =
+          // A run may be longer to complete a character.
           taken_ < rule.tokens ? rule.tokens : rule.tokens + missing();
       limit = std::min(limit, length - taken_);
     }
@@ -360,6 +400,7 @@ class live_mix final : public mixture {
   std::size_t missing() const {
     const unit_rule& rule = readers_[*part_].rule();
     const auto beyond = static_cast<std::size_t>(taken_ - rule.tokens);
+    // Not enough text is kept to look back, which happens only right after a resume.
     if (!rule.utf8 || text_.size() < beyond) {
       return beyond;
     }
@@ -373,6 +414,8 @@ class live_mix final : public mixture {
       const auto found = std::find(tokens.begin(), tokens.end(), separator());
       const bool whole = found != tokens.end();
       add(std::span(tokens.begin(), found + (whole ? 1 : 0)));
+      // Tokens behind the separator cannot occur, as a live part gives one document at a
+      // time.
       if (whole) {
         finish(taken_, 0);
       }
@@ -383,8 +426,11 @@ class live_mix final : public mixture {
     }
   }
   /// Ends a unit with the end of its live part.
+  ///
+  /// A document without a separator gets one.
   void end_live() {
     if (taken_ == 0) {
+      // The end of the part is an outcome of its own if nothing was taken.
       end_part();
       return;
     }
@@ -396,11 +442,14 @@ class live_mix final : public mixture {
     finish(taken_, separate ? 1 : 0);
   }
 
+  // Tokens of the current draw.
   void add(std::span<const std::uint32_t> tokens) {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
     taken_ += tokens.size();
   }
   /// Goes to the next draw.
+  ///
+  /// The record is written before the plan advances, as it is what the plan advances by.
   void finish(std::uint64_t length, std::uint64_t added) {
     records_.push_back({length, added, again_});
     apply(at_, records_.back());
@@ -415,6 +464,7 @@ class live_mix final : public mixture {
       ended_ = true;
       return;
     }
+    // The outcome without tokens says that the part has ended.
     records_.push_back({});
     apply(at_, records_.back());
     part_.reset();
@@ -431,6 +481,7 @@ class live_mix final : public mixture {
     while (!resets_.empty() && resets_.front() < first_) {
       resets_.pop_front();
     }
+    // The oldest place moves forward with the records that are dropped.
     while (!records_.empty() &&
            base_.index + records_.front().length + records_.front().added < first_) {
       apply(base_, records_.front());
@@ -454,6 +505,7 @@ class live_mix final : public mixture {
 
 }  // namespace
 
+/// Parts that can seek may be among them.
 std::unique_ptr<token_source> make_live_mix(std::vector<mix_part> parts,
                                             const mix_options& options) {
   return std::make_unique<live_mix>(std::move(parts), options);

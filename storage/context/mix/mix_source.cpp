@@ -5,6 +5,9 @@
 /// The mixture walks from draw to draw and remembers places on the way, so that a read
 /// starts from the last remembered place before it. A resumed run gets such a place from
 /// its cursor and does not walk from the start.
+///
+/// `locate` is the one function that moves: it sets the members that describe the
+/// current draw, and all others read them.
 #include <fmt/core.h>
 
 #include "context/mix/codec.hpp"
@@ -16,6 +19,9 @@ namespace weir::storage {
 namespace {
 
 /// A mixture that can seek.
+///
+/// Methods that are const change the remembered place, so a source must not be used by
+/// two threads.
 class seekable_mix final : public mixture {
  public:
   seekable_mix(std::vector<mix_part> parts, const mix_options& options)
@@ -23,6 +29,7 @@ class seekable_mix final : public mixture {
     places_.keep(0, at_);
   }
 
+  // A read may go over many draws.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -37,6 +44,7 @@ class seekable_mix final : public mixture {
   }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
+    // The token is inside of a unit, so the draw counts already.
     const bool cut = found && index > at_.index;
     std::vector<part_share> out = shares_at(cut ? at_ : begin_);
     if (cut) {
@@ -47,6 +55,7 @@ class seekable_mix final : public mixture {
   }
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
+    // Tokens of the unit before the index; 0 at the end.
     const std::uint64_t inside = found ? index - at_.index : 0;
     return encode_mix_state({begin_, inside}, sources_, at_);
   }
@@ -56,6 +65,8 @@ class seekable_mix final : public mixture {
   }
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     WEIR_TRY(const mix_state restored, decode_mix_state(state, sources_));
+    // The place may lie before the index, since a restore reads a window before the
+    // cursor.
     if (restored.place.index + restored.inside > index) {
       return error(errc::corrupt,
                    fmt::format("cannot resume a mixture: expected a state at or before "
@@ -67,16 +78,20 @@ class seekable_mix final : public mixture {
   }
 
  private:
+  // How far the parts were read before the token.
   result<mix_place> read_before(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
     if (!found || index == at_.index) {
+      // Between two draws nothing of the next one was read.
       return begin_;
     }
     mix_place out = at_;
     out.parts[part_].offset += std::min(index - at_.index, unit_.length);
     return out;
   }
+  // The unit may have another extent now.
   void forget_draw() override { drawn_ = false; }
+  // A separator counts as the last token of its unit.
   std::optional<part_token> token_of_part(std::uint64_t index) const override {
     const auto found = locate(index);
     if (!found || !*found) {
@@ -103,12 +118,14 @@ class seekable_mix final : public mixture {
     if (drawn_ && index >= at_.index && index < end_) {
       return true;
     }
+    // The nearest remembered place, unless the current one is nearer.
     const auto& near = places_.before(index);
     if (!drawn_ || index < at_.index || near.first > at_.index) {
       at_ = near.second;
       drawn_ = false;  // a draw that fails leaves nothing that belongs to the place
       WEIR_TRY(drawn_, draw());
     }
+    // Walks forward, one draw at a time, and remembers places on the way.
     while (drawn_ && index >= end_) {
       plan_.advance(at_, part_, unit_.length, end_ - at_.index - unit_.length);
       places_.note(at_.index, at_);
@@ -123,6 +140,7 @@ class seekable_mix final : public mixture {
     while (const std::optional<std::size_t> chosen = plan_.choose(at_)) {
       part_ = *chosen;
       WEIR_TRY(unit_, readers_[part_].unit_at(at_.parts[part_].offset));
+      // An empty unit is the end of the part. The plan says what follows from that.
       if (unit_.length == 0) {
         const end_effect effect = plan_.end_of(at_, part_);
         if (effect == end_effect::stop) {
@@ -131,11 +149,14 @@ class seekable_mix final : public mixture {
         if (effect == end_effect::redraw) {
           continue;
         }
+        // The part begins again with its first unit.
         WEIR_TRY(unit_, readers_[part_].unit_at(0));
       }
+      // The separator behind the unit belongs to the draw.
       end_ = at_.index + unit_.length + plan_.separators(part_, unit_);
       return true;
     }
+    // No part is left.
     return false;
   }
 
@@ -151,6 +172,8 @@ class seekable_mix final : public mixture {
 
 }  // namespace
 
+/// Refuses weights and parts that cannot be mixed. One live part makes the whole mixture
+/// live.
 result<std::unique_ptr<token_source>> mix_sources(std::vector<mix_part> parts,
                                                   mix_options options) {
   WEIR_CHECK(mix_plan::check(parts, options));

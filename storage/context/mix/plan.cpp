@@ -8,6 +8,10 @@
 /// first exceed W * (1 - 1 / (2 k - 2)). No part is then ever a whole unit away from its
 /// share. The plain rule "largest deficit first" has no such bound: with many parts of
 /// small weight their deficits grow together.
+///
+/// An example: with weights 3 and 1, the draws are part 0 three times and part 1 once in
+/// every four, spread evenly. The state of the schedule is one deficit per part, so it
+/// fits into a cursor.
 #include "context/mix/plan.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +25,7 @@ namespace weir::storage {
 
 namespace {
 
+/// Deficits are multiplied by numbers of parts, which may exceed 64 bits.
 __extension__ using wide = __int128;
 
 /// Stream of the random numbers of a mixture, so that other users of the seed draw
@@ -29,10 +34,13 @@ constexpr std::uint64_t mix_stream = 0x4D4958;
 /// Weights are below this, so that sums and products of deficits cannot overflow.
 constexpr std::uint64_t weight_limit = std::uint64_t{1} << 32;
 
+/// All of these errors begin with the same words.
 error refused(std::string text) {
   return error(errc::invalid_argument, "cannot mix sources: " + std::move(text));
 }
 
+/// At least one weight must be positive, else no part could be drawn. `place` names the
+/// row in errors.
 result<void> check_weights(std::span<const std::uint64_t> weights, std::size_t parts,
                            std::string_view place) {
   if (weights.size() != parts) {
@@ -61,6 +69,7 @@ std::vector<std::uint64_t> weights_of(std::span<const mix_part> parts) {
 
 }  // namespace
 
+/// Called before anything is made of the parts.
 result<void> mix_plan::check(std::span<const mix_part> parts,
                              const mix_options& options) {
   if (parts.empty() || parts.size() > max_mix_parts) {
@@ -70,6 +79,7 @@ result<void> mix_plan::check(std::span<const mix_part> parts,
   WEIR_CHECK(check_run(options.run_tokens));
   WEIR_CHECK(check_weights(weights_of(parts), parts.size(), "of the sources"));
   std::uint64_t before = 0;
+  // The rows of the curriculum must rise, and each has one weight per part.
   for (const mix_row& row : options.curriculum) {
     if (row.draw <= before) {
       return refused(fmt::format(
@@ -88,6 +98,7 @@ result<void> mix_plan::check(std::span<const mix_part> parts,
                       "{}, found {}",
                       separator, part.name, part.source->separator()));
     }
+    // A chunk of turns ends with its turn, which a mixture cannot keep.
     if (part.source->has_turns()) {
       return refused(fmt::format("expected sources without turns, found {}, whose chunks "
                                  "end with turns",
@@ -95,6 +106,7 @@ result<void> mix_plan::check(std::span<const mix_part> parts,
           .located(part.source->place_text(0))
           .hint("leave turns out of the source, or read the source alone");
     }
+    // A live part cannot be read a second time.
     if (!part.source->seekable() && part.exhausted == exhaustion::loop) {
       return refused(fmt::format("expected a source that can be read again for \"loop\", "
                                  "found {}, which cannot seek",
@@ -113,12 +125,14 @@ mix_plan::mix_plan(std::span<const mix_part> parts, mix_options options)
   }
 }
 
+/// The place before the first draw.
 mix_place mix_plan::begin() const {
   mix_place place;
   place.parts.resize(weights_.size());
   return place;
 }
 
+/// The last row that begins at or before the draw counts.
 const std::vector<std::uint64_t>& mix_plan::weights_at(std::uint64_t draw) const {
   const auto& rows = options_.curriculum;
   const auto next =
@@ -127,10 +141,13 @@ const std::vector<std::uint64_t>& mix_plan::weights_at(std::uint64_t draw) const
   return next == rows.begin() ? weights_ : std::prev(next)->weights;
 }
 
+/// A part that has ended has no weight.
 std::uint64_t mix_plan::weight(const mix_place& place, std::size_t part) const {
   return place.parts[part].ended ? 0 : weights_at(place.draw)[part];
 }
 
+/// Returns nothing if no part with a weight is left. In the smooth mode it changes the
+/// deficits of `place`.
 std::optional<std::size_t> mix_plan::choose(mix_place& place) const {
   const std::vector<std::uint64_t>& weights = weights_at(place.draw);
   std::uint64_t total = 0;
@@ -144,6 +161,7 @@ std::optional<std::size_t> mix_plan::choose(mix_place& place) const {
                                            : choose_random(place, total);
 }
 
+/// `total` is the sum of the weights of the parts that have not ended.
 std::size_t mix_plan::choose_smooth(mix_place& place, std::uint64_t total) const {
   const std::vector<std::uint64_t>& weights = weights_at(place.draw);
   const auto& rows = options_.curriculum;
@@ -152,6 +170,7 @@ std::size_t mix_plan::choose_smooth(mix_place& place, std::uint64_t total) const
                                [&](const mix_row& r) { return r.draw == place.draw; });
   std::int64_t k = 0;
   std::int64_t largest = -static_cast<std::int64_t>(total);
+  // Every part gets its weight, so the deficits grow by `total` together.
   for (std::size_t p = 0; p < weights.size(); ++p) {
     part_place& part = place.parts[p];
     const std::uint64_t w = part.ended ? 0 : weights[p];
@@ -160,11 +179,14 @@ std::size_t mix_plan::choose_smooth(mix_place& place, std::uint64_t total) const
     largest = w > 0 ? std::max(largest, part.deficit) : largest;
   }
   const auto all = static_cast<std::int64_t>(total);
+  // The factor of the bounds, multiplied in so that no fraction is needed.
   const std::int64_t cut = std::max<std::int64_t>(1, 2 * k - 2);
   // One part at least has a deficit of W / k, unless a damaged cursor says otherwise.
   const wide needed = std::min(wide{all}, wide{largest} * cut);
   std::optional<std::size_t> best;
   wide best_slack = 0;
+  // Of the parts that are due, the one that becomes late first. At equal slack the first
+  // one wins.
   for (std::size_t p = 0; p < weights.size(); ++p) {
     const std::uint64_t w = place.parts[p].ended ? 0 : weights[p];
     const wide deficit = wide{place.parts[p].deficit} * cut;
@@ -179,13 +201,17 @@ std::size_t mix_plan::choose_smooth(mix_place& place, std::uint64_t total) const
     }
   }
   WEIR_EXPECT(best.has_value());
+  // The part that is drawn pays for one draw.
   place.parts[*best].deficit -= all;
   return *best;
 }
 
+/// The number depends on seed and draw alone, so any draw can be computed without the
+/// ones before.
 std::size_t mix_plan::choose_random(const mix_place& place, std::uint64_t total) const {
   const std::vector<std::uint64_t>& weights = weights_at(place.draw);
   std::uint64_t u = philox(options_.seed, mix_stream).below(place.draw, total);
+  // Ends before the last part, since `u` is below the sum of the weights.
   for (std::size_t p = 0;; ++p) {
     const std::uint64_t w = place.parts[p].ended ? 0 : weights[p];
     if (u < w) {
@@ -195,6 +221,7 @@ std::size_t mix_plan::choose_random(const mix_place& place, std::uint64_t total)
   }
 }
 
+/// `length` tokens were taken from the part and `added` separators put behind them.
 void mix_plan::advance(mix_place& place, std::size_t part, std::uint64_t length,
                        std::uint64_t added) const {
   part_place& p = place.parts[part];
@@ -206,6 +233,9 @@ void mix_plan::advance(mix_place& place, std::size_t part, std::uint64_t length,
 }
 
 // A part that is empty cannot begin again: that would never end.
+//
+// Changes the place and returns what follows: the mixture stops, the part begins again,
+// or another part is drawn.
 end_effect mix_plan::end_of(mix_place& place, std::size_t part) const {
   part_place& p = place.parts[part];
   if (exhausted_[part] == exhaustion::stop) {
@@ -216,6 +246,7 @@ end_effect mix_plan::end_of(mix_place& place, std::size_t part) const {
     p.offset = 0;
     return end_effect::again;
   }
+  // The deficits begin anew, because the shares of the others have changed.
   p.ended = true;
   for (part_place& one : place.parts) {
     one.deficit = 0;
@@ -223,6 +254,8 @@ end_effect mix_plan::end_of(mix_place& place, std::size_t part) const {
   return end_effect::redraw;
 }
 
+/// Number of separators behind a unit that does not end with one: documents get one,
+/// runs only before the part begins again.
 std::uint64_t mix_plan::separators(std::size_t part, const unit& u) const noexcept {
   if (!u.open) {
     return 0;
@@ -231,11 +264,13 @@ std::uint64_t mix_plan::separators(std::size_t part, const unit& u) const noexce
   return options_.run_tokens == 0 || again ? 1 : 0;
 }
 
+/// Everything that decides the order of the text, for the identity.
 std::uint64_t mix_plan::digest() const {
   record_writer out;
   out.put(static_cast<std::uint64_t>(options_.mode));
   out.put(options_.mode == mix_mode::random ? options_.seed : 0);
   out.put(options_.run_tokens);
+  // The weights and ends of all parts.
   for (std::size_t p = 0; p < weights_.size(); ++p) {
     out.put(weights_[p]);
     out.put(static_cast<std::uint64_t>(exhausted_[p]));
@@ -247,6 +282,7 @@ std::uint64_t mix_plan::digest() const {
   return xxh3_64(out.view());
 }
 
+/// Six words per part, behind two for the whole.
 void put_place(record_writer& to, const mix_place& place) {
   to.put(place.draw);
   to.put(place.index);
@@ -261,6 +297,8 @@ void put_place(record_writer& to, const mix_place& place) {
 }
 
 // The sums must agree, and no number may be so large that later sums overflow.
+//
+// Returns nothing if they do not.
 std::optional<mix_place> get_place(record_reader& from, std::size_t count) {
   constexpr std::uint64_t limit = position_bound;
   mix_place place;
@@ -274,6 +312,7 @@ std::optional<mix_place> get_place(record_reader& from, std::size_t count) {
     p.draws = from.get<std::uint64_t>();
     p.tokens = from.get<std::uint64_t>();
     p.offset = from.get<std::uint64_t>();
+    // Deficits may be negative.
     p.rounds = from.get<std::uint64_t>();
     p.deficit = static_cast<std::int64_t>(from.get<std::uint64_t>());
     const auto ended = from.get<std::uint64_t>();
@@ -285,6 +324,7 @@ std::optional<mix_place> get_place(record_reader& from, std::size_t count) {
     tokens += p.tokens;
     place.parts.push_back(p);
   }
+  // The sums of the parts are those of the whole.
   sane = sane && draws == place.draw && tokens == place.index;
   return from.failed() || !sane ? std::nullopt : std::optional<mix_place>(place);
 }

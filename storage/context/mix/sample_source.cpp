@@ -4,6 +4,9 @@
 ///
 /// Each unit is kept or left out by its number alone. The state of a resume is the number
 /// of a unit, its first token in the source and its first token in the sample.
+///
+/// A unit is a document or a run of tokens. The size is not known, because it would take
+/// a pass over the whole source.
 #include <fmt/core.h>
 
 #include "context/mix/codec.hpp"
@@ -16,6 +19,7 @@ namespace weir::storage {
 
 namespace {
 
+/// Separates the random numbers of this use from others.
 constexpr std::uint64_t sample_stream = 0x53414D50;
 constexpr std::uint32_t sample_rule = 5;
 constexpr std::uint32_t sample_version = 1;
@@ -28,6 +32,8 @@ struct sample_place {
 };
 
 /// The units of a source that a sample keeps.
+///
+/// `locate` sets the members that describe the current unit.
 class sampled_tokens final : public unit_source {
  public:
   sampled_tokens(std::unique_ptr<token_source> from, std::uint64_t keep,
@@ -35,11 +41,14 @@ class sampled_tokens final : public unit_source {
       : unit_source(std::move(from), run_tokens, sample_kind, seed),
         keep_(keep),
         among_(among) {
+    // The numbers are part of the identity, so another share makes another source.
     identify(unknown_size, {keep, among, seed, run_tokens}, sample_rule);
     places_.keep(0, sample_place{});
   }
 
   std::uint64_t size() const noexcept override { return unknown_size; }
+  // A read may go over several kept units, and over those that are left out between
+  // them.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -55,10 +64,12 @@ class sampled_tokens final : public unit_source {
     }
     return done;
   }
+  // Parts of the source count what was read of the source, left out or not.
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
     return source().shares(at_.offset + (found ? index - at_.index : 0));
   }
+  // The state also has the states of the source at the begin of the unit.
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_CHECK(locate(index));
     record_writer out;
@@ -70,6 +81,8 @@ class sampled_tokens final : public unit_source {
     out.put_bytes(nested);
     return std::move(out).take();
   }
+  // The inequalities hold because units have at least one token and a sample is never
+  // longer than its source.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     const auto version = from.get<std::uint32_t>();
@@ -91,10 +104,12 @@ class sampled_tokens final : public unit_source {
   }
 
  private:
+  // Where ranges may be left out: not before the token that comes next.
   result<std::uint64_t> free_from(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
     return at_.offset + (found ? index - at_.index : 0);
   }
+  // The current unit may have another extent now.
   result<void> forget() override {
     length_ = 0;
     return {};
@@ -107,10 +122,12 @@ class sampled_tokens final : public unit_source {
   /// @returns false if the sample ends before it
   result<bool> locate(std::uint64_t index) const {
     const auto& near = places_.before(index);
+    // The nearest remembered place, unless the current one is nearer.
     if (length_ == 0 || index < at_.index || near.first > at_.index) {
       at_ = near.second;
       WEIR_CHECK(keep_next());
     }
+    // Goes to the next kept unit.
     while (length_ > 0 && index >= at_.index + length_) {
       at_ = {at_.number + 1, at_.offset + length_, at_.index + length_};
       places_.note(at_.index, at_);
@@ -124,6 +141,7 @@ class sampled_tokens final : public unit_source {
     length_ = 0;
     for (;;) {
       WEIR_TRY(const unit u, reader_.unit_at(at_.offset));
+      // The same number decides in every run.
       if (u.length == 0 || random.below(at_.number, among_) < keep_) {
         length_ = u.length;
         return {};
@@ -143,6 +161,7 @@ class sampled_tokens final : public unit_source {
 
 }  // namespace
 
+/// `keep` of `among` units are kept, on average.
 result<std::unique_ptr<token_source>> sample_source(std::unique_ptr<token_source> source,
                                                     std::uint64_t keep,
                                                     std::uint64_t among,

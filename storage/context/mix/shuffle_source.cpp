@@ -15,10 +15,13 @@
 #include "context/source_states.hpp"
 #include "weir/base/philox.hpp"
 
+/// A document without a separator at the end of the source gets one, since it may be
+/// followed by others in the new order.
 namespace weir::storage {
 
 namespace {
 
+/// Separates the random numbers of this use from others.
 constexpr std::uint64_t shuffle_stream = 0x53485546;
 constexpr std::uint32_t shuffle_rule = 4;
 constexpr std::uint32_t shuffle_version = 1;
@@ -37,6 +40,8 @@ struct placed_unit {
 };
 
 /// A source whose units are shuffled within windows.
+///
+/// One window is in memory: the places of its units, not their tokens.
 class shuffled_tokens final : public unit_source {
  public:
   shuffled_tokens(std::unique_ptr<token_source> from, std::uint64_t window,
@@ -49,12 +54,14 @@ class shuffled_tokens final : public unit_source {
   /// state, not of the identity.
   result<void> attach() {
     WEIR_CHECK(measure());
+    // The separator behind the last document counts.
     identify(source().identity().tokens + (size_ - source().size()),
              {window_, seed(), reader_.rule().tokens}, shuffle_rule);
     return {};
   }
 
   std::uint64_t size() const noexcept override { return size_; }
+  // Neighbouring tokens may come from units that are far apart in the source.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -71,6 +78,7 @@ class shuffled_tokens final : public unit_source {
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     return source().shares(index);
   }
+  // The state is that of the window, from which the order is computed again.
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_CHECK(locate(index));
     record_writer out;
@@ -81,6 +89,7 @@ class shuffled_tokens final : public unit_source {
     out.put_bytes(nested);
     return std::move(out).take();
   }
+  // A window has at least one token, so its number cannot exceed its first token.
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     record_reader from(state);
     const auto version = from.get<std::uint32_t>();
@@ -103,11 +112,15 @@ class shuffled_tokens final : public unit_source {
   /// The units of a window are in an order that depends on how many they are.
   result<std::uint64_t> free_from(std::uint64_t index) const override {
     WEIR_TRY(const placed_unit* const found, locate(index));
+    // Nothing follows.
     if (found == nullptr) {
       return source().size();
     }
+    // A window that was begun stays as it is.
     return std::min(index > at_.start ? end_ : at_.start, source().size());
   }
+  // Leaving out a range inside of the window would change the order of tokens that were
+  // read.
   error refused(error why) const override {
     const auto window = fmt::format(
         "cannot leave a range out of a shuffled source: expected it behind the window of "
@@ -118,6 +131,7 @@ class shuffled_tokens final : public unit_source {
         .hint("--generation goes on from a checkpoint before this window")
         .because(std::move(why));
   }
+  // Units may have other extents now.
   result<void> forget() override {
     loaded_ = false;
     return measure();
@@ -127,12 +141,14 @@ class shuffled_tokens final : public unit_source {
   result<void> measure() {
     size_ = source().size();
     if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
+      // A last document with a separator needs no other.
       std::uint32_t last = 0;
       WEIR_TRY(const std::size_t got, source().read(size_ - 1, std::span(&last, 1)));
       size_ += got == 1 && last != separator() ? 1 : 0;
     }
     return {};
   }
+  // Copies tokens of one unit, or the separator behind it.
   result<std::size_t> copy(const placed_unit& u, std::uint64_t from,
                            std::span<std::uint32_t> to) {
     if (from == u.length) {
@@ -162,6 +178,7 @@ class shuffled_tokens final : public unit_source {
         return static_cast<const placed_unit*>(nullptr);
       }
     }
+    // The units are sorted by their index in the new order.
     const auto after = std::upper_bound(
         units_.begin(), units_.end(), index,
         [](std::uint64_t i, const placed_unit& u) { return i < u.index; });
@@ -174,6 +191,7 @@ class shuffled_tokens final : public unit_source {
       at_ = near;
       WEIR_CHECK(load());
     }
+    // Each window must be loaded to know where the next one begins.
     while (index >= end_ && !last_) {
       at_ = {at_.number + 1, end_};
       places_.note(at_.start, at_);
@@ -187,6 +205,7 @@ class shuffled_tokens final : public unit_source {
     units_.clear();
     last_ = false;
     std::uint64_t offset = at_.start;
+    // Collects the units of the window in the order of the source.
     while (!last_ && units_.size() < window_) {
       WEIR_TRY(const unit u, reader_.unit_at(offset));
       last_ = u.length == 0 || u.last;
@@ -197,12 +216,15 @@ class shuffled_tokens final : public unit_source {
       offset += u.length;
     }
     const philox random(seed(), shuffle_stream);
+    // A key for each unit, from the number of the unit in the whole source.
     std::vector<std::pair<std::uint64_t, std::size_t>> keys(units_.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
       keys[i] = {random.bits(at_.number * window_ + i), i};
     }
+    // Equal keys keep the order of the source, as the second member differs.
     std::sort(keys.begin(), keys.end());
     std::vector<placed_unit> ordered;
+    // Now the units get their places.
     end_ = at_.start;
     for (const auto& [key, i] : keys) {
       ordered.push_back(units_[i]);
@@ -227,6 +249,7 @@ class shuffled_tokens final : public unit_source {
 
 }  // namespace
 
+/// `purpose` is the verb of the error.
 result<void> check_seekable(const token_source& source, std::string_view purpose) {
   if (source.seekable()) {
     return {};
@@ -239,6 +262,7 @@ result<void> check_seekable(const token_source& source, std::string_view purpose
       .hint("let the program that writes the text do it");
 }
 
+/// The window counts units.
 result<std::unique_ptr<token_source>> shuffle_source(std::unique_ptr<token_source> source,
                                                      std::uint64_t window,
                                                      std::uint64_t seed,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Finds where documents and runs end.
+///
+/// A unit is the smallest thing that a mixture, a sample or a shuffled source moves as a
+/// whole.
 #include "context/mix/units.hpp"
 
 #include <fmt/core.h>
@@ -21,6 +24,7 @@ constexpr std::size_t largest_piece = 4096;
 
 }  // namespace
 
+/// 0 stands for documents.
 result<void> check_run(std::uint64_t tokens) {
   if (tokens == 0 || (tokens >= min_run && tokens <= max_run)) {
     return {};
@@ -32,10 +36,14 @@ result<void> check_run(std::uint64_t tokens) {
 }
 
 // The lead byte of a character says how many bytes follow it: 110x 1, 1110 2, 11110 3.
+//
+// Returns how many bytes complete the last character of `text`; 0 if it is complete or
+// no valid UTF-8.
 std::size_t missing_bytes(std::span<const std::uint32_t> text) {
   const std::size_t reach = std::min<std::size_t>(3, text.size());
   for (std::size_t back = 1; back <= reach; ++back) {
     const std::uint32_t token = text[text.size() - back];
+    // A byte that continues a character: look further back.
     if (token >= 0x80 && token < 0xC0) {
       continue;
     }
@@ -44,17 +52,22 @@ std::size_t missing_bytes(std::span<const std::uint32_t> text) {
                                : token < 0xF0 ? 2
                                : token < 0xF5 ? 3
                                               : 0;
+    // `back - 1` of the bytes that follow are there.
     return follow >= back ? follow - (back - 1) : 0;
   }
+  // More than three such bytes are no character.
   return 0;
 }
 
+/// Characters are completed only if tokens are bytes. Two pages serve the unit and the
+/// look behind it.
 unit_reader::unit_reader(std::unique_ptr<token_source> source, std::uint64_t run_tokens)
     : source_(std::move(source)),
       rule_{run_tokens, source_->separator() == end_of_text &&
                             source_->vocabulary() <= byte_vocabulary},
       pages_(*source_, end_policy::stop, 2) {}
 
+/// Whether there is a token at an offset.
 result<bool> unit_reader::has(std::uint64_t offset) {
   if (source_->size() != unknown_size) {
     return offset < source_->size();
@@ -64,6 +77,7 @@ result<bool> unit_reader::has(std::uint64_t offset) {
   return got == 1;
 }
 
+/// Reads exactly `to.size()` tokens.
 result<void> unit_reader::read(std::uint64_t offset, std::span<std::uint32_t> to) {
   WEIR_TRY(const std::size_t got, pages_.read(offset, to));
   if (got < to.size()) {
@@ -74,6 +88,7 @@ result<void> unit_reader::read(std::uint64_t offset, std::span<std::uint32_t> to
   return {};
 }
 
+/// A unit of length 0 stands for the end of the source.
 result<unit> unit_reader::unit_at(std::uint64_t offset) {
   WEIR_TRY(const bool any, has(offset));
   if (!any) {
@@ -82,6 +97,7 @@ result<unit> unit_reader::unit_at(std::uint64_t offset) {
   return rule_.tokens == 0 ? document_at(offset) : run_at(offset);
 }
 
+/// A document ends with its separator, or with the source.
 result<unit> unit_reader::document_at(std::uint64_t offset) {
   WEIR_TRY(const std::uint64_t end, source_->next_document(offset + 1));
   if (end <= offset) {
@@ -91,6 +107,7 @@ result<unit> unit_reader::document_at(std::uint64_t offset) {
   }
   std::array<std::uint32_t, 1> final{};
   WEIR_TRY(const std::size_t got, pages_.read(end - 1, final));
+  // `last` is set if nothing follows, `open` if the unit has no separator at its end.
   WEIR_TRY(const bool more, has(end));
   return unit{end - offset, !more, got == 1 && final[0] != source_->separator()};
 }
@@ -101,12 +118,14 @@ result<unit> unit_reader::document_at(std::uint64_t offset) {
 result<unit> unit_reader::run_at(std::uint64_t offset) {
   std::uint64_t length = rule_.tokens;
   const std::uint64_t size = source_->size();
+  // The length is what can be read.
   if (size == unknown_size) {
     tail_.resize(static_cast<std::size_t>(rule_.tokens));
     WEIR_TRY(length, pages_.read(offset, tail_));
   } else {
     length = std::min(length, size - offset);
   }
+  // Only a run of full length may be divided within a character.
   if (rule_.utf8 && length == rule_.tokens) {
     std::array<std::uint32_t, 6> near{};
     WEIR_TRY(const std::size_t got, pages_.read(offset + length - 3, near));
@@ -119,6 +138,8 @@ result<unit> unit_reader::run_at(std::uint64_t offset) {
   return unit{length, !more, last == 1 && final[0] != source_->separator()};
 }
 
+/// Searches for a separator from the token before `index` on. The pieces grow, as most
+/// documents are short.
 result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
   if (index == 0) {
     return std::uint64_t{0};
@@ -132,6 +153,7 @@ result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
     if (found != end) {
       return from + 1;
     }
+    // The source has ended without one.
     if (got < tokens.size()) {
       return from;
     }
@@ -139,6 +161,7 @@ result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
   }
 }
 
+/// The error for units that have moved under a cursor.
 error moved_units(std::string place) {
   return error(errc::config_mismatch,
                "cannot leave ranges out of a source: expected text behind the units that "
@@ -147,6 +170,7 @@ error moved_units(std::string place) {
       .hint("--generation goes on from a checkpoint before these units");
 }
 
+/// A part contributes its leaves and one further leaf with a hash of its other numbers.
 void append_identity(std::vector<source_leaf>& leaves, const source_identity& part) {
   leaves.insert(leaves.end(), part.leaves.begin(), part.leaves.end());
   record_writer content;
