@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Waits of a world: all ranks compare their streams and agree on the oldest failure.
+///
+/// Several exchanges may be under way: each has a number, and all ranks make them in the
+/// same order. A failure of the transport ends the world; a failure of a task does not.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -14,6 +17,8 @@ namespace weir::runtime {
 namespace {
 
 /// Copies as much of a text as fits in front of a zero.
+///
+/// A longer text is cut.
 template <std::size_t Size>
 void put_text(std::array<char, Size>& to, std::string_view text) {
   to.fill('\0');
@@ -23,6 +28,8 @@ void put_text(std::array<char, Size>& to, std::string_view text) {
 }  // namespace
 
 /// Keeps the failure with the lowest step. Kernels of several workers call it.
+///
+/// Step 0 stands for none, so steps begin with 1.
 void world::ranked::note_failure(std::uint64_t step, const char* name,
                                  const error& cause) {
   const std::lock_guard lock(mutex_);
@@ -33,20 +40,27 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   failure_.code = static_cast<std::uint32_t>(cause.code());
   put_text(failure_.name, name);
   put_text(failure_.text, cause.text());
+  // All texts are cut to the size of the message.
   put_text(failure_.location, cause.location());
   put_text(failure_.hint, cause.hint());
 }
 
 /// Ends the use of the transport and tells the other ranks `for_others`.
+///
+/// All later calls return `cause`. Tasks that are under way end first, since they use
+/// memory of the world.
 error world::ranked::end(error cause, const error& for_others) {
   if (records()) {
     end_recording(false);
   }
+  // Channels are abandoned with the reason, so that other ranks do not wait for a limit
+  // of time.
   pieces_.abandon(for_others);
   link_.abandon(control_, for_others);
   inquiry_.close();
   stop_.abandon(for_others);
   run_all(tasks_);
+  // The advice may say where the reason is found, for instance in another log.
   if (const std::string hint = advice_ && cause.hint().empty() ? advice_() : "";
       !hint.empty()) {
     static_cast<void>(std::move(cause).hint(hint));
@@ -56,6 +70,8 @@ error world::ranked::end(error cause, const error& for_others) {
 }
 
 /// Adds the task that needs a piece which did not come, if there is one.
+///
+/// Only errors of a rank that is silent or gone are completed.
 error world::ranked::with_task(error cause) {
   if (cause.code() != errc::rank_lost && cause.code() != errc::timeout) {
     return cause;
@@ -63,6 +79,7 @@ error world::ranked::with_task(error cause) {
   std::string name;
   {
     const std::lock_guard lock(mutex_);
+    // The failure was noted with its step.
     if (failure_.failed_step != 0 && static_cast<errc>(failure_.code) == cause.code()) {
       name = fmt::format("step {} \"{}\"", failure_.failed_step, failure_.name.data());
     }
@@ -88,12 +105,15 @@ error world::ranked::fail(error cause) {
 
 /// Sends the own bytes to all ranks and receives theirs. Tasks and pieces move on
 /// meanwhile, because other ranks may need them before they come to the exchange.
+///
+/// @param all  Memory for the bytes of each rank; their sizes are known to all ranks.
 result<void> world::ranked::exchange(std::span<const std::byte> own,
                                      const bytes_of_ranks& all) {
   const message_key key{control_, exchanges_++};
   std::vector<transfer_id> open;
   for (rank_id r = 0; r < link_.ranks(); ++r) {
     if (r == link_.rank()) {
+      // Sends and receives of all ranks are begun first, then all are awaited.
       continue;
     }
     auto sent = link_.send(r, key, own);
@@ -112,6 +132,8 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
     for (transfer_end& one : ended) {
       if (!one.outcome) {
         error cause = std::move(one.outcome).error();
+        // A rank that has abandoned its channel gives its reason, which is then the
+        // reason of all.
         if (!one.abandoned) {
           return fail(with_task(std::move(cause)));
         }
@@ -120,6 +142,7 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
       }
       std::erase(open, one.id);
     }
+    // Lets tasks end that others may wait for.
     if (!open.empty()) {
       WEIR_CHECK(advance());
     }
@@ -127,7 +150,7 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
   return {};
 }
 
-/// Returns the reports of all ranks.
+/// Returns the reports of all ranks. The report of the own rank is copied, not sent.
 result<std::vector<rank_report>> world::ranked::exchange(const rank_report& own) {
   std::vector<rank_report> all(link_.ranks());
   all[link_.rank()] = own;
@@ -140,16 +163,20 @@ result<std::vector<rank_report>> world::ranked::exchange(const rank_report& own)
 }
 
 /// Compares the calls before pieces are awaited that no rank may send.
+///
+/// Every rank comes to the same result, because all have the same reports.
 result<void> world::ranked::check_equal_streams() {
   rank_report own;
   own.count = log_.count();
   own.fold = log_.folded();
   WEIR_TRY(const auto all, exchange(own));
   for (rank_id r = 1; r < all.size(); ++r) {
+    // Number and hash of all calls since the begin.
     if (all[r].count.calls != all[0].count.calls || all[r].fold != all[0].fold) {
       return find_difference(all, r);
     }
   }
+  // The calls that were compared need not be kept.
   log_.forget();
   return {};
 }
@@ -162,12 +189,14 @@ result<void> world::ranked::find_difference(const std::vector<rank_report>& repo
   bytes_of_ranks bytes;
   for (rank_id r = 0; r < all.size(); ++r) {
     all[r].count = reports[r].count;
+    // Ranks may remember different numbers of calls.
     all[r].newest.resize(all[r].count.remembered());
     bytes.push_back(std::as_writable_bytes(std::span(all[r].newest)));
   }
   const call_history own = log_.history();
   WEIR_CHECK(exchange(std::as_bytes(std::span(own.newest)), bytes));
   all[link_.rank()] = own;
+  // The hashes differ, so the calls must.
   auto equal = compare_calls(0, all[0], other, all[other]);
   WEIR_EXPECT(!equal);
   return fail(std::move(equal).error());
@@ -175,6 +204,8 @@ result<void> world::ranked::find_difference(const std::vector<rank_report>& repo
 
 /// Returns the failure that is oldest in the stream, the same on all ranks. Pieces may
 /// not have arrived because of it, so all ranks forget copies.
+///
+/// A wait reports a failure once; `failure_` is empty afterwards.
 result<void> world::ranked::agree() {
   rank_report own;
   {
@@ -185,6 +216,7 @@ result<void> world::ranked::agree() {
   const rank_report* oldest = nullptr;
   rank_id failed = 0;
   for (rank_id r = 0; r < all.size(); ++r) {
+    // At equal steps the lowest rank counts.
     if (all[r].failed_step != 0 &&
         (oldest == nullptr || all[r].failed_step < oldest->failed_step)) {
       oldest = &all[r];
@@ -194,10 +226,12 @@ result<void> world::ranked::agree() {
   if (oldest == nullptr) {
     return {};
   }
+  // The pieces that were missing are asked for again.
   note_ledger_change();
   for (auto& [key, s] : storages_) {
     s.ledger.forget_copies();
   }
+  // A failure of the engine has no step.
   const std::string task =
       oldest->failed_step == rank_report::no_step
           ? "a task"
@@ -209,6 +243,8 @@ result<void> world::ranked::agree() {
       .hint(oldest->hint.data());
 }
 
+/// All ranks call it together. The order: submit what was deferred, compare the streams,
+/// end all tasks, and agree on the oldest failure.
 result<void> world::ranked::wait() {
   if (broken_) {
     return *broken_;
@@ -223,6 +259,9 @@ result<void> world::ranked::wait() {
 }
 
 /// Comes to the boundary before the next step. Moves on while the ranks agree.
+///
+/// All ranks call it with the same steps. Returns whether the program should stop here;
+/// the answer is the same on all ranks.
 result<bool> world::ranked::stops_here() {
   if (broken_) {
     return *broken_;
@@ -232,6 +271,7 @@ result<bool> world::ranked::stops_here() {
     if (auto moved = stop_.move_on(); !moved) {
       return fail(std::move(moved).error());
     }
+    // Holds only while the ranks ask each other for their boundaries.
     if (!stop_.holds()) {
       break;
     }
@@ -242,6 +282,8 @@ result<bool> world::ranked::stops_here() {
 }
 
 /// The ranks exchange their counters as they exchange reports.
+///
+/// Ends in a wait, so that counters of all ranks belong to the same place of the stream.
 result<std::vector<world_counters>> world::ranked::gather_counters() {
   WEIR_CHECK(wait());
   log_.begin_wait();

@@ -2,6 +2,9 @@
 /// @file
 /// Questions and answers. Question n of a rank has the number 3n; the answer has the
 /// numbers 3n + 1, for the number of calls, and 3n + 2, for the calls.
+///
+/// A rank that waits for long asks the others for their newest calls. If their calls
+/// differ from its own, it need not wait for a limit of time to report it.
 #include "world/call_inquiry.hpp"
 
 #include <algorithm>
@@ -12,6 +15,8 @@ namespace weir::runtime {
 namespace {
 
 /// Returns a copy of the bytes of objects.
+///
+/// The bytes live until the send has ended.
 template <class T>
 std::vector<std::byte> bytes_of_all(std::span<const T> objects) {
   const auto bytes = std::as_bytes(objects);
@@ -20,6 +25,7 @@ std::vector<std::byte> bytes_of_all(std::span<const T> objects) {
 
 }  // namespace
 
+/// A channel of its own keeps questions apart from pieces and reports.
 call_inquiry::call_inquiry(transport& link) : link_(link), channel_(link.open_channel()) {
   for (rank_id r = 0; r < link.ranks(); ++r) {
     if (r != link.rank()) {
@@ -28,6 +34,7 @@ call_inquiry::call_inquiry(transport& link) : link_(link), channel_(link.open_ch
   }
 }
 
+/// The list keeps the bytes; its elements do not move.
 result<void> call_inquiry::send(rank_id to, std::uint64_t number,
                                 std::vector<std::byte> bytes) {
   outgoing& out = sends_.emplace_back(outgoing{0, std::move(bytes)});
@@ -35,12 +42,15 @@ result<void> call_inquiry::send(rank_id to, std::uint64_t number,
   return {};
 }
 
+/// One receive per peer is always open for its next question.
 result<void> call_inquiry::await_question(peer& p) {
   WEIR_TRY(p.question,
            link_.receive(p.rank, {channel_, 3 * p.answered}, std::span(&p.asks, 1)));
   return {};
 }
 
+/// Then its answer: first the number of calls, from which the size of the second message
+/// follows.
 result<void> call_inquiry::await_count(peer& p) {
   WEIR_TRY(p.count, link_.receive(p.rank, {channel_, 3 * p.asked + 1},
                                   std::as_writable_bytes(std::span(&p.answer.count, 1))));
@@ -53,6 +63,7 @@ result<void> call_inquiry::await_calls(peer& p) {
   return {};
 }
 
+/// A peer that has not answered yet is not asked again.
 result<void> call_inquiry::ask() {
   for (peer& p : peers_) {
     if (!p.open) {
@@ -64,7 +75,9 @@ result<void> call_inquiry::ask() {
   return {};
 }
 
+/// Called by a rank that has nothing else to do. `own` are its calls.
 result<void> call_inquiry::move_on(const call_log& own) {
+  // Receives are begun at the first call, when all ranks have their channels.
   if (!std::exchange(begun_, true)) {
     for (peer& p : peers_) {
       WEIR_CHECK(await_question(p));
@@ -76,6 +89,7 @@ result<void> call_inquiry::move_on(const call_log& own) {
     const auto is_its = [&one](const peer& p) {
       return p.question == one.id || p.count == one.id || p.calls == one.id;
     };
+    // The end of a receive, or else of a send.
     if (const auto p = std::find_if(peers_.begin(), peers_.end(), is_its);
         p != peers_.end()) {
       WEIR_CHECK(take(*p, one, own));
@@ -94,6 +108,7 @@ result<void> call_inquiry::take(peer& p, const transfer_end& one, const call_log
     return {};
   }
   const bool came = one.outcome.has_value();
+  // A receive that has timed out is begun anew.
   if (one.id == p.question) {
     return came ? reply(p, own) : await_question(p);
   }
@@ -103,10 +118,12 @@ result<void> call_inquiry::take(peer& p, const transfer_end& one, const call_log
   if (!came) {
     return await_count(p);
   }
+  // Now the memory for the calls can be sized.
   p.answer.newest.resize(p.answer.count.remembered());
   return await_calls(p);
 }
 
+/// Answers with the calls as they are now.
 result<void> call_inquiry::reply(peer& p, const call_log& own) {
   const call_history h = own.history();
   WEIR_CHECK(send(p.rank, 3 * p.answered + 1,
@@ -117,6 +134,7 @@ result<void> call_inquiry::reply(peer& p, const call_log& own) {
   return await_question(p);
 }
 
+/// The next question has the next number.
 result<void> call_inquiry::compare(peer& p, const call_log& own) {
   p.open = false;
   ++p.asked;

@@ -8,6 +8,7 @@
 
 namespace weir::runtime {
 
+/// For people: times in milliseconds, and the longest wait with its reason.
 std::string counter_table(std::span<const world_counters> ranks) {
   std::string out = fmt::format("{:>4} {:>10} {:>13} {:>10} {:>8} {:>9} {:>10}  {}\n",
                                 "rank", "own tasks", "foreign tasks", "sent", "waits",
@@ -27,6 +28,7 @@ std::string counter_table(std::span<const world_counters> ranks) {
   return out;
 }
 
+/// For programs: times in nanoseconds.
 std::string counters_as_json(std::span<const world_counters> ranks) {
   std::string out = "[";
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// How pieces move: kernels of sends and receives, and what ends them.
+///
+/// A piece is a task of the engine on both ranks: on the sender it reads the bytes, on
+/// the receiver it writes them. So the engine orders pieces and other tasks by their
+/// accesses alone.
 #include "world/pieces.hpp"
 
 #include <cstring>
@@ -13,6 +17,8 @@ namespace weir::runtime {
 namespace {
 
 /// Gathers the blocks of a piece.
+///
+/// The bytes of a footprint may lie in many runs; they are sent as one message.
 void pack(piece& p) {
   std::byte* to = p.packed.data();
   for_each_run(p.bytes, [&](std::int64_t lo, std::int64_t hi) {
@@ -33,6 +39,8 @@ void unpack(const piece& p) {
 }  // namespace
 
 /// The kernel of a piece's task.
+///
+/// With a replay, the piece is the one of this run.
 struct pieces::kernel {
   pieces* owner;
   piece* what;
@@ -43,14 +51,18 @@ struct pieces::kernel {
   }
 };
 
+/// `note` is told failures of receives, with step and task.
 pieces::pieces(engine& tasks, transport& link, note_function note)
     : tasks_(tasks), link_(link), note_(std::move(note)), channel_(link.open_channel()) {}
 
+/// All tasks have ended before.
 pieces::~pieces() {
   link_.close_channel(channel_);
 }
 
 /// Returns a piece of this object. @pre the mutex is locked
+///
+/// Pieces are used again, since a loop makes many of them.
 piece& pieces::take(const piece_order& what) {
   if (spare_.empty()) {
     spare_.push_back(&memory_.emplace_back());
@@ -63,12 +75,13 @@ piece& pieces::take(const piece_order& what) {
   return p;
 }
 
-/// @pre the mutex is locked
+/// @pre the mutex is locked Called once the task and the transfer have ended.
 void pieces::give_back(piece& p) {
   p.outcome = {};
   spare_.push_back(&p);
 }
 
+/// A receive is begun at once, so that the message finds its memory.
 result<piece*> pieces::begin(const piece_order& what) {
   const std::lock_guard lock(mutex_);
   piece& p = take(what);
@@ -82,6 +95,8 @@ result<piece*> pieces::begin(const piece_order& what) {
   return &p;
 }
 
+/// The task is started even if earlier tasks have failed, because the other rank waits
+/// for the message.
 result<void> pieces::submit(const piece_order& what, std::size_t number) {
   WEIR_TRY(piece* const p, begin(what));
   const std::array<access, 1> accesses{
@@ -100,13 +115,17 @@ result<void> pieces::run(piece& p, const task_context& context) {
 
 /// A send that cannot begin ends the world, and its task ends as usual: the bytes that it
 /// has read are good.
+///
+/// If the bytes do not exist, since a task before has failed, the receiver is told so.
 result<void> pieces::run_send(piece& p, const task_context& context) {
   const bool exists = !context.poisoned();
   if (exists) {
+    // Packed outside of the lock.
     p.packed.resize(static_cast<std::size_t>(byte_count(p.bytes)));
     pack(p);
   }
   const std::lock_guard lock(mutex_);
+  // The world has ended.
   if (is_closed_) {
     give_back(p);
     return {};
@@ -119,14 +138,18 @@ result<void> pieces::run_send(piece& p, const task_context& context) {
     tasks_.wake();
     return {};
   }
+  // The task ends when the message has been taken.
   p.waits = context.later();
   open_.emplace(*begun, &p);
   open_count_.store(open_.size(), std::memory_order_relaxed);
   return {};
 }
 
+/// The message may have come before the task runs, or may come later.
 result<void> pieces::run_receive(piece& p, const task_context& context) {
   std::unique_lock lock(mutex_);
+  // Not there yet: the task ends later, or, if its bytes are not wanted any more, the
+  // message is only taken.
   if (!p.has_ended) {
     if (context.poisoned()) {
       p.is_forgotten = true;
@@ -136,6 +159,7 @@ result<void> pieces::run_receive(piece& p, const task_context& context) {
     return {};
   }
   result<void> outcome = std::exchange(p.outcome, {});
+  // The lock is not held while bytes are copied.
   if (outcome && !context.poisoned()) {
     lock.unlock();
     unpack(p);
@@ -164,6 +188,7 @@ bool pieces::poll() {
   std::vector<ending> endings;
   bool any = false;
   {
+    // Tasks are ended after the lock is released, because that may start others.
     const std::lock_guard lock(mutex_);
     if (is_closed_) {
       return false;
@@ -181,6 +206,9 @@ bool pieces::poll() {
 }
 
 /// Adds the task of a transfer that has ended to `out`, if its kernel has returned.
+///
+/// For a receive there are three cases: the task is gone, it waits, or it has not run
+/// yet.
 void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
   const auto found = open_.find(one.id);
   if (found == open_.end()) {
@@ -195,7 +223,8 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
     out.push_back({&p, std::move(p.waits), {}});
     return;
   }
-  // The sender notes the failure of its task itself.
+  // The sender notes the failure of its task itself. Failures of the task itself are
+  // known to the sender, others are noted here.
   if (!one.outcome &&
       (one.abandoned || one.outcome.error().code() != errc::upstream_failed)) {
     note_(p.step, p.name, one.outcome.error());
@@ -224,6 +253,7 @@ void pieces::end_tasks(std::vector<ending>& all) {
   }
 }
 
+/// The task that was submitted first.
 std::optional<pieces::awaited_piece> pieces::oldest_awaited() {
   const std::lock_guard lock(mutex_);
   const piece* oldest = nullptr;
@@ -239,11 +269,13 @@ std::optional<pieces::awaited_piece> pieces::oldest_awaited() {
   return awaited_piece{oldest->other, oldest->name};
 }
 
+/// The first failure of a send.
 std::optional<error> pieces::failure() {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
+/// After this, nothing is sent or received, and waiting tasks end.
 void pieces::abandon(const error& for_others) {
   link_.abandon(channel_, for_others);
   std::vector<ending> endings;
@@ -251,6 +283,7 @@ void pieces::abandon(const error& for_others) {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
     for (auto& [id, p] : open_) {
+      // Receives fail with the reason, sends end as usual.
       if (p->waits.task() != 0) {
         endings.push_back(
             {p, std::move(p->waits), p->sends ? result<void>() : for_others});

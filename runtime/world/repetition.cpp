@@ -9,6 +9,10 @@
 /// period moves the same pieces, which the recorded one has moved, until something else
 /// changes the ledger (`disturb`). Pieces of replays get the numbers that they would have
 /// anyway, so each rank decides by itself when it replays.
+///
+/// The modes are: off, watching (looking for a period), recording (the engine captures
+/// one period), verifying (calls are compared and submitted as usual) and deferring
+/// (calls are compared and submitted as a replay at the end of the period).
 #include "world/repetition.hpp"
 
 #include <algorithm>
@@ -20,11 +24,14 @@ namespace weir::runtime {
 namespace {
 
 /// Number of rounds in which another world has nothing to do before deferred calls are
-/// submitted. A short wait of that world then does not end a replay.
+/// submitted. A short wait of that world then does not end a replay. Each round takes
+/// the time of an idle wait at most.
 constexpr unsigned rounds_before_submission = 16;
 
 }  // namespace
 
+/// A step is known if all of its calls have signatures. An unknown or empty step makes
+/// the finder begin anew.
 void period_finder::end_step() {
   if (known_ && count_ != 0) {
     steps_.push_back(step_.value());
@@ -39,6 +46,7 @@ void period_finder::end_step() {
   known_ = true;
 }
 
+/// Returns the smallest period that the newest steps have shown twice, or 0.
 std::size_t period_finder::period() const noexcept {
   for (std::size_t p = 1; p <= max_period && 2 * p <= steps_.size(); ++p) {
     bool equal = true;
@@ -52,6 +60,7 @@ std::size_t period_finder::period() const noexcept {
   return 0;
 }
 
+/// Decides at the begin of a step whether to record, or to defer again.
 void world::ranked::begin_step() {
   repetition& r = repetition_;
   r.in_step = true;
@@ -60,9 +69,11 @@ void world::ranked::begin_step() {
     r.now = repeat_mode::watching;
   }
   if (r.now == repeat_mode::watching) {
+    // The ledger must not have changed during a whole period.
     if (const std::size_t p = r.finder.period(); p != 0 && r.clean_steps >= p) {
       begin_recording(p);
     }
+    // At the begin of a period.
   } else if (r.follows() && r.phase == 0) {
     r.now = r.clean_steps >= r.period ? repeat_mode::deferring : repeat_mode::verifying;
   }
@@ -113,6 +124,7 @@ result<void> world::ranked::end_step() {
   if (!r.follows()) {
     return {};
   }
+  // The step has made fewer calls than the recorded one.
   if (r.position != r.recorded->step_ends[r.phase]) {
     return stop_following();
   }
@@ -121,6 +133,7 @@ result<void> world::ranked::end_step() {
   return {};
 }
 
+/// The loop is over.
 result<void> world::ranked::end_steps() {
   repetition& r = repetition_;
   if (r.now == repeat_mode::recording) {
@@ -133,12 +146,14 @@ result<void> world::ranked::end_steps() {
   return {};
 }
 
+/// A capture of the engine records all tasks that this thread submits.
 void world::ranked::begin_recording(std::size_t period) {
   repetition& r = repetition_;
   if (!tasks_.begin_capture()) {
     return;  // the program records something itself
   }
   r.recorded = std::make_shared<recorded_period>();
+  // Steps and counters of the recorded period are needed to shift those of replays.
   r.recorded->first_step = steps_;
   r.recorded->before = counters_;
   r.recorded_tasks = 0;
@@ -161,12 +176,15 @@ void world::ranked::end_recording(bool complete) {
     r.now = repeat_mode::verifying;
     return;
   }
+  // The attempt was in vain; the finder looks for a period again.
   r.recorded.reset();
   r.finder.forget();
   r.now = repeat_mode::watching;
 }
 
 /// Decides about one call of a step. Returns true if the world submits it later.
+///
+/// A signature of 0 stands for a call that cannot be recognised.
 result<bool> world::ranked::defers(std::uint64_t signature) {
   repetition& r = repetition_;
   r.finder.add(signature);
@@ -174,18 +192,22 @@ result<bool> world::ranked::defers(std::uint64_t signature) {
     return false;
   }
   const recorded_period& all = *r.recorded;
+  // Another call than the recorded one.
   if (r.position >= all.step_ends[r.phase] || signature == 0 ||
       all.calls[r.position].signature != signature) {
     WEIR_CHECK(stop_following());
     return false;
   }
   ++r.position;
+  // Compared only; it is submitted as usual.
   if (r.now == repeat_mode::verifying) {
     return false;
   }
+  // Messages must move on although nothing is submitted.
   if (++r.offered % steps_between_polls == 0) {
     WEIR_CHECK(move_on());
   }
+  // The period is complete.
   if (r.position == all.calls.size()) {
     WEIR_CHECK(replay_period());
   }
@@ -200,6 +222,8 @@ bool world::ranked::has_deferred() const noexcept {
 }
 
 /// Submits the calls that were deferred as usual, and follows on without deferring.
+///
+/// Used when a replay is not possible any more.
 result<void> world::ranked::submit_deferred() {
   repetition& r = repetition_;
   if (!has_deferred()) {
@@ -207,6 +231,7 @@ result<void> world::ranked::submit_deferred() {
   }
   r.now = repeat_mode::verifying;
   ++r.flushes;
+  // The period is kept alive, since the calls below may end its use.
   const std::shared_ptr<recorded_period> all = r.recorded;
   for (std::size_t i = 0; i < r.position; ++i) {
     const recorded_call& call = all->calls[i];
@@ -235,6 +260,9 @@ bool world::ranked::submit_deferred_for_others() {
 }
 
 /// Ends the use of a recorded period, because the present calls differ from its calls.
+///
+/// Its memory may still be used by replays that are under way, so it is kept until they
+/// have ended.
 result<void> world::ranked::stop_following() {
   repetition& r = repetition_;
   const auto submitted = submit_deferred();
@@ -267,6 +295,9 @@ void world::ranked::note_ledger_change() {
 }
 
 /// Submits the recorded period again, as a replay of the engine.
+///
+/// Everything that submissions of these tasks would change is changed here as well: the
+/// log of calls, steps, numbers of pieces, counters.
 result<void> world::ranked::replay_period() {
   recorded_period& all = *repetition_.recorded;
   while (tasks_.in_flight() != 0 &&
@@ -274,6 +305,7 @@ result<void> world::ranked::replay_period() {
     WEIR_CHECK(advance());
   }
   replay_run& run = all.take_run(tasks_);
+  // Steps of the tasks are shifted by so many.
   run.steps = steps_ - all.first_step;
   run.pieces.clear();
   for (const recorded_call& call : all.calls) {
@@ -281,6 +313,7 @@ result<void> world::ranked::replay_period() {
     log_.note(call.name);
   }
   steps_ += all.calls.size();
+  // Receives are begun before the replay, as for usual pieces.
   for (piece_order what : all.pieces) {
     what.step += run.steps;
     what.number = what.sends ? sent_to_[what.other]++ : received_from_[what.other]++;
@@ -298,6 +331,7 @@ result<void> world::ranked::replay_period() {
   if (!first) {
     return fail(std::move(first).error());
   }
+  // Ids of tasks begin with 1.
   run.oldest = std::max<task_id>(*first, 1);
   run.last = run.oldest + all.tasks.size() - 1;
   ++repetition_.replays;

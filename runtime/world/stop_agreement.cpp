@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The messages of the agreement.
+///
+/// Any rank may ask to stop. Rank 0 then asks all ranks for the boundary that they can
+/// still reach; the largest answer is the step at which all of them stop. Messages on
+/// one channel come in their order.
 #include "world/stop_agreement.hpp"
 
 #include <algorithm>
@@ -11,6 +15,7 @@
 
 namespace weir::runtime {
 
+/// The object exists on every rank of the world.
 stop_agreement::stop_agreement(transport& link)
     : link_(link), channel_(link.open_channel()) {
   for (rank_id r = 0; r < link.ranks(); ++r) {
@@ -20,12 +25,14 @@ stop_agreement::stop_agreement(transport& link)
   }
 }
 
+/// One receive per peer is always open.
 result<void> stop_agreement::await(peer& p) {
   WEIR_TRY(p.receive, link_.receive(p.rank, {channel_, p.received},
                                     std::as_writable_bytes(std::span(&p.next, 1))));
   return {};
 }
 
+/// Numbers of messages rise for each peer, as `sent` counts them.
 result<void> stop_agreement::send(peer& p, message content) {
   outgoing& out = sends_.emplace_back(outgoing{0, content});
   WEIR_TRY(out.id, link_.send(p.rank, {channel_, p.sent++},
@@ -40,13 +47,17 @@ result<void> stop_agreement::send_to_all(message content) {
   return {};
 }
 
+/// Called at boundaries and while waiting. Does nothing if nobody asks and nothing has
+/// come.
 result<void> stop_agreement::move_on() {
+  // The first call begins the receives.
   if (peers_.front().receive == 0) {
     for (peer& p : peers_) {
       WEIR_CHECK(await(p));
     }
   }
   const bool asked = asked_.load(std::memory_order_relaxed) || stop_signal_arrived();
+  // A rank asks once.
   if (asked && !std::exchange(has_told_, true)) {
     WEIR_CHECK(link_.rank() == 0 ? begin()
                                  : send(peers_.front(), {message_kind::request, 0}));
@@ -60,6 +71,7 @@ result<void> stop_agreement::move_on() {
     if (p != peers_.end()) {
       WEIR_CHECK(take(*p, one));
     } else {
+      // A message of this rank has been taken.
       sends_.remove_if([&one](const outgoing& out) { return out.id == one.id; });
     }
   }
@@ -77,6 +89,7 @@ result<void> stop_agreement::begin() {
     return {};
   }
   answer();
+  // The own answer counts as well.
   WEIR_CHECK(send_to_all({message_kind::question, 0}));
   return note_answer(*answer_);
 }
@@ -93,12 +106,14 @@ result<void> stop_agreement::take(peer& p, const transfer_end& one) {
     p.gone = one.outcome.error();
     return {};
   }
+  // Others cannot go on without this rank.
   if (answer_ && !last_) {
     return one.outcome;
   }
   return await(p);
 }
 
+/// Requests and answers go to rank 0, questions and verdicts come from it.
 result<void> stop_agreement::take_message(peer& p) {
   const message content = p.next;
   switch (content.kind) {
@@ -115,6 +130,7 @@ result<void> stop_agreement::take_message(peer& p) {
 /// Rank 0 has the answer of one more rank.
 result<void> stop_agreement::note_answer(std::uint64_t boundary) {
   largest_ = std::max(largest_, boundary);
+  // Answers of the peers and the own one.
   if (++answers_ <= peers_.size()) {
     return {};
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Handlers that note a signal, and what a later signal does.
+///
+/// A handler may do very little: it sets a flag that is polled, and changes handlers.
 #include "world/stop_signals.hpp"
 
 #include "weir/runtime/world.hpp"
@@ -11,12 +13,13 @@
 namespace weir::runtime {
 namespace {
 
+/// Written by handlers, read by all threads. A lock-free atomic is safe in a handler.
 std::atomic<bool> stop_signal{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void note_stop_signal(int number);
 
-/// Signals of which a second one ends the process.
+/// Signals of which a second one ends the process. SIGUSR1 is not among them.
 constexpr int ending_signals[] = {SIGTERM, SIGINT};
 
 /// Gives a signal its usual effect, unless the program has a handler of its own. May be
@@ -48,10 +51,13 @@ void end_at_stop_signals() noexcept {
   }
 }
 
+/// Replaces the handlers of the process. Programs that have their own call `ask_to_stop`
+/// instead.
 void stop_at_signals() noexcept {
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
     struct sigaction with = {};
     with.sa_handler = note_stop_signal;
+    // System calls go on after the signal.
     with.sa_flags = SA_RESTART;
     sigemptyset(&with.sa_mask);
     sigaction(number, &with, nullptr);

@@ -14,6 +14,9 @@
 #include "weir/base/clock.hpp"
 #include "world/ranked.hpp"
 
+/// Each call of the stream is made by all ranks in the same order. A rank computes from
+/// its ledger which pieces a task lacks; the sender and the receiver come to the same
+/// result without a message.
 namespace weir::runtime {
 namespace {
 
@@ -23,6 +26,7 @@ constexpr std::int64_t idle_ns = 50'000;
 /// It asks again each time that the number has doubled.
 constexpr std::uint64_t rounds_before_question = 64;
 
+/// Generation and index together are unique.
 std::uint64_t key_of_storage(storage_id id) noexcept {
   return (std::uint64_t{id.generation} << 32U) | id.index;
 }
@@ -44,6 +48,8 @@ transport& with_ranks_of_a_world(transport& link) {
 }
 
 /// Returns true if a task sees or leaves old bytes of its access `index`.
+///
+/// Only the first 64 accesses can be marked as overwriting.
 bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites) {
   const bool whole = index < 64 && (overwrites >> index & 1) != 0;
   return needs_old_bytes(a.mode, whole);
@@ -51,6 +57,7 @@ bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites
 
 }  // namespace
 
+/// The order of the members matters: channels are opened in the same order on all ranks.
 world::ranked::ranked(engine& tasks, transport& link)
     : tasks_(tasks),
       link_(with_ranks_of_a_world(link)),
@@ -68,6 +75,8 @@ world::ranked::ranked(engine& tasks, transport& link)
 }
 
 /// Tasks that have been started use the pieces, so they end first.
+///
+/// The other ranks are told, so that they do not wait for pieces of this one.
 world::ranked::~ranked() {
   link_.leave(*this);
   const error cause(errc::stopping,
@@ -78,16 +87,19 @@ world::ranked::~ranked() {
   tasks_.remove_poller(poller_);
 }
 
+/// A storage has the same bytes on all ranks: zeros.
 result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view owner) {
   WEIR_CHECK(disturb());
   WEIR_TRY(const storage s, tasks_.allocate(bytes, owner));
   const std::array<std::int64_t, 1> shape{bytes};
   WEIR_TRY(const tensor all, tensor::over(s, dtype::uint8, shape));
   copy_ledger ledger(bytes, 0);
+  // The ledger begins with rank 0 as the writer.
   for (rank_id r = 1; r < link_.ranks(); ++r) {  // all ranks have the zeros
     ledger.copied(all.bytes(), r);
   }
   storages_.try_emplace(key_of_storage(s.id),
+                        // The ordinal is the same on all ranks, the id may not be.
                         shared_storage{s, std::move(ledger), ++ordinals_});
   log_.fold(hash_of_call("allocate", static_cast<std::uint64_t>(bytes)));
   log_.note("allocate");
@@ -104,6 +116,7 @@ result<void> world::ranked::release(storage_id id) {
     log_.fold(hash_of_call("release", s->second.ordinal));
     log_.note("release");
   }
+  // Tasks may still use the memory.
   while (tasks_.in_flight() != 0 && !broken_) {
     WEIR_CHECK(advance());
   }
@@ -111,6 +124,7 @@ result<void> world::ranked::release(storage_id id) {
   return tasks_.release(id);
 }
 
+/// Returns the storage if the bytes below `end` are inside of it.
 result<world::ranked::shared_storage*> world::ranked::find(storage_id id,
                                                            std::int64_t end) {
   const auto it = storages_.find(key_of_storage(id));
@@ -133,6 +147,8 @@ result<void> world::ranked::check(const world_submission& with,
                  "failure of a rank, found one")
         .because(*broken_);
   }
+  // The capture would contain tasks of the world with numbers that a replay must not
+  // repeat.
   if (tasks_.is_capturing() && !records()) {
     return error(errc::unsupported,
                  "task not submitted: expected an engine without a capture of the "
@@ -166,6 +182,7 @@ std::uint64_t world::ranked::hash_of(const world_submission& with, const char* n
     const footprint& f = a.bytes;
     h.add(storages_.at(key_of_storage(f.id)).ordinal);
     h.add(static_cast<std::uint64_t>(a.mode));
+    // The footprint counts completely.
     for (const std::int64_t number : {f.lo, f.hi, f.run, std::int64_t{f.depth}}) {
       h.add(static_cast<std::uint64_t>(number));
     }
@@ -178,24 +195,31 @@ std::uint64_t world::ranked::hash_of(const world_submission& with, const char* n
 }
 
 /// Kernels of other ranks do not matter to this rank.
+///
+/// Returns whether the caller must start the kernel now. `identity` stands for the
+/// kernel and its arguments; 0 means that it is not known.
 result<bool> world::ranked::submit(const world_submission& with, const char* name,
                                    std::span<const access> accesses,
                                    std::uint64_t identity) {
   WEIR_CHECK(check(with, accesses));
   const std::uint64_t hash = hash_of(with, name, accesses);
+  // Does this rank run it?
   const bool own = with.everywhere || with.executor == link_.rank();
   mixed_hash signature;
   signature.add(hash);
   signature.add(own ? identity : 1);
   if (repetition_.in_step) {
+    // A call whose kernel is unknown cannot be deferred.
     WEIR_TRY(const bool later, defers(own && identity == 0 ? 0 : signature.value()));
     if (later) {
       return false;
     }
+    // Outside of steps.
   } else {
     WEIR_CHECK(disturb());
     note_ledger_change();
   }
+  // The recording keeps what a later submission needs.
   if (records()) {
     repetition_.recorded->calls.push_back(
         {signature.value(), hash, with, name, {accesses.begin(), accesses.end()}});
@@ -217,6 +241,7 @@ result<bool> world::ranked::count_task(const world_submission& with,
   return true;
 }
 
+/// A bring is a submission without a kernel that all ranks need the bytes for.
 result<void> world::ranked::bring(std::span<const access> accesses) {
   const world_submission everywhere{0, 0, true};
   WEIR_CHECK(check(everywhere, accesses));
@@ -231,10 +256,12 @@ result<void> world::ranked::enter(std::uint64_t hash, const world_submission& wi
   ++steps_;
   log_.fold(hash);
   log_.note(name);
+  // The ranks that run the task.
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
   for (rank_id r = first; r <= last; ++r) {
     for (std::size_t i = 0; i < accesses.size(); ++i) {
+      // For each rank and access, the bytes that this rank lacks.
       if (sees_old_bytes(accesses[i], i, with.overwrites)) {
         WEIR_TRY(shared_storage * s, find(accesses[i].bytes.id, accesses[i].bytes.hi));
         WEIR_CHECK(fetch(*s, accesses[i].bytes, r, name));
@@ -242,6 +269,7 @@ result<void> world::ranked::enter(std::uint64_t hash, const world_submission& wi
     }
   }
   WEIR_CHECK(note_writes(accesses, first, last));
+  // Polls now and then, so that messages do not pile up.
   if (pieces_.any_open() || steps_ % steps_between_polls == 0) {
     WEIR_CHECK(move_on());
   }
@@ -260,10 +288,12 @@ result<void> world::ranked::wait_for_space(std::size_t accesses) {
 result<void> world::ranked::note_writes(std::span<const access> accesses, rank_id first,
                                         rank_id last) {
   for (const access& a : accesses) {
+    // Reads leave the ledger as it is.
     if (!changes_bytes(a.mode)) {
       continue;
     }
     WEIR_TRY(shared_storage * s, find(a.bytes.id, a.bytes.hi));
+    // First the writer, which takes the bytes from all others; then the further ranks.
     s->ledger.wrote(a.bytes, first);
     for (rank_id r = first + 1; r <= last; ++r) {
       s->ledger.copied(a.bytes, r);
@@ -276,6 +306,7 @@ result<void> world::ranked::note_writes(std::span<const access> accesses, rank_i
 result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                   const char* name) {
   missing_.clear();
+  // `missing_` is kept between calls to avoid allocations.
   s.ledger.find_missing(bytes, to, missing_);
   for (const missing_piece& piece : missing_) {
     if (piece.from == link_.rank()) {
@@ -283,11 +314,13 @@ result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, ran
     } else if (to == link_.rank()) {
       WEIR_CHECK(move_piece(s, piece.bytes, piece.from, name, false));
     }
+    // The next access finds the bytes there.
     s.ledger.copied(piece.bytes, to);
   }
   return {};
 }
 
+/// A send or a receive becomes a task of this rank.
 result<void> world::ranked::move_piece(const shared_storage& s, const footprint& bytes,
                                        rank_id other, const char* name, bool sends) {
   WEIR_CHECK(wait_for_space(1));
@@ -295,6 +328,7 @@ result<void> world::ranked::move_piece(const shared_storage& s, const footprint&
   what.bytes = bytes;
   what.base = s.local.base;
   what.other = other;
+  // Messages between two ranks are numbered in each direction.
   what.number = sends ? sent_to_[other]++ : received_from_[other]++;
   what.step = steps_;
   what.name = name;
@@ -303,6 +337,7 @@ result<void> world::ranked::move_piece(const shared_storage& s, const footprint&
     ++counters_.pieces_sent;
     counters_.bytes_sent += byte_count(bytes);
   }
+  // In a recording, the number finds the piece of a replay.
   std::size_t number = 0;
   if (records()) {
     number = repetition_.recorded->pieces.size();
@@ -321,6 +356,7 @@ result<void> world::ranked::advance() {
   }
   WEIR_TRY(const bool moved, move_on_at_times());
   ++waits_inside_;
+  // The order prefers what ends waits of others.
   const bool any = moved || tasks_.run_one() || link_.move_others_on(*this);
   --waits_inside_;
   if (any) {
@@ -328,6 +364,7 @@ result<void> world::ranked::advance() {
     end_idle();
     return {};
   }
+  // Nothing to do at all.
   begin_idle();
   WEIR_CHECK(question_others());
   tasks_.idle(idle_ns);
@@ -380,6 +417,8 @@ result<void> world::ranked::question_others() {
 }
 
 /// Does not ask other ranks, but answers them. A failure is reported by the next call.
+///
+/// Called when another world of this process waits.
 bool world::ranked::move_on_for_others() {
   if (broken_) {
     return false;
@@ -395,6 +434,7 @@ bool world::ranked::move_on_for_others() {
       return true;
     }
   }
+  // Something has happened, even if it was a failure.
   if (!moved || *moved || tasks_.run_one()) {
     held_rounds_ = 0;
     return true;
@@ -423,6 +463,7 @@ result<void> world::ranked::drain() {
   while (tasks_.in_flight() != 0 || pieces_.any_open()) {
     WEIR_CHECK(advance());
   }
+  // The engine reports failures of tasks without a step.
   if (const auto all = tasks_.wait_all(); !all) {
     note_failure(rank_report::no_step, "", all.error());
   }

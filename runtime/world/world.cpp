@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The public interface of worlds. A world of one rank forwards to the engine.
+///
+/// `world::ranked` does the work if there are several ranks.
 #include "weir/runtime/world.hpp"
 
 #include <unistd.h>
@@ -18,6 +20,8 @@ namespace weir::runtime {
 namespace {
 
 /// Returns the failure of a task with the code, the location and the hint of its kernel.
+///
+/// So a program sees the same error with one rank and with several.
 error as_on_several_ranks(const error& failed) {
   const error cause = *failed.cause();
   return error(cause.code(), failed.text())
@@ -28,6 +32,7 @@ error as_on_several_ranks(const error& failed) {
 
 }  // namespace
 
+/// Waits for the end of all tasks of the engine, and runs tasks meanwhile.
 void run_all(engine& tasks) {
   while (tasks.in_flight() != 0) {
     if (!tasks.run_one()) {
@@ -36,21 +41,25 @@ void run_all(engine& tasks) {
   }
 }
 
+/// For messages only.
 std::string machine_name() {
   std::array<char, 64> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+/// Each line of a rank begins with it, so that lines of several ranks can be told apart.
 std::string line_prefix(rank_id rank) {
   return fmt::format("[rank {} {}] ", rank, machine_name());
 }
 
+/// Arguments of a kernel are part of its identity.
 void kernel_identity::add(std::span<const std::byte> bytes) noexcept {
   add(xxh3_64(bytes));
 }
 
 world::world(engine& tasks) : tasks_(&tasks) {}
 
+/// A transport with one rank is the same as none.
 world::world(engine& tasks, transport* link) : tasks_(&tasks) {
   if (link != nullptr && link->ranks() > 1) {
     rank_ = link->rank();
@@ -58,6 +67,7 @@ world::world(engine& tasks, transport* link) : tasks_(&tasks) {
     ranked_ = std::make_unique<ranked>(tasks, *link);
   }
 }
+/// Kernels may refer to objects that the world keeps.
 world::~world() {
   if (!ranked_) {
     run_all(*tasks_);
@@ -70,15 +80,18 @@ result<storage> world::allocate(std::int64_t bytes, std::string_view owner) {
 result<void> world::release(storage_id id) {
   return ranked_ ? ranked_->release(id) : tasks_->release(id);
 }
+/// With one rank all bytes are there.
 result<void> world::bring_everywhere(const tensor& t) {
   const std::array<access, 1> accesses{reads(t)};
   return ranked_ ? ranked_->bring(accesses) : result<void>();
 }
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
+  // The engine wraps the error of the kernel.
   if (!ranked_ && !outcome && outcome.error().cause() != nullptr) {
     outcome = as_on_several_ranks(outcome.error());
   }
+  // All tasks have ended, so nothing needs to be kept.
   kept_.clear();
   return outcome;
 }
@@ -92,6 +105,7 @@ void world::drop_kept() {
   }
   if (kept_.size() >= sweep_at_) {
     std::erase_if(kept_, [this](const auto& one) { return tasks_->ended(one.first); });
+    // The next sweep comes when the number has doubled.
     sweep_at_ = 2 * kept_.size() + 64;
   }
 }
@@ -123,6 +137,7 @@ result<void> world::end_step() {
 result<void> world::end_steps() {
   return ranked_ ? ranked_->end_steps() : result<void>();
 }
+/// In a replay the step of the recording is shifted.
 std::uint64_t world::step_of(std::uint64_t step, const task_context& context) noexcept {
   const auto* const replay = static_cast<const replay_run*>(context.argument);
   return replay == nullptr ? step : step + replay->steps;
@@ -136,17 +151,20 @@ std::uint64_t world::step() const noexcept {
 void world::note_failure(std::uint64_t step, const char* name, const error& cause) {
   ranked_->note_failure(step, name, cause);
 }
+/// With one rank, the answer is its own.
 result<bool> world::stops_here() {
   return ranked_ ? ranked_->stops_here()
                  : result<bool>(asked_to_stop_.load(std::memory_order_relaxed) ||
                                 stop_signal_arrived());
 }
+/// May be called from any thread.
 void world::ask_to_stop() noexcept {
   asked_to_stop_.store(true, std::memory_order_relaxed);
   if (ranked_) {
     ranked_->ask_to_stop();
   }
 }
+/// Without other ranks nothing is counted.
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;
   return ranked_ ? ranked_->counters() : none;

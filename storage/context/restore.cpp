@@ -42,12 +42,10 @@ result<void> check_inside(const stream_cursor& c) {
   std::uint64_t tokens = c.origin ? c.origin->tokens : 0;
   std::uint64_t chunks = c.origin ? c.origin->chunks : 0;
   std::uint64_t window = 0;
-  // The limit of 2^62 keeps all sums below 2^64.
   if (tokens >= position_limit || chunks >= position_limit) {
     return contradiction(
         "expected tokens and chunks of lanes before below 2^62, found more");
   }
-  // Lane by lane: ranges, the origin, and the sums.
   for (std::size_t l = 0; l < c.lanes.size(); ++l) {
     if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
       return contradiction(fmt::format(
@@ -62,7 +60,6 @@ result<void> check_inside(const stream_cursor& c) {
     chunks += c.lanes[l].chunks;
     window += window_of(c.lanes.size(), given);
   }
-  // The sums over all lanes are stored as well.
   if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
     return contradiction(
         "expected the counts of its lanes to add up to those of the stream, found "
@@ -73,7 +70,6 @@ result<void> check_inside(const stream_cursor& c) {
         fmt::format("expected the {} tokens of the content hash in the ring, found {}",
                     c.content_count, c.ring.size()));
   }
-  // Every position lies in an era.
   if (c.eras.empty()) {
     return contradiction("expected at least 1 era, found 0");
   }
@@ -86,7 +82,6 @@ result<void> check_inside(const stream_cursor& c) {
       return contradiction(
           fmt::format("expected the numbers of era {} in their ranges, found others", i));
     }
-    // Eras follow each other, and the first one covers the windows.
     for (std::size_t l = 0; l < c.lanes.size(); ++l) {
       const std::uint64_t next =
           i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
