@@ -2,6 +2,10 @@
 /// @file
 /// The bytes of a manifest: little-endian numbers, texts with their lengths, and the
 /// XXH3-64 of all of them at the end.
+///
+/// A manifest lists the items of a state with their types, shapes and tiles, the values
+/// that all ranks have, and for each part its machine, path, length and digest. It is
+/// written last, so a generation without one does not exist.
 #include "state/manifest.hpp"
 
 #include <fmt/core.h>
@@ -27,6 +31,7 @@ void put_numbers(record_writer& to, std::span<const std::int64_t> numbers) {
     to.put(static_cast<std::uint64_t>(number));
   }
 }
+/// The count is limited by the bytes that are left.
 std::vector<std::int64_t> get_numbers(record_reader& from) {
   const std::size_t count = from.get_count<std::uint32_t>(8);
   std::vector<std::int64_t> out;
@@ -44,6 +49,7 @@ bool get_item(record_reader& from, state_manifest& to) {
   item.shape = get_numbers(from);
   item.tile = get_numbers(from);
   const bytes_view value = from.get_bytes(from.get<std::uint32_t>());
+  // An item is either divided into tiles or has its value in the manifest.
   if (from.failed() || !type || (!item.tile.empty() && !value.empty()) ||
       (!item.tile.empty() && item.tile.size() != item.shape.size())) {
     return false;
@@ -58,6 +64,7 @@ bool get_item(record_reader& from, state_manifest& to) {
 bool get_fields(record_reader& from, state_manifest& to) {
   to.generation = from.get<std::uint64_t>();
   to.step = static_cast<std::int64_t>(from.get<std::uint64_t>());
+  // Counts are checked against the bytes before memory is taken.
   const std::size_t items = from.get_count<std::uint32_t>(min_item_bytes);
   for (std::size_t i = 0; i < items; ++i) {
     if (!get_item(from, to)) {
@@ -73,11 +80,13 @@ bool get_fields(record_reader& from, state_manifest& to) {
     part.digest = from.get<std::uint64_t>();
     to.parts.push_back(std::move(part));
   }
+  // At least one part, and nothing behind the last one.
   return !from.failed() && from.rest().empty() && parts != 0;
 }
 
 }  // namespace
 
+/// Inverse of `decode_manifest`. The digest covers everything before it.
 byte_vector encode_manifest(const state_manifest& manifest) {
   record_writer out;
   out.put_bytes(as_view(manifest_magic));
@@ -105,6 +114,7 @@ byte_vector encode_manifest(const state_manifest& manifest) {
   return std::move(out).take();
 }
 
+/// Magic, version and digest are checked before any field is read.
 result<state_manifest> decode_manifest(bytes_view bytes, const std::string& path) {
   const auto damaged = [&](const std::string& text) -> error {
     return error(errc::corrupt, "cannot read the manifest of a state: " + text)
@@ -116,6 +126,7 @@ result<state_manifest> decode_manifest(bytes_view bytes, const std::string& path
     return damaged(fmt::format("expected it to begin with {}, found {} other bytes",
                                manifest_magic, bytes.size()));
   }
+  // Another version may have another digest.
   const auto version = load_le<std::uint32_t>(bytes.data() + manifest_magic.size());
   if (version != manifest_version) {
     return error(errc::unsupported_version,

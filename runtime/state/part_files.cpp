@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes and reads tiles through a buffer of bounded size, whatever their strides are.
+///
+/// A part is a file with the tiles of one rank, one after another, and their digests at
+/// its end. Tiles are written by tasks of any order, each at its own offset.
 #include "state/part_files.hpp"
 
 #include <fmt/core.h>
@@ -14,10 +17,13 @@
 namespace weir::runtime {
 namespace {
 
-/// Size of the buffer for tiles that have gaps.
+/// Size of the buffer for tiles that have gaps. Blocks are collected up to this size, so
+/// that small ones do not cost a call each.
 constexpr std::size_t tile_buffer_bytes = std::size_t{256} << 10U;
 
 /// Calls `visit` for each block of a tile, until it fails.
+///
+/// A block is a run of bytes without a gap, in the order of the addresses.
 template <class Visit>
 result<void> visit_blocks(const tensor& tile, const Visit& visit) {
   result<void> outcome;
@@ -32,6 +38,8 @@ result<void> visit_blocks(const tensor& tile, const Visit& visit) {
 
 }  // namespace
 
+/// The file is made at the first write, so a rank without tiles has a file with digests
+/// only.
 result<void> part_writer::open() {
   if (!file_) {
     WEIR_TRY(file_, files_.open(path_, open_mode::create_or_open));
@@ -40,6 +48,8 @@ result<void> part_writer::open() {
   return {};
 }
 
+/// Several tasks write at the same time, each in turn. After a failure nothing more is
+/// written.
 result<void> part_writer::write_bytes(std::uint64_t offset, bytes_view bytes) {
   const std::lock_guard lock(mutex_);
   if (failure_) {
@@ -55,15 +65,19 @@ result<void> part_writer::write_bytes(std::uint64_t offset, bytes_view bytes) {
   return written;
 }
 
+/// Returns the digest of the bytes of the tile in their order. `tile` may have any
+/// strides.
 result<std::uint64_t> part_writer::write_tile(std::uint64_t offset, const tensor& tile) {
   xxh3_stream digest;
   byte_vector buffer;
+  // Adds bytes to the digest and writes them.
   const auto flush = [&](bytes_view bytes) -> result<void> {
     digest.update(bytes);
     const std::uint64_t place = offset;
     offset += bytes.size();
     return bytes.empty() ? result<void>() : write_bytes(place, bytes);
   };
+  // Large blocks are written from where they are.
   const auto add = [&](mutable_bytes block) -> result<void> {
     if (buffer.size() + block.size() > tile_buffer_bytes) {
       WEIR_CHECK(flush(buffer));
@@ -76,14 +90,17 @@ result<std::uint64_t> part_writer::write_tile(std::uint64_t offset, const tensor
     return {};
   };
   WEIR_CHECK(visit_blocks(tile, add));
+  // What is left in the buffer.
   WEIR_CHECK(flush(buffer));
   return digest.digest();
 }
 
+/// A failure is kept and reported by `finish`.
 std::uint64_t part_writer::write(std::uint64_t offset, const tensor& tile) {
   return write_tile(offset, tile).value_or(0);
 }
 
+/// The part is durable afterwards, its name included.
 result<void> part_writer::write_digests(std::uint64_t offset,
                                         std::span<const std::uint64_t> digests,
                                         written_part& out) {
@@ -92,6 +109,7 @@ result<void> part_writer::write_digests(std::uint64_t offset,
     store_le(bytes.data() + 8 * i, digests[i]);
   }
   WEIR_CHECK(write_bytes(offset, bytes));
+  // Length and digest, for the manifest.
   out = {offset + bytes.size(), xxh3_64(bytes)};
   const std::lock_guard lock(mutex_);
   WEIR_CHECK(file_->sync());
@@ -99,6 +117,7 @@ result<void> part_writer::write_digests(std::uint64_t offset,
   return files_.sync_folder(folder_of(path_));
 }
 
+/// Called once, when all tiles have been written.
 result<written_part> part_writer::finish(std::uint64_t offset,
                                          std::span<const std::uint64_t> digests) {
   written_part out;
@@ -106,18 +125,22 @@ result<written_part> part_writer::finish(std::uint64_t offset,
   return out;
 }
 
+/// Used if the generation does not come to exist.
 void part_writer::discard() {
   const std::lock_guard lock(mutex_);
   file_.reset();
   static_cast<void>(files_.remove(path_));  // the next start removes it otherwise
 }
 
+/// The text names the part and its owner.
 error part_reader::refuse(errc code, const std::string& text) const {
   return error(code, fmt::format("cannot resume from {}: {}", owner_, text))
       .located(path_);
 }
 
 /// Reads the digests behind the tiles.
+///
+/// Called before the first tile. Length and digest must be those of the manifest.
 result<void> part_reader::open() {
   if (file_) {
     return {};
@@ -133,6 +156,7 @@ result<void> part_reader::open() {
     return refuse(errc::torn,
                   fmt::format("expected {} bytes, found {}", entry_.bytes, size));
   }
+  // The digests of all tiles lie behind them.
   byte_vector bytes(plan_.tiles * 8);
   WEIR_CHECK(read_exactly(**opened, plan_.tile_bytes, bytes));
   if (const std::uint64_t found = xxh3_64(bytes); found != entry_.digest) {
@@ -147,17 +171,21 @@ result<void> part_reader::open() {
   return {};
 }
 
+/// Reads a tile and compares its digest. Without `into`, the bytes are only verified.
+/// Called by several tasks at the same time; reads need no lock.
 result<void> part_reader::read(const tile_place& place, const tensor* into) {
   {
     const std::lock_guard lock(mutex_);
     WEIR_CHECK(open());
   }
+  // The buffer is filled in pieces of bounded size.
   xxh3_stream digest;
   byte_vector buffer(
       static_cast<std::size_t>(std::min<std::uint64_t>(place.bytes, tile_buffer_bytes)));
   std::uint64_t offset = place.offset;
   const std::uint64_t end = place.offset + place.bytes;
   mutable_bytes unread;
+  // Reads the next piece of the tile.
   const auto refill = [&]() -> result<void> {
     unread = mutable_bytes(buffer).first(
         static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, buffer.size())));
@@ -166,6 +194,7 @@ result<void> part_reader::read(const tile_place& place, const tensor* into) {
     offset += unread.size();
     return {};
   };
+  // Fills a block of the tile from the pieces.
   const auto fill = [&](mutable_bytes block) -> result<void> {
     while (!block.empty()) {
       if (unread.empty()) {
@@ -178,9 +207,11 @@ result<void> part_reader::read(const tile_place& place, const tensor* into) {
     }
     return {};
   };
+  // With a tile, its blocks ask for the bytes.
   if (into != nullptr) {
     WEIR_CHECK(visit_blocks(*into, fill));
   }
+  // Without one, all bytes are read for the digest alone.
   while (offset < end) {
     WEIR_CHECK(refill());
   }

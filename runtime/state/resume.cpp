@@ -2,6 +2,9 @@
 /// @file
 /// Loads a generation on any number of ranks: rank 0 reads the manifest, all ranks get
 /// it, and each reads its own tiles from the parts that have them.
+///
+/// The number of ranks may differ from that of the save. Tiles are the same, so a rank
+/// may need tiles of any part.
 #include <fmt/format.h>
 
 #include "state/open_state.hpp"
@@ -9,7 +12,8 @@
 namespace weir::runtime {
 namespace {
 
-/// Returns the size of a tensor that all ranks have.
+/// Returns the size of a tensor that all ranks have. The extents were compared with
+/// those of the program before.
 std::size_t bytes_of_number(const item_description& item) {
   std::size_t bytes = info_of(item.type).size;
   for (const std::int64_t extent : item.shape) {
@@ -20,8 +24,11 @@ std::size_t bytes_of_number(const item_description& item) {
 
 /// Checks the sizes that the manifest gives against those that follow from the items, and
 /// makes the readers of the parts.
+///
+/// Each rank makes readers of all parts and opens those that it needs.
 result<void> make_readers(load_job& job) {
   const state_manifest& m = job.manifest;
+  // The plan of the save is computed again from the items and the number of parts.
   job.plan = plan_parts(m.items, static_cast<rank_id>(m.parts.size()));
   for (std::size_t k = 0; k < m.items.size(); ++k) {
     const item_description& item = m.items[k];
@@ -38,6 +45,7 @@ result<void> make_readers(load_job& job) {
     const part_entry& part = m.parts[r];
     const std::string path = path_of(part, job.site->folder);
     const part_plan& plan = job.plan.parts[r];
+    // The file must be as long as its tiles and digests.
     if (part.bytes != plan.file_bytes()) {
       return error(errc::corrupt,
                    fmt::format("cannot resume from generation {}: expected {} bytes of "
@@ -55,6 +63,8 @@ result<void> make_readers(load_job& job) {
 }
 
 /// Loads or verifies one tile and notes the first failure.
+///
+/// Runs in a task. A failure does not fail the task, so all ranks come to the end.
 void load_tile(load_job& job, std::size_t number) {
   const tile_place& place = job.places[number];
   const tensor* into = job.fill ? &job.tiles[number] : nullptr;
@@ -69,10 +79,13 @@ void load_tile(load_job& job, std::size_t number) {
 }  // namespace
 
 /// Returns the manifest of a generation, the same on all ranks.
+///
+/// All ranks fail together, or none.
 result<std::shared_ptr<load_job>> world_state::open_state::read_manifest(
     std::uint64_t generation) {
   byte_vector own;
   const std::string path = join_path(site_->folder, manifest_name(generation));
+  // Only rank 0 reads the file; the others see its outcome.
   WEIR_CHECK(agree("read manifest", [&]() -> result<void> {
     if (ranks_.rank() == 0) {
       WEIR_TRY(own, read_file(*site_->files, path));
@@ -83,6 +96,7 @@ result<std::shared_ptr<load_job>> world_state::open_state::read_manifest(
   auto job = std::make_shared<load_job>();
   job->site = site_;
   WEIR_TRY(job->manifest, decode_manifest(bytes, path));
+  // The name of the file and its content must agree.
   if (job->manifest.generation != generation) {
     return error(errc::corrupt,
                  fmt::format("cannot resume from generation {}: expected its manifest, "
@@ -90,6 +104,7 @@ result<std::shared_ptr<load_job>> world_state::open_state::read_manifest(
                              generation, job->manifest.generation))
         .located(path);
   }
+  // The items of the program must be those of the state.
   if (auto same = compare_items(job->manifest.items, descriptions_); !same) {
     return std::move(same.error()).located(path);
   }
@@ -100,6 +115,7 @@ result<std::shared_ptr<load_job>> world_state::open_state::read_manifest(
 /// Submits a task for each tile, which its present owner runs, and for each number.
 result<void> world_state::open_state::submit_loads(const std::shared_ptr<load_job>& job) {
   const std::size_t own_tiles = plan_.parts[site_->rank].tiles;
+  // The vectors must not move while tasks read them.
   job->tiles.reserve(own_tiles);  // tasks read the vectors while others are submitted
   job->places.reserve(own_tiles);
   for (std::size_t k = 0; k < items_.size(); ++k) {
@@ -109,10 +125,12 @@ result<void> world_state::open_state::submit_loads(const std::shared_ptr<load_jo
       WEIR_TRY(const tensor tile,
                select_tile(whole, descriptions_[k], static_cast<std::int64_t>(i)));
       const std::size_t number = job->tiles.size();
+      // The owner of a tile now; where it lies in the state is in the old plan.
       if (now.part == site_->rank) {
         job->tiles.push_back(tile);
         job->places.push_back(job->plan.tiles[k][i]);
       }
+      // Without filling, only the slot of the digest is written, which orders the tasks.
       const std::array<access, 2> accesses{writes(digest_slot(now)), writes(tile)};
       WEIR_CHECK(ranks_.submit(
           {now.part, 3}, "load tile",
@@ -120,6 +138,7 @@ result<void> world_state::open_state::submit_loads(const std::shared_ptr<load_jo
           [own = job.get(), number](const task_context&) { load_tile(*own, number); },
           job));
     }
+    // A value that all ranks have is copied by each of them.
     const byte_vector& value = job->manifest.values[k];
     if (descriptions_[k].tile.empty() && job->fill) {
       WEIR_CHECK(ranks_.submit(
@@ -132,6 +151,7 @@ result<void> world_state::open_state::submit_loads(const std::shared_ptr<load_jo
   return {};
 }
 
+/// Waits for all tasks, and lets all ranks agree on the outcome.
 result<void> world_state::open_state::load(const std::shared_ptr<load_job>& job) {
   WEIR_CHECK(submit_loads(job));
   return agree("end load", [job]() -> result<void> {
@@ -150,6 +170,9 @@ result<std::int64_t> world_state::open_state::load_generation(std::uint64_t gene
 }
 
 /// Adds the newest complete generation that is older than the one that failed.
+///
+/// The search verifies older generations completely, which takes as long as loading
+/// them.
 error world_state::open_state::with_offer(error cause, std::uint64_t failed) {
   for (std::size_t i = generations_.size(); i-- > 0;) {
     const std::uint64_t older = generations_[i];
@@ -168,6 +191,7 @@ error world_state::open_state::with_offer(error cause, std::uint64_t failed) {
       "begin with an empty folder");
 }
 
+/// Returns the step, or 0 if the folder has no generation. All ranks call it together.
 result<std::int64_t> world_state::open_state::resume(std::uint64_t generation) {
   WEIR_CHECK(list());
   if (generation == newest && generations_.empty()) {
@@ -183,6 +207,8 @@ result<std::int64_t> world_state::open_state::resume(std::uint64_t generation) {
   }
   auto step = load_generation(chosen, true);
   if (!step) {
+    // These failures have nothing to do with the files, so no other generation is
+    // offered.
     const errc code = step.error().code();
     const bool other_state = code == errc::config_mismatch || code == errc::timeout ||
                              code == errc::stopping || code == errc::kernel_failed ||
@@ -190,6 +216,7 @@ result<std::int64_t> world_state::open_state::resume(std::uint64_t generation) {
     return other_state ? std::move(step).error()
                        : with_offer(std::move(step).error(), chosen);
   }
+  // The generation that was loaded is known to be complete.
   site_->complete = {chosen};
   return step;
 }

@@ -6,10 +6,15 @@
 
 #include "state/open_state.hpp"
 
+/// All of it are tasks of the world, so the program goes on while the state is written.
+/// Bytes are read by the tasks in the order of the stream, so the saved state is that of
+/// the step.
 namespace weir::runtime {
 namespace {
 
 /// Makes the part of this rank durable and returns what the manifest says of it.
+///
+/// An outcome travels to rank 0 as bytes, so its texts have fixed sizes.
 rank_outcome seal_part(save_job& job, std::span<const std::uint64_t> digests) {
   rank_outcome out;
   copy_text(out.machine, job.site->machine);
@@ -27,11 +32,13 @@ rank_outcome seal_part(save_job& job, std::span<const std::uint64_t> digests) {
 /// Keeps the newest complete generations and removes those that are older than they.
 void remove_older(state_site& site, std::uint64_t generation) {
   site.complete.push_back(generation);
+  // Fewer than so many are known to be complete.
   if (site.complete.size() < site.kept) {
     return;
   }
   site.complete.erase(site.complete.begin(),
                       site.complete.end() - static_cast<std::ptrdiff_t>(site.kept));
+  // Generations of earlier runs that are older go as well.
   if (const auto all = list_generations(*site.files, site.folder)) {
     for (const std::uint64_t old : *all) {
       if (old < site.complete.front()) {
@@ -45,6 +52,7 @@ void remove_older(state_site& site, std::uint64_t generation) {
 result<void> write_manifest(save_job& job, std::span<const rank_outcome> outcomes) {
   for (std::size_t r = 0; r < outcomes.size(); ++r) {
     const rank_outcome& one = outcomes[r];
+    // One part is missing, so the generation must not exist.
     if (one.code != 0) {
       return error(static_cast<errc>(one.code),
                    fmt::format("rank {} on {} has not written its part: {}", r,
@@ -53,6 +61,7 @@ result<void> write_manifest(save_job& job, std::span<const rank_outcome> outcome
     job.manifest.parts.push_back(
         {one.machine.data(), one.path.data(), one.part.bytes, one.part.digest});
   }
+  // The name appears only when the file is durable.
   return write_file_atomically(
       *job.site->files,
       join_path(job.site->folder, manifest_name(job.manifest.generation)),
@@ -60,6 +69,8 @@ result<void> write_manifest(save_job& job, std::span<const rank_outcome> outcome
 }
 
 /// Decides about a generation on rank 0. Returns 1 if it exists.
+///
+/// A failure is a warning, since the run can go on without this generation.
 std::uint64_t publish(save_job& job, std::span<const rank_outcome> outcomes) {
   state_site& site = *job.site;
   if (const auto written = write_manifest(job, outcomes); !written) {
@@ -78,9 +89,12 @@ std::uint64_t publish(save_job& job, std::span<const rank_outcome> outcomes) {
 
 }  // namespace
 
+/// Submits the tasks of a save and returns; failures of writes are reported as warnings
+/// later. All ranks call it together.
 result<void> world_state::open_state::save(std::int64_t step) {
   const auto job = std::make_shared<save_job>();
   job->site = site_;
+  // Every save has a number of its own.
   job->manifest.generation = ++newest_;
   job->manifest.step = step;
   job->manifest.items = descriptions_;
@@ -93,13 +107,17 @@ result<void> world_state::open_state::save(std::int64_t step) {
   job->places.reserve(own);
   WEIR_CHECK(submit_tiles(job));
   WEIR_CHECK(submit_values(job));
+  // Tiles first, then the parts are sealed, then the verdict.
   WEIR_CHECK(submit_seals(job));
   return submit_publication(job);
 }
 
+/// One task per tile, run by its owner. The digest goes to a slot that `submit_seals`
+/// reads.
 result<void> world_state::open_state::submit_tiles(const std::shared_ptr<save_job>& job) {
   for (std::size_t k = 0; k < items_.size(); ++k) {
     const state_tensor now = items_[k].tensor();
+    // Tiles are selected by index, which needs this order.
     WEIR_EXPECT(now.bytes.row_major());
     for (std::size_t i = 0; i < plan_.tiles[k].size(); ++i) {
       const tile_place& place = plan_.tiles[k][i];
@@ -112,6 +130,7 @@ result<void> world_state::open_state::submit_tiles(const std::shared_ptr<save_jo
         job->places.push_back(place);
       }
       WEIR_CHECK(ranks_.submit(
+          // The task reads the tile and writes the digest.
           {place.part, 2}, "save tile", std::array{reads(tile), writes(digest)},
           [own = job.get(), number,
            to = digest.as<std::uint64_t>()](const task_context&) {
@@ -127,6 +146,7 @@ result<void> world_state::open_state::submit_tiles(const std::shared_ptr<save_jo
 result<void> world_state::open_state::submit_values(
     const std::shared_ptr<save_job>& job) {
   const std::array<std::int64_t, 1> one{1};
+  // The accesses to `verdict` put these tasks in front of the publication.
   WEIR_TRY(const tensor verdict, tensor::over(verdict_, dtype::uint64, one));
   for (std::size_t k = 0; k < items_.size(); ++k) {
     if (!descriptions_[k].tile.empty()) {
@@ -145,12 +165,14 @@ result<void> world_state::open_state::submit_values(
   return {};
 }
 
+/// Each rank seals its own part once the digests of its tiles are there.
 result<void> world_state::open_state::submit_seals(const std::shared_ptr<save_job>& job) {
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     const tensor digests = digests_of(r);
     const tensor outcome = outcome_of(r);
     WEIR_CHECK(ranks_.submit(
         {r, 2}, "seal part", std::array{reads(digests), writes(outcome)},
+        // The first word of the slots is not a digest.
         [own = job.get(), from = digests.as<const std::uint64_t>() + 1,
          count = plan_.parts[r].tiles, to = outcome.data()](const task_context&) {
           const rank_outcome out = seal_part(*own, {from, count});
@@ -161,6 +183,7 @@ result<void> world_state::open_state::submit_seals(const std::shared_ptr<save_jo
   return {};
 }
 
+/// Rank 0 needs the outcomes of all ranks; all ranks need its verdict.
 result<void> world_state::open_state::submit_publication(
     const std::shared_ptr<save_job>& job) {
   const std::array<std::int64_t, 1> one{1};
@@ -176,6 +199,7 @@ result<void> world_state::open_state::submit_publication(
         *to = publish(*own, all);
       },
       job));
+  // A rank removes its part if the generation does not exist.
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     WEIR_CHECK(ranks_.submit(
         {r, 0}, "end save", std::array{reads(verdict), updates(outcome_of(r))},

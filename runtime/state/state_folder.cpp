@@ -2,6 +2,9 @@
 /// @file
 /// A generation exists while its manifest does, so a manifest is removed before its
 /// parts.
+///
+/// Names are "state-<generation>.manifest" and "state-<generation>.rank-<rank>.part".
+/// Parts may lie in other folders of other machines.
 #include "state/state_folder.hpp"
 
 #include <fmt/core.h>
@@ -31,7 +34,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   return number;
 }
 
-/// Returns the generation of the name of a manifest.
+/// Returns the generation of the name of a manifest. Nothing for other names.
 std::optional<std::uint64_t> generation_of_manifest(std::string_view name) {
   if (!name.starts_with(state_prefix)) {
     return std::nullopt;
@@ -41,7 +44,7 @@ std::optional<std::uint64_t> generation_of_manifest(std::string_view name) {
   return name == manifest_ending ? generation : std::nullopt;
 }
 
-/// Returns the generation of the name of a part.
+/// Returns the generation of the name of a part. The rank must be a number, too.
 std::optional<std::uint64_t> generation_of_part(std::string_view name) {
   if (!name.starts_with(state_prefix)) {
     return std::nullopt;
@@ -57,6 +60,7 @@ std::optional<std::uint64_t> generation_of_part(std::string_view name) {
 
 }  // namespace
 
+/// The manifest lies in the common folder.
 std::string manifest_name(std::uint64_t generation) {
   return fmt::format("{}{}{}", state_prefix, generation, manifest_ending);
 }
@@ -65,10 +69,12 @@ std::string part_name(std::uint64_t generation, rank_id rank) {
                      part_ending);
 }
 
+/// Parts in a folder of their own have absolute paths.
 std::string path_of(const part_entry& part, const std::string& folder) {
   return part.path.starts_with('/') ? part.path : join_path(folder, part.path);
 }
 
+/// In ascending order.
 result<std::vector<std::uint64_t>> list_generations(file_system& files,
                                                     const std::string& folder) {
   WEIR_TRY(const auto names, files.list(folder));
@@ -82,6 +88,7 @@ result<std::vector<std::uint64_t>> list_generations(file_system& files,
   return out;
 }
 
+/// Parts without a manifest come from saves that were interrupted. `complete` is sorted.
 result<void> remove_lonely_parts(file_system& files, const std::string& folder,
                                  const std::vector<std::uint64_t>& complete) {
   WEIR_TRY(const auto names, files.list(folder));
@@ -91,6 +98,7 @@ result<void> remove_lonely_parts(file_system& files, const std::string& folder,
         std::binary_search(complete.begin(), complete.end(), *generation)) {
       continue;
     }
+    // Another rank may have removed it meanwhile.
     if (auto removed = files.remove(join_path(folder, name));
         !removed && removed.error().code() != errc::not_found) {
       return removed;
@@ -99,17 +107,21 @@ result<void> remove_lonely_parts(file_system& files, const std::string& folder,
   return {};
 }
 
+/// The manifest is read before it is removed, because it lists the parts. A failure
+/// leaves parts that the next start removes.
 void remove_generation(file_system& files, const std::string& folder,
                        std::uint64_t generation) {
   const std::string path = join_path(folder, manifest_name(generation));
   const auto bytes = read_file(files, path);
   const auto manifest =
       bytes ? decode_manifest(*bytes, path) : result<state_manifest>(bytes.error());
+  // Parts are removed only when the manifest is gone for good.
   if (!files.remove(path) || !files.sync_folder(folder) || !manifest) {
     return;
   }
   for (const part_entry& part : manifest->parts) {
     const std::string path_of_part = path_of(part, folder);
+    // The name is checked, so that a damaged manifest cannot remove other files.
     const std::size_t name = path_of_part.rfind('/') + 1;  // 0 if there is no folder
     if (generation_of_part(std::string_view(path_of_part).substr(name)) == generation) {
       static_cast<void>(files.remove(path_of_part));

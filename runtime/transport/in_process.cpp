@@ -2,6 +2,10 @@
 /// @file
 /// Mailboxes between threads. A send copies its bytes into the mailbox of the receiver,
 /// whose next polls take them out, so no rank touches the memory of another one.
+///
+/// Tests use it to run several ranks in one process. Options lose or delay messages on
+/// purpose, by a seed, so that rare orders of events can be repeated. mpi/ is the
+/// transport between processes.
 #include "weir/runtime/in_process.hpp"
 
 #include <algorithm>
@@ -21,6 +25,8 @@ namespace weir::runtime {
 namespace {
 
 /// A message on its way.
+///
+/// A letter belongs to the mailbox until the receiver has taken it.
 struct letter {
   rank_id from = 0;
   message_key key;
@@ -29,7 +35,7 @@ struct letter {
   /// Present if it says that the sender has abandoned the channel.
   std::optional<error> farewell{};
 
-  /// Returns its share of the memory of a mailbox.
+  /// Returns its share of the memory of a mailbox. So empty messages are counted, too.
   [[nodiscard]] std::int64_t size() const {
     return static_cast<std::int64_t>(sizeof(letter) + (bytes ? bytes->size() : 0));
   }
@@ -41,8 +47,11 @@ using sender_and_key = std::pair<rank_id, message_key>;
 using sender_and_channel = std::pair<rank_id, std::uint32_t>;
 
 /// Messages that a rank has sent to another one in a channel, lost ones included.
+///
+/// Compared with the letters that came, the number tells whether any were lost.
 struct sent_messages {
   std::uint64_t count = 0;
+  // Time at which the last one was sent.
   std::int64_t newest_ns = 0;
 };
 
@@ -51,7 +60,8 @@ bool belongs(const letter& l, const sender_and_channel& which) {
   return l.from == which.first && l.key.channel == which.second;
 }
 
-/// Returns the words for a message in errors.
+/// Returns the words for a message in errors. All errors name a message by these
+/// numbers.
 std::string name_of_message(rank_id from, const message_key& key) {
   return fmt::format("message {} of channel {} from rank {}", key.number, key.channel,
                      from);
@@ -60,9 +70,13 @@ std::string name_of_message(rank_id from, const message_key& key) {
 }  // namespace
 
 /// The part of the network that all ranks use.
+///
+/// The lock of an endpoint is taken before that of a mailbox, and of mailboxes only one
+/// at a time, so there is no deadlock.
 struct in_process_network::shared {
   /// Letters for one rank, and its last sign of life.
   struct mailbox {
+    // Written by the receiver at each poll, read by ranks that wait for it.
     std::atomic<std::int64_t> polled_ns{0};
     std::mutex mutex;  ///< guards all below
     std::vector<letter> letters;
@@ -77,6 +91,7 @@ struct in_process_network::shared {
   explicit shared(in_process_options o)
       : options(std::move(o)), mailboxes(options.ranks) {}
 
+  // Tests may give a clock of their own.
   [[nodiscard]] std::int64_t now() const {
     return options.clock ? options.clock() : now_ns();
   }
@@ -85,13 +100,17 @@ struct in_process_network::shared {
 };
 
 /// The transport of one rank.
+///
+/// All methods may be called by any thread of the rank.
 class in_process_network::endpoint final : public transport {
  public:
   endpoint(shared& network, rank_id own)
+      // Each rank has random numbers of its own, which depend on the seed alone.
       : network_(network), own_(own), random_(network.options.seed * 1000 + own) {}
 
   [[nodiscard]] rank_id rank() const noexcept override { return own_; }
   [[nodiscard]] rank_id ranks() const noexcept override { return network_.options.ranks; }
+  // Channels are numbered; ranks must open them in the same order.
   [[nodiscard]] std::uint32_t open_channel() override {
     const std::lock_guard lock(mutex_);
     channels_.push_back({true, {}});
@@ -101,10 +120,12 @@ class in_process_network::endpoint final : public transport {
     const std::lock_guard lock(mutex_);
     close(channel);
   }
+  // Tells the other ranks why nothing more comes in this channel.
   void abandon(std::uint32_t channel, const error& cause) override;
 
   result<transfer_id> send(rank_id to, message_key key,
                            std::span<const std::byte> bytes) override {
+    // The bytes are copied, so the caller may change them afterwards.
     const std::lock_guard lock(mutex_);
     return post(to, key, std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
@@ -112,11 +133,13 @@ class in_process_network::endpoint final : public transport {
     const std::lock_guard lock(mutex_);
     return post(to, key, std::nullopt);
   }
+  // `into` must stay until the receive has ended.
   result<transfer_id> receive(rank_id from, message_key key,
                               std::span<std::byte> into) override {
     const std::lock_guard lock(mutex_);
     WEIR_CHECK(check_open(from, key));
     const open_receive next{next_transfer_, into, network_.now()};
+    // Two receives of one message could not both end.
     if (!receives_.try_emplace({from, key}, next).second) {
       return error(errc::already_exists,
                    fmt::format("receive not begun: expected one receive of {}, found a "
@@ -128,6 +151,7 @@ class in_process_network::endpoint final : public transport {
   void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override;
 
  private:
+  // A receive that waits for its message.
   struct open_receive {
     transfer_id id;
     std::span<std::byte> into;
@@ -163,6 +187,7 @@ class in_process_network::endpoint final : public transport {
   std::map<sender_and_channel, error> gone_;           ///< causes of abandoned channels
 };
 
+/// A closed channel means that this world has ended.
 result<void> in_process_network::endpoint::check_open(rank_id other,
                                                       const message_key& key) const {
   if (other >= network_.options.ranks) {
@@ -180,12 +205,15 @@ result<void> in_process_network::endpoint::check_open(rank_id other,
   return {};
 }
 
+/// Puts a letter into the mailbox of the receiver. A send ends at once, so its end is
+/// noted here.
 result<transfer_id> in_process_network::endpoint::post(
     rank_id to, message_key key, std::optional<std::vector<std::byte>> bytes) {
   WEIR_CHECK(check_open(to, key));
   const in_process_options& o = network_.options;
   letter l{own_, key, std::move(bytes)};
   if (o.max_delay != 0) {
+    // Number of polls of the receiver before the letter arrives.
     l.polls_left =
         static_cast<std::uint32_t>(random_() % (std::uint64_t{o.max_delay} + 1));
   }
@@ -193,6 +221,7 @@ result<transfer_id> in_process_network::endpoint::post(
   shared::mailbox& box = network_.mailboxes[to];
   const std::lock_guard lock(box.mutex);
   if (!box.drops(key.channel)) {
+    // The limit keeps ranks that are far ahead from using all memory.
     if (l.size() > o.max_waiting - box.waiting) {
       return error(
                  errc::out_of_memory,
@@ -204,6 +233,7 @@ result<transfer_id> in_process_network::endpoint::post(
               "let the ranks wait for each other more often, or raise "
               "in_process_options::max_waiting");
     }
+    // Lost letters are counted as sent.
     sent_messages& sent = box.sent[{own_, key.channel}];
     ++sent.count;
     sent.newest_ns = network_.now();
@@ -216,6 +246,7 @@ result<transfer_id> in_process_network::endpoint::post(
   return next_transfer_++;
 }
 
+/// The farewell passes behind letters that were sent before.
 void in_process_network::endpoint::abandon(std::uint32_t channel, const error& cause) {
   const std::lock_guard lock(mutex_);
   if (channel >= channels_.size() || !channels_[channel].open) {
@@ -233,6 +264,8 @@ void in_process_network::endpoint::abandon(std::uint32_t channel, const error& c
 }
 
 /// Takes the letters that have arrived out of the own mailbox.
+///
+/// Letters that have not arrived stay in their order.
 void in_process_network::endpoint::take_letters() {
   shared::mailbox& box = network_.mailboxes[own_];
   box.polled_ns.store(network_.now(), std::memory_order_relaxed);
@@ -242,6 +275,7 @@ void in_process_network::endpoint::take_letters() {
     if (take_letter(l, std::span(box.letters).first(kept))) {
       continue;
     }
+    // Moves a letter forward over those that were taken.
     if (&l != &box.letters[kept]) {
       box.letters[kept] = std::move(l);
     }
@@ -256,6 +290,7 @@ bool in_process_network::endpoint::take_letter(letter& l,
                                                std::span<const letter> before) {
   const sender_and_channel which{l.from, l.key.channel};
   if (l.farewell) {
+    // Letters with a key that has arrived cannot be taken yet.
     const bool is_last = std::none_of(before.begin(), before.end(), [&](const letter& o) {
       return belongs(o, which) && !arrived_.contains({o.from, o.key});
     });
@@ -265,10 +300,12 @@ bool in_process_network::endpoint::take_letter(letter& l,
     }
     return is_last;
   }
+  // The letter is still on its way.
   if (l.polls_left != 0) {
     --l.polls_left;
     return false;
   }
+  // Nothing is moved if the key is there already.
   if (!arrived_.try_emplace({l.from, l.key}, std::move(l)).second) {
     return false;
   }
@@ -285,6 +322,7 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
                              "makes them has failed",
                              name_of_message(l.from, l.key)));
   }
+  // Sender and receiver disagree about the message, so their streams differ.
   if (l.bytes->size() != r.into.size()) {
     return error(
         errc::diverged,
@@ -305,8 +343,10 @@ std::optional<error> in_process_network::endpoint::overdue(const sender_and_key&
     return std::nullopt;
   }
   const shared::mailbox& sender = network_.mailboxes[which.first];
+  // Silent since its last poll, or since the receive began.
   const std::int64_t silent =
       now - std::max(r.begun_ns, sender.polled_ns.load(std::memory_order_relaxed));
+  // The rank lives, so the message itself may be lost.
   if (silent <= deadline) {
     return lost(which, now);
   }
@@ -325,11 +365,13 @@ std::optional<error> in_process_network::endpoint::lost(const sender_and_key& wh
   shared::mailbox& box = network_.mailboxes[own_];
   const std::lock_guard lock(box.mutex);
   const auto sent = box.sent.find(from);
+  // A message that was sent lately may still be on its way.
   if (sent == box.sent.end() ||
       now - sent->second.newest_ns <= network_.options.deadline_ns) {
     return std::nullopt;
   }
   const auto taken = taken_.find(from);
+  // Taken letters, and those in the mailbox.
   const auto come = (taken == taken_.end() ? 0 : taken->second) +
                     static_cast<std::uint64_t>(std::count_if(
                         box.letters.begin(), box.letters.end(), [&](const letter& l) {
@@ -345,6 +387,7 @@ std::optional<error> in_process_network::endpoint::lost(const sender_and_key& wh
                   name_of_message(which.first, which.second), sent->second.count, come));
 }
 
+/// Ends receives of all channels, and returns the ends of one.
 void in_process_network::endpoint::poll(std::uint32_t channel,
                                         std::vector<transfer_end>& ended) {
   const std::lock_guard lock(mutex_);
@@ -354,6 +397,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
   for (auto it = receives_.begin(); it != receives_.end();) {
     const auto& [which, receive] = *it;
     std::vector<transfer_end>& ends = channels_[which.second.channel].ended;
+    // Three ends: the message, a farewell, or a deadline.
     if (const auto found = arrived_.find(which); found != arrived_.end()) {
       ends.push_back({receive.id, deliver(found->second, receive)});
       received += found->second.size();
@@ -369,6 +413,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
     }
     it = receives_.erase(it);
   }
+  // The memory of received letters is free now.
   if (received != 0) {
     const std::lock_guard box_lock(network_.mailboxes[own_].mutex);
     network_.mailboxes[own_].waiting -= received;
@@ -388,6 +433,7 @@ void in_process_network::endpoint::close(std::uint32_t channel) noexcept {
   channels_[channel] = {false, {}};
   shared::mailbox& box = network_.mailboxes[own_];
   const std::lock_guard lock(box.mutex);
+  // Letters that were taken, then letters in the mailbox.
   for (const auto& [which, l] : arrived_) {
     box.waiting -= which.second.channel == channel ? l.size() : 0;
   }
@@ -401,6 +447,7 @@ void in_process_network::endpoint::close(std::uint32_t channel) noexcept {
     return one.first.second.channel == channel;
   };
   const auto is_of = [channel](const auto& one) { return one.first.second == channel; };
+  // Everything that belongs to the channel is forgotten.
   std::erase_if(receives_, has_key);
   std::erase_if(arrived_, has_key);
   std::erase_if(taken_, is_of);
@@ -408,6 +455,7 @@ void in_process_network::endpoint::close(std::uint32_t channel) noexcept {
   std::erase_if(box.sent, is_of);
 }
 
+/// All ranks exist from the beginning.
 in_process_network::in_process_network(in_process_options options) {
   WEIR_EXPECT(options.ranks >= 1);
   shared_ = std::make_unique<shared>(std::move(options));
@@ -417,10 +465,12 @@ in_process_network::in_process_network(in_process_options options) {
 }
 in_process_network::~in_process_network() = default;
 
+/// The result lives as long as the network.
 transport& in_process_network::transport_of(rank_id rank) noexcept {
   return *endpoints_[rank];
 }
 
+/// For tests of the limit.
 std::int64_t in_process_network::waiting(rank_id rank) const {
   shared::mailbox& box = shared_->mailboxes[rank];
   const std::lock_guard lock(box.mutex);

@@ -2,6 +2,10 @@
 /// @file
 /// Signs of life, ends of channels, the pump, and the start and the end of the transport
 /// over MPI.
+///
+/// One thread, the pump, makes sure that messages move and that signs of life are sent
+/// while the program computes. MPI is called under one lock only, as
+/// MPI_THREAD_SERIALIZED requires.
 #include "control.hpp"
 
 #include <algorithm>
@@ -24,24 +28,29 @@ namespace {
 
 /// Longest time between two signs of life. Short deadlines need them more often.
 constexpr std::int64_t max_life_ns = 1'000'000'000;
+/// So several signs may be late before a rank counts as lost.
 constexpr std::int64_t lives_in_deadline = 5;
 /// Time without a poll after which the pump moves messages on.
 constexpr std::int64_t busy_ns = 500'000;
-/// Time for which the pump sleeps, with and without messages on their way.
+/// Time for which the pump sleeps, with and without messages on their way. Short while
+/// something is on its way.
 constexpr std::chrono::milliseconds short_sleep{1};
 constexpr std::chrono::milliseconds long_sleep{50};
 /// Time between two looks of a rank that waits for the others at the end.
 constexpr std::chrono::microseconds idle_sleep{50};
 /// Longest text of a cause that is sent. @units{bytes}
 constexpr std::size_t max_cause = 4096;
-/// Largest tag that messages have.
+/// Largest tag that messages have. A tag has the slot of a channel and the low bits of
+/// the number.
 constexpr int max_needed_tag =
     static_cast<int>(((std::uint64_t{channels_of_communicator} + 1) << number_bits) - 1);
 
-/// True after a transport was made in this process.
+/// True after a transport was made in this process. MPI can be started once in a
+/// process.
 std::atomic<bool> was_made{false};
 
-/// Returns a cause as bytes.
+/// Returns a cause as bytes. Channel and code as numbers of 32 bits, then the text. All
+/// ranks run on machines of one byte order.
 std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause) {
   const std::array<std::uint32_t, 2> head{channel,
                                           static_cast<std::uint32_t>(cause.code())};
@@ -52,7 +61,8 @@ std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause)
   return bytes;
 }
 
-/// Returns the error that says why MPI cannot be used, if there is a reason.
+/// Returns the error that says why MPI cannot be used, if there is a reason. All of
+/// these are checked once, when MPI has started.
 result<void> check_facts(const calls& plugin, const start_facts& facts) {
   if (facts.thread_level < facts.needed_level) {
     return error(errc::unsupported,
@@ -75,7 +85,7 @@ result<void> check_facts(const calls& plugin, const start_facts& facts) {
   return {};
 }
 
-/// Starts MPI, or uses a communicator.
+/// Starts MPI, or uses a communicator. `communicator` is null if Weir starts MPI itself.
 result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
                                                         const void* communicator,
                                                         const mpi_options& options) {
@@ -85,6 +95,7 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
                  "a second one");
   }
   start_facts facts;
+  // The library explains its codes by texts.
   if (const int code = plugin.start(communicator, &facts); code != 0) {
     std::array<char, 512> text{};
     plugin.explain(code, text.data(), text.size());
@@ -107,10 +118,12 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       small_(ranks_),
       heard_(ranks_, now_ns()),
       told_(ranks_) {
+  // The pump starts last, when all members exist.
   pump_ = std::thread([this] { pump(); });
 }
 
-/// Sends a message that belongs to no user.
+/// Sends a message that belongs to no user. The operation is forgotten at once, so
+/// nobody is told its end.
 void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> bytes) {
   auto owned = std::make_unique<operation>();
   operation& one = *owned;
@@ -119,6 +132,7 @@ void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> by
   one.is_send = true;
   one.is_forgotten = true;
   one.buffer = std::move(bytes);
+  // A failure is ignored here: the receiver misses a sign of life at worst.
   if (mpi_.send(0, static_cast<int>(to), tag, one.buffer.data(),
                 static_cast<int>(one.buffer.size()), false, &one) == 0) {
     unsent_ += static_cast<std::int64_t>(one.buffer.size());
@@ -132,6 +146,7 @@ void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
     return;
   }
   close(channel);
+  // An end with the code `stopping` is the usual one.
   has_failed_ = has_failed_ || cause.code() != errc::stopping;
   for (rank_id to = 0; to < ranks_; ++to) {
     if (to != rank_) {
@@ -140,18 +155,21 @@ void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
   }
 }
 
+/// Takes all control messages that have come; MPI finds them by their tags.
 void ranks_over_mpi::look_for_control_messages(std::int64_t now) {
   std::vector<std::byte> bytes;
   for (const int tag : {life_tag, farewell_tag}) {
     bool found = false;
     int from = 0;
     int count = 0;
+    // Each probe finds one message.
     while (mpi_.probe(tag, &found, &from, &count) == 0 && found) {
       bytes.resize(static_cast<std::size_t>(std::max(count, 1)));
       if (mpi_.take(from, tag, bytes.data(), count) != 0) {
         has_failed_ = true;
         return;
       }
+      // Any message is a sign of life.
       heard_[static_cast<std::size_t>(from)] = now;
       if (tag == farewell_tag) {
         take_farewell(static_cast<rank_id>(from),
@@ -169,6 +187,7 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
     return;
   }
   std::memcpy(head.data(), bytes.data(), sizeof head);
+  // The own channel is closed already.
   if (head[0] < channels_.size() && !channels_[head[0]].open) {
     return;
   }
@@ -177,6 +196,7 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
               std::string(reinterpret_cast<const char*>(text.data()), text.size()));
   has_failed_ = has_failed_ || cause.code() != errc::stopping;
   for (const auto& [key, one] : receives_) {
+    // A receive whose message has arrived ends as usual.
     if (one->other == from && one->key.channel == head[0]) {
       cancel(*one, cause);
     }
@@ -189,10 +209,12 @@ void ranks_over_mpi::pump() {
   const std::int64_t life_ns =
       std::min(max_life_ns, options_.deadline_ns / lives_in_deadline);
   std::unique_lock lock(mutex_);
+  // Woken early when the transport ends.
   while (!stops_) {
     stopping_.wait_for(lock, operations_.empty() ? long_sleep : short_sleep,
                        [this] { return stops_; });
     const std::int64_t now = now_ns();
+    // A rank that has not taken the last sign gets no other, so signs do not pile up.
     if (now - lived_ns_ >= life_ns && !is_leaving_) {
       lived_ns_ = now;
       for (rank_id to = 0; to < ranks_; ++to) {
@@ -202,12 +224,15 @@ void ranks_over_mpi::pump() {
         }
       }
     }
+    // Nobody has polled for a while, as during a long kernel.
     if (now - polled_ns_ >= busy_ns) {
       progress();
     }
   }
 }
 
+/// If a rank has failed, MPI is not finished, since MPI_Finalize would wait for that
+/// rank.
 ranks_over_mpi::~ranks_over_mpi() {
   const bool ends = all_are_here();
   {
@@ -221,7 +246,8 @@ ranks_over_mpi::~ranks_over_mpi() {
   }
 }
 
-/// Returns true if a rank has shown no sign of life for the deadline.
+/// Returns true if a rank has shown no sign of life for the deadline. The own rank does
+/// not count.
 bool ranks_over_mpi::is_silent() const {
   const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
@@ -232,7 +258,7 @@ bool ranks_over_mpi::is_silent() const {
   return false;
 }
 
-/// Returns true if a transfer of a user is under way.
+/// Returns true if a transfer of a user is under way. Control messages do not count.
 bool ranks_over_mpi::has_transfers() const {
   return std::any_of(operations_.begin(), operations_.end(),
                      [](const auto& one) { return !one.second->is_forgotten; });
@@ -249,19 +275,24 @@ bool ranks_over_mpi::all_are_here() {
     {
       const std::lock_guard lock(mutex_);
       progress();
+      // Between the barriers, messages that nobody receives are dropped.
       if (barriers > 0) {
         has_failed_ = has_failed_ || (!ready && mpi_.barrier_ready(&ready) != 0);
         if (barriers > 1 || ready) {
           mpi_.drop();
         }
       }
+      // A failure of any rank ends the wait.
       if (has_failed_ || is_silent()) {
         return false;
       }
       if (ready && barriers == 2) {
         return true;
       }
+      // From the second barrier on, no signs of life are sent.
       is_leaving_ = is_leaving_ || (barriers > 0 && ready);
+      // The first barrier needs the end of own transfers, the second one the end of all
+      // operations.
       if (ready && !(barriers == 0 ? has_transfers() : !operations_.empty())) {
         has_failed_ = mpi_.begin_barrier() != 0;
         ready = false;
@@ -274,6 +305,7 @@ bool ranks_over_mpi::all_are_here() {
 
 }  // namespace mpi
 
+/// Returns an empty pointer if the program was not started by a launcher of MPI.
 result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& options) {
   WEIR_TRY(const mpi::library which, mpi::library_of_launcher());
   if (which == mpi::library::none) {
@@ -283,6 +315,7 @@ result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& op
   return mpi::start_ranks(*plugin, nullptr, options);
 }
 
+/// Serves programs that use MPI themselves.
 result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
     const void* communicator, std::size_t bytes, const mpi_options& options) {
   // MPI_Comm is a pointer in OpenMPI and an int in MPICH.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Choosing and loading the plug-in for an MPI library.
+///
+/// Weir is built without MPI and loads a small library, the plug-in, that was built with
+/// the headers of the MPI library in use. The launcher shows by variables of the
+/// environment which one that is.
 #include "loading.hpp"
 
 #include <dlfcn.h>
@@ -28,7 +32,8 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 
-/// Returns true if a variable holds a number of at least 2.
+/// Returns true if a variable holds a number of at least 2. Text that is no number
+/// counts as 0.
 bool is_several(const char* name) {
   const std::string_view text = variable(name);
   int number = 0;
@@ -36,7 +41,8 @@ bool is_several(const char* name) {
   return number >= 2;
 }
 
-/// Returns the folders that may have plug-ins, the first choice first.
+/// Returns the folders that may have plug-ins, the first choice first. A folder that is
+/// given counts alone; else the variable; else the folders of an installation.
 std::vector<std::string> plugin_folders(const std::string& given) {
   if (!given.empty()) {
     return {given};
@@ -62,7 +68,7 @@ std::string first_with(const std::vector<std::string>& folders, const std::strin
   return {};
 }
 
-/// Returns the name of the file of a plug-in.
+/// Returns the name of the file of a plug-in. One file per MPI library.
 const char* file_of(library which) {
   return which == library::openmpi ? "libweir-openmpi.so" : "libweir-mpich.so";
 }
@@ -73,6 +79,7 @@ result<void> check_library(const std::string& path, const calls& plugin) {
   std::array<char, PATH_MAX> version{};
   std::array<char, PATH_MAX> found{};
   plugin.describe(version.data(), found.data(), version.size());
+  // MPI itself says what it is.
   if (std::string_view(version.data()).find(plugin.library) != std::string_view::npos) {
     return {};
   }
@@ -85,7 +92,10 @@ result<void> check_library(const std::string& path, const calls& plugin) {
 }
 
 /// Loads the plug-in in a file.
+///
+/// The library stays loaded until the process ends.
 result<const calls*> open_plugin(const std::string& path) {
+  // Symbols stay local, so they cannot replace those of the program.
   void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) {
     return error(
@@ -96,6 +106,7 @@ result<const calls*> open_plugin(const std::string& path) {
   }
   const auto entry = reinterpret_cast<entry_function>(dlsym(loaded, entry_name));
   const calls* const plugin = entry == nullptr ? nullptr : entry();
+  // The plug-in must have the same structure of calls.
   if (plugin == nullptr || plugin->version != calls_version) {
     return error(errc::unsupported,
                  fmt::format(
@@ -109,6 +120,7 @@ result<const calls*> open_plugin(const std::string& path) {
 
 }  // namespace
 
+/// One process alone needs no MPI. PMIX_RANK alone is set by srun with PMIx.
 result<library> library_of_launcher() {
   if (is_several("OMPI_COMM_WORLD_SIZE") ||
       (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty())) {
@@ -119,6 +131,8 @@ result<library> library_of_launcher() {
   }
   const bool is_launched =
       !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMI_SIZE").empty();
+  // Without a connection each task would run as a world of its own, which is a mistake
+  // in most cases.
   if (!is_launched && is_several("SLURM_NTASKS") && !variable("SLURM_STEP_ID").empty()) {
     return error(
                errc::unsupported,
@@ -130,6 +144,7 @@ result<library> library_of_launcher() {
   return library::none;
 }
 
+/// The first folder that has the file counts.
 result<const calls*> load_plugin(library which, const std::string& folder) {
   const char* const file = file_of(which);
   const std::vector<std::string> folders = plugin_folders(folder);
@@ -148,6 +163,7 @@ result<const calls*> load_plugin(library which, const std::string& folder) {
 
 namespace weir {
 
+/// Serves `weir doctor`: which plug-ins and which launchers this machine has.
 std::vector<mpi_finding> find_mpi(const std::string& folder) {
   std::vector<std::string> programs;
   std::string_view left = mpi::variable("PATH");

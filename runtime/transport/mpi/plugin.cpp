@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The plug-in for one MPI library: compiled once with the headers of each library.
+/// The plug-in for one MPI library: compiled once with the headers of each library. The
+/// C++ interface of MPI is not used.
+///
+/// It has no state but `state`, no C++ exceptions, and knows nothing of channels or
+/// ranks over MPI: it only passes calls on. All calls are made under the lock of the
+/// transport.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -49,6 +54,7 @@ struct plugin_state {
 };
 plugin_state state;
 
+/// `communicator` points to an MPI_Comm of the program, or is null.
 int start(const void* communicator, start_facts* facts) {
   int begun = 0;
   int code = MPI_Initialized(&begun);
@@ -56,6 +62,7 @@ int start(const void* communicator, start_facts* facts) {
     return code;
   }
   MPI_Comm all = MPI_COMM_WORLD;
+  // The structure is copied, as its type is not known to the caller.
   if (communicator != nullptr) {
     std::memcpy(&all, communicator, sizeof all);
     code = MPI_Query_thread(&facts->thread_level);
@@ -70,6 +77,8 @@ int start(const void* communicator, start_facts* facts) {
   }
   facts->needed_level = MPI_THREAD_SERIALIZED;
   facts->started_here = state.started_here;
+  // A copy keeps messages apart from those of the program. Errors are returned and do
+  // not end the process.
   MPI_Comm own = MPI_COMM_NULL;
   if ((code = MPI_Comm_dup(all, &own)) != MPI_SUCCESS ||
       (code = MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN)) != MPI_SUCCESS ||
@@ -78,6 +87,7 @@ int start(const void* communicator, start_facts* facts) {
     return code;
   }
   state.communicators.push_back(own);
+  // The largest tag; the standard guarantees 32767.
   void* value = nullptr;
   int present = 0;
   code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
@@ -85,10 +95,12 @@ int start(const void* communicator, start_facts* facts) {
   return code;
 }
 
+/// Copying is collective, so it runs in the background until all ranks take part.
 int begin_copy() {
   return MPI_Comm_idup(state.communicators.front(), &state.copy, &state.copying);
 }
 
+/// `*ready` tells whether the copy has been made.
 int copy_ready(bool* ready) {
   int done = 0;
   int code = MPI_Test(&state.copying, &done, MPI_STATUS_IGNORE);
@@ -117,6 +129,7 @@ int note(int code, int communicator, int tag, MPI_Request request, void* owner) 
   return code;
 }
 
+/// A synchronous send ends only when its receive has begun.
 int send(int communicator, int to, int tag, const void* bytes, int count,
          bool synchronous, void* owner) {
   MPI_Comm over = state.communicators[static_cast<std::size_t>(communicator)];
@@ -127,6 +140,7 @@ int send(int communicator, int to, int tag, const void* bytes, int count,
   return note(code, communicator, tag, request, owner);
 }
 
+/// The buffer must stay until the operation has ended.
 int receive(int communicator, int from, int tag, void* into, int count, void* owner) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int code =
@@ -135,6 +149,7 @@ int receive(int communicator, int from, int tag, void* into, int count, void* ow
   return note(code, communicator, tag, request, owner);
 }
 
+/// The operation ends later, cancelled or not.
 int cancel(void* owner) {
   for (operation_group& group : state.groups) {
     for (open_operation& one : group.open) {
@@ -153,6 +168,7 @@ void fill_end(operation_end& end, void* owner, MPI_Status& status, int code) {
   end.code = code;
   int cancelled = 0;
   int count = 0;
+  // A cancelled receive has no bytes.
   if (code == MPI_SUCCESS && MPI_Test_cancelled(&status, &cancelled) == MPI_SUCCESS &&
       cancelled == 0) {
     MPI_Get_count(&status, MPI_BYTE, &count);
@@ -251,6 +267,7 @@ int poll(operation_end* ends, int capacity) {
   return count;
 }
 
+/// Looks for a control message with a tag. These use the first communicator only.
 int probe(int tag, bool* found, int* from, int* count) {
   int flag = 0;
   MPI_Status status;
@@ -264,11 +281,13 @@ int probe(int tag, bool* found, int* from, int* count) {
   return code;
 }
 
+/// Takes a message that was probed; it is there, so the call does not wait.
 int take(int from, int tag, void* into, int count) {
   return MPI_Recv(into, count, MPI_BYTE, from, tag, state.communicators.front(),
                   MPI_STATUS_IGNORE);
 }
 
+/// Barriers are used at the end only.
 int begin_barrier() {
   return MPI_Ibarrier(state.communicators.front(), &state.barrier);
 }
@@ -288,6 +307,7 @@ void drop_messages(MPI_Comm over) {
     int count = 0;
     MPI_Status status;
     if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, over, &flag, &status) != MPI_SUCCESS ||
+        // No message is left.
         flag == 0) {
       return;
     }
@@ -304,6 +324,7 @@ void drop() {
   }
 }
 
+/// MPI is ended only if it was started here.
 int finish() {
   for (MPI_Comm& one : state.communicators) {
     MPI_Comm_free(&one);
@@ -312,6 +333,7 @@ int finish() {
   return state.started_here ? MPI_Finalize() : MPI_SUCCESS;
 }
 
+/// The text is cut to the memory of the caller.
 void explain(int code, char* text, std::size_t size) {
   char words[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
@@ -319,6 +341,7 @@ void explain(int code, char* text, std::size_t size) {
   std::snprintf(text, size, "%s", words);
 }
 
+/// Writes the version of the library, and the file from which it was loaded.
 void describe(char* version, char* path, std::size_t size) {
   char words[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
@@ -326,10 +349,12 @@ void describe(char* version, char* path, std::size_t size) {
   words[std::strcspn(words, "\n")] = '\0';
   std::snprintf(version, size, "%s", words);
   Dl_info facts{};
+  // The address of a function tells the file.
   const bool known = dladdr(reinterpret_cast<void*>(&MPI_Comm_dup), &facts) != 0;
   std::snprintf(path, size, "%s", known ? facts.dli_fname : "unknown");
 }
 
+/// The order is that of `calls`.
 constexpr calls all_calls{calls_version,
                           WEIR_MPI_LIBRARY,
                           sizeof(MPI_Comm),

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Transfers of the transport over MPI: how they begin, move on and end.
+///
+/// An operation is one send or one receive in MPI. Its buffer belongs to the operation,
+/// since MPI may use it after the user of the transport has given up. A receive that was
+/// given up stays in MPI (`given_up_`), and its message is kept if it comes late
+/// (`late_`).
 #include "ranks_over_mpi.hpp"
 
 #include <algorithm>
@@ -27,14 +32,17 @@ constexpr std::size_t max_kept_buffers = 64;
 /// Time between two looks for signs of life and for ends of channels.
 constexpr std::int64_t look_ns = 10'000'000;
 
-/// Returns the tag of a message.
+/// Returns the tag of a message. The slot of the channel in its communicator, and the
+/// low bits of the number. Messages between two ranks keep their order, so bits above
+/// these are not needed.
 int tag_of(const message_key& key) {
   const std::uint64_t slot = key.channel % channels_of_communicator + 1;
   const std::uint64_t low = key.number & ((std::uint64_t{1} << number_bits) - 1);
   return static_cast<int>(slot << number_bits | low);
 }
 
-/// Returns the communicator of a channel.
+/// Returns the communicator of a channel. Each communicator serves a fixed number of
+/// channels, because tags are limited.
 int communicator_of(const message_key& key) {
   return static_cast<int>(key.channel / channels_of_communicator);
 }
@@ -47,6 +55,8 @@ std::string name_of_transfer(rank_id from, const message_key& key) {
 
 }  // namespace
 
+/// A copy of a communicator is made when all tags are used. All ranks open channels in
+/// the same order, so all take part.
 std::uint32_t ranks_over_mpi::open_channel() {
   const std::lock_guard lock(mutex_);
   channels_.emplace_back();
@@ -59,6 +69,7 @@ std::uint32_t ranks_over_mpi::open_channel() {
     while (!ready && !has_failed_) {
       progress();
       has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0 ||
+                    // A rank that does not come ends the wait.
                     now_ns() - begun > options_.deadline_ns;
     }
     ++communicators_;
@@ -74,6 +85,7 @@ result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
                              "[0, {}), found {}",
                              key.number, key.channel, ranks_, other));
   }
+  // MPI counts with int.
   if (bytes > INT_MAX) {
     return error(errc::out_of_range,
                  fmt::format("message {} of channel {} not moved: expected at most {} "
@@ -101,12 +113,14 @@ std::vector<std::byte> ranks_over_mpi::take_buffer(std::size_t bytes) {
   return buffer;
 }
 
+/// Large buffers are freed.
 void ranks_over_mpi::keep_buffer(std::vector<std::byte> buffer) {
   if (buffer.capacity() <= max_kept_bytes && spare_.size() < max_kept_buffers) {
     spare_.push_back(std::move(buffer));
   }
 }
 
+/// The bytes are copied, so that the caller may change them.
 result<transfer_id> ranks_over_mpi::send(rank_id to, message_key key,
                                          std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex_);
@@ -116,6 +130,7 @@ result<transfer_id> ranks_over_mpi::send(rank_id to, message_key key,
   return begin_send(to, key, std::move(buffer));
 }
 
+/// An empty message stands for a failure, since usual ones have one byte at least.
 result<transfer_id> ranks_over_mpi::send_failure(rank_id to, message_key key) {
   const std::lock_guard lock(mutex_);
   WEIR_CHECK(check_open(to, key, 0));
@@ -124,6 +139,7 @@ result<transfer_id> ranks_over_mpi::send_failure(rank_id to, message_key key) {
 
 result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
                                                std::vector<std::byte> buffer) {
+  // The limit holds for all ranks together.
   const auto bytes = static_cast<std::int64_t>(buffer.size());
   if (bytes > options_.max_unsent - unsent_) {
     return error(errc::out_of_memory,
@@ -142,8 +158,11 @@ result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
   one.key = key;
   one.is_send = true;
   one.buffer = std::move(buffer);
+  // Now and then a small message waits for its receive, so a fast sender cannot run away
+  // from a slow receiver.
   const bool waits =
       one.buffer.size() <= small_bytes && ++small_[to] % small_between_waits == 0;
+  // Given to MPI; the operation is kept until it has ended.
   if (const int code =
           mpi_.send(communicator_of(key), static_cast<int>(to), tag_of(key),
                     one.buffer.data(), static_cast<int>(one.buffer.size()), waits, &one);
@@ -165,6 +184,7 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
                              "second one",
                              name_of_transfer(from, key)));
   }
+  // A receive of the same message may have been given up before.
   WEIR_TRY(const bool resumed, resume_receive(from, key, into));
   if (resumed) {
     return next_transfer_++;
@@ -174,6 +194,7 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
   one.id = next_transfer_;
   one.other = from;
   one.key = key;
+  // The buffer belongs to the operation, as MPI may write to it later.
   one.buffer = take_buffer(std::max<std::size_t>(into.size(), 1));
   one.into = into;
   one.begun_ns = now_ns();
@@ -204,8 +225,11 @@ int ranks_over_mpi::begin_receive(std::unique_ptr<operation> owned) {
 /// Takes over a receive of the same message that was given up. MPI may have matched the
 /// message with it, so a second receive in MPI would never get it. Returns false if there
 /// is none.
+///
+/// There are two cases: the message has come meanwhile, or MPI still waits for it.
 result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key,
                                             std::span<std::byte> into) {
+  // The size of the buffer, which is never 0.
   const std::size_t bytes = std::max<std::size_t>(into.size(), 1);
   const auto refused = [&](std::size_t before) {
     return error(errc::diverged,
@@ -222,6 +246,7 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
     if (one.buffer.size() != bytes) {
       return refused(one.buffer.size());
     }
+    // The end is noted at once.
     channels_[key.channel].ended.push_back({one.id, outcome_of(one, end)});
     return true;
   }
@@ -237,12 +262,14 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
   one.id = next_transfer_;
   one.into = into;
   one.begun_ns = now_ns();
+  // The operation belongs to a user again.
   one.is_forgotten = false;
   one.is_taken_over = true;
   receives_.emplace(sender_and_key{from, key}, &one);
   return true;
 }
 
+/// Moves all channels on, and returns the ends of one.
 void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ended) {
   const std::lock_guard lock(mutex_);
   polled_ns_ = now_ns();
@@ -257,11 +284,13 @@ void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ende
 /// Moves messages on, and notes the operations that have ended.
 void ranks_over_mpi::progress() {
   const std::int64_t now = now_ns();
+  // MPI needs space for the ends of all operations.
   ends_.resize(std::max(ends_.size(), operations_.size()));
   const int count = mpi_.poll(ends_.data(), static_cast<int>(ends_.size()));
   for (int i = 0; i < count; ++i) {
     end_operation(ends_[static_cast<std::size_t>(i)], now);
   }
+  // Control messages and deadlines are looked at less often, since this takes longer.
   if (now - looked_ns_ >= look_ns) {
     looked_ns_ = now;
     look_for_control_messages(now);
@@ -269,6 +298,7 @@ void ranks_over_mpi::progress() {
   }
 }
 
+/// `end.owner` is the operation. A cancelled end may be caused by a farewell.
 void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
   const auto found = operations_.find(static_cast<const operation*>(end.owner));
   if (found == operations_.end()) {
@@ -277,16 +307,19 @@ void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
   operation& one = *found->second;
   if (one.is_send) {
     unsent_ -= static_cast<std::int64_t>(one.buffer.size());
+    // A sign of life has arrived, so the next may be sent.
     if (one.key.channel == control_channel && one.buffer.empty()) {
       told_[one.other] = false;
     }
   } else if (end.code == 0 && !end.cancelled) {
     heard_[one.other] = now;
   }
+  // The operation goes on in another form.
   if (keeps_receiving(one, end)) {
     operations_.erase(found);
     return;
   }
+  // Nobody waits for forgotten operations.
   if (!one.is_forgotten) {
     const bool abandoned = end.cancelled && one.cause;
     tell_end(one, outcome_of(one, end), abandoned);
@@ -302,11 +335,13 @@ bool ranks_over_mpi::keeps_receiving(operation& one, const operation_end& end) {
   if (const auto open = given_up_.find(which);
       open != given_up_.end() && open->second == &one) {
     given_up_.erase(open);
+    // The message has come after all. It is kept for a later receive.
     if (!end.cancelled && end.code == 0) {
       late_.insert_or_assign(which, late_message{end, std::move(one.buffer)});
     }
     return true;
   }
+  // Taken over, but MPI has cancelled it: it begins again.
   if (one.is_forgotten || !one.is_taken_over || !end.cancelled) {
     return false;
   }
@@ -325,6 +360,7 @@ bool ranks_over_mpi::keeps_receiving(operation& one, const operation_end& end) {
 
 /// Returns the outcome of an operation, and copies received bytes to their memory.
 result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end) const {
+  // By a farewell, or by the end of the channel.
   if (end.cancelled) {
     if (one.cause) {
       return *one.cause;
@@ -345,6 +381,7 @@ result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end
   if (one.is_send) {
     return {};
   }
+  // The sender has told a failure.
   if (end.bytes == 0) {
     return error(errc::upstream_failed,
                  fmt::format("{} not received: expected bytes, found that the task that "
@@ -357,10 +394,12 @@ result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end
         fmt::format("{} not received: expected {} bytes, found {}",
                     name_of_transfer(one.other, one.key), one.into.size(), end.bytes));
   }
+  // The buffer has one byte at least, `into` may have none.
   std::copy_n(one.buffer.begin(), one.into.size(), one.into.begin());
   return {};
 }
 
+/// The text is that of the MPI library.
 error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
   std::array<char, 512> text{};
   mpi_.explain(code, text.data(), text.size());
@@ -371,6 +410,7 @@ error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
                            one.other, mpi_.library, text.data()));
 }
 
+/// The user finds the end at its next poll of the channel.
 void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
                               bool abandoned) {
   if (!outcome && outcome.error().code() != errc::upstream_failed &&
@@ -388,12 +428,14 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
 void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::vector<operation*> late;
   for (const auto& [key, one] : receives_) {
+    // Counted from the begin of the receive, or from the last sign of life.
     if (now - std::max(one->begun_ns, heard_[one->other]) > options_.deadline_ns) {
       late.push_back(one);
     }
   }
   for (operation* const one : late) {
     const std::int64_t silent = now - std::max(one->begun_ns, heard_[one->other]);
+    // The user is told now; MPI is asked to cancel, which may fail.
     tell_end(*one,
              error(errc::rank_lost,
                    fmt::format("{} not received: expected a sign of life of rank {} "
@@ -416,17 +458,20 @@ void ranks_over_mpi::cancel(operation& one, std::optional<error> cause) {
   }
 }
 
+/// See `close`.
 void ranks_over_mpi::close_channel(std::uint32_t channel) noexcept {
   const std::lock_guard lock(mutex_);
   close(channel);
 }
 
+/// Operations of the channel end in MPI without anybody being told.
 void ranks_over_mpi::close(std::uint32_t channel) noexcept {
   if (channel >= channels_.size() || !channels_[channel].open) {
     return;
   }
   channels_[channel] = {false, {}};
   for (auto& [at, one] : operations_) {
+    // Sends go on, since their bytes may be on their way.
     if (one->key.channel == channel && !one->is_forgotten) {
       one->is_forgotten = true;
       if (!one->is_send) {
@@ -435,6 +480,7 @@ void ranks_over_mpi::close(std::uint32_t channel) noexcept {
       }
     }
   }
+  // Nothing of the channel is remembered.
   std::erase_if(gone_,
                 [channel](const auto& one) { return one.first.second == channel; });
   const auto is_in_channel = [channel](const auto& one) {
