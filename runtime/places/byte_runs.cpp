@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Blocks of footprints, and blocks at equal distances gathered into footprints again.
+///
+/// A footprint describes bytes by nested progressions. The ledger works with plain
+/// blocks and turns the result into few footprints, so that few copies are made.
 #include "places/byte_runs.hpp"
 
 #include <algorithm>
@@ -8,7 +11,7 @@
 namespace weir::runtime {
 namespace {
 
-/// Blocks of equal length at equal distances.
+/// Blocks of equal length at equal distances. One progression.
 struct row_of_runs {
   byte_run first;
   std::int64_t stride = 0;
@@ -21,7 +24,8 @@ struct row_of_runs {
   }
 };
 
-/// Returns the longest row that begins at block `begin`.
+/// Returns the longest row that begins at block `begin`. A row of one block has no
+/// distance yet.
 row_of_runs row_from(std::span<const byte_run> runs, std::size_t begin) {
   row_of_runs row{runs[begin]};
   const std::int64_t length = row.first.hi - row.first.lo;
@@ -38,6 +42,8 @@ row_of_runs row_from(std::span<const byte_run> runs, std::size_t begin) {
 
 }  // namespace
 
+/// The blocks are sorted and do not touch. A footprint that is nested has them so
+/// already.
 std::vector<byte_run> runs_of(const footprint& bytes) {
   std::vector<byte_run> runs;
   for_each_run(bytes, [&](std::int64_t lo, std::int64_t hi) {
@@ -50,6 +56,7 @@ std::vector<byte_run> runs_of(const footprint& bytes) {
             [](const byte_run& a, const byte_run& b) { return a.lo < b.lo; });
   std::size_t kept = 0;
   for (const byte_run& run : runs) {
+    // Joins blocks that overlap or touch.
     if (kept != 0 && run.lo <= runs[kept - 1].hi) {
       runs[kept - 1].hi = std::max(runs[kept - 1].hi, run.hi);
     } else {
@@ -60,6 +67,8 @@ std::vector<byte_run> runs_of(const footprint& bytes) {
   return runs;
 }
 
+/// Two levels: blocks become rows, and rows of the same form at equal distances become
+/// one footprint.
 void gather_runs(storage_id id, std::span<const byte_run> runs,
                  std::vector<footprint>& out) {
   std::vector<row_of_runs> rows;
@@ -71,6 +80,7 @@ void gather_runs(storage_id id, std::span<const byte_run> runs,
     const row_of_runs& row = rows[i];
     std::int64_t stride = 0;
     std::size_t end = i + 1;
+    // Extends the group as long as the distance is the same.
     for (; end < rows.size() && rows[end].alike(row); ++end) {
       const std::int64_t distance = rows[end].first.lo - rows[end - 1].first.lo;
       if (end > i + 1 && distance != stride) {
@@ -87,6 +97,7 @@ void gather_runs(storage_id id, std::span<const byte_run> runs,
   }
 }
 
+/// Bytes of all blocks; nested footprints have no byte twice.
 std::int64_t byte_count(const footprint& bytes) noexcept {
   std::int64_t count = bytes.empty() ? 0 : bytes.run;
   for (std::size_t i = 0; i < bytes.depth; ++i) {

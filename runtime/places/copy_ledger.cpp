@@ -2,6 +2,10 @@
 /// @file
 /// The ledger of valid copies: a sorted map of segments whose bytes have the same
 /// holders and the same writer.
+///
+/// Each byte has a writer, which has the newest bytes, and holders that have them as
+/// well. Segments that become equal to their neighbours are joined, so the map stays
+/// small.
 #include "weir/runtime/copy_ledger.hpp"
 
 #include <algorithm>
@@ -12,7 +16,8 @@
 namespace weir::runtime {
 namespace {
 
-/// Returns the mask of one holder.
+/// Returns the mask of one holder. The mask has one bit per holder, which limits their
+/// number.
 std::uint64_t bit_of(holder_id holder) {
   WEIR_EXPECT(holder < copy_ledger::max_holders);
   return std::uint64_t{1} << holder;
@@ -24,7 +29,7 @@ struct sourced_run {
   holder_id from;
 };
 
-/// Adds a block to a list, or lengthens the last one.
+/// Adds a block to a list, or lengthens the last one. Called with ascending blocks.
 void append_run(std::vector<sourced_run>& runs, const sourced_run& next) {
   if (!runs.empty() && runs.back().from == next.from &&
       runs.back().bytes.hi == next.bytes.lo) {
@@ -34,7 +39,8 @@ void append_run(std::vector<sourced_run>& runs, const sourced_run& next) {
   }
 }
 
-/// Returns true if all bytes of the blocks are missing and one holder has them.
+/// Returns true if all bytes of the blocks are missing and one holder has them. Then the
+/// whole footprint can be copied as it is.
 bool are_all_of_one(const std::vector<sourced_run>& lacking,
                     const std::vector<byte_run>& all) {
   std::int64_t wanted = 0;
@@ -49,16 +55,19 @@ bool are_all_of_one(const std::vector<sourced_run>& lacking,
 
 }  // namespace
 
+/// At first all bytes are those of `first`.
 copy_ledger::copy_ledger(std::int64_t size, holder_id first) : size_(size) {
   WEIR_EXPECT(size >= 0);
   segments_.emplace(0, segment{bit_of(first), first});
 }
 
+/// The segment that contains the byte.
 copy_ledger::segment_map::const_iterator copy_ledger::segment_of(
     std::int64_t byte) const {
   return std::prev(segments_.upper_bound(byte));
 }
 
+/// First byte behind the segment.
 std::int64_t copy_ledger::end_of(segment_map::const_iterator at) const {
   const auto next = std::next(at);
   return next == segments_.end() ? size_ : next->first;
@@ -76,6 +85,7 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
   const std::uint64_t own = bit_of(holder);
+  // The usual case: one segment has all bytes.
   if (const auto all = segment_of(bytes.lo); end_of(all) >= bytes.hi) {
     if ((all->second.holders & own) == 0) {
       out.push_back({bytes, all->second.writer});
@@ -85,6 +95,7 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
   std::vector<sourced_run> lacking;
   const std::vector<byte_run> runs = runs_of(bytes);
   for (const byte_run& run : runs) {
+    // All segments that the block touches.
     for (auto it = segment_of(run.lo); it != segments_.end() && it->first < run.hi;
          ++it) {
       if ((it->second.holders & own) == 0) {
@@ -97,6 +108,7 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     out.push_back({bytes, lacking.front().from});
     return;
   }
+  // Otherwise the blocks of each holder are gathered into footprints.
   std::vector<byte_run> same;
   std::vector<footprint> gathered;
   for (holder_id from = 0; from < max_holders; ++from) {
@@ -114,23 +126,27 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
   }
 }
 
+/// True if nothing is missing.
 bool copy_ledger::holds(const footprint& bytes, holder_id holder) const {
   std::vector<missing_piece> missing;
   find_missing(bytes, holder, missing);
   return missing.empty();
 }
 
+/// The holder has the newest bytes now, as others do.
 void copy_ledger::copied(const footprint& bytes, holder_id holder) {
   change(bytes, [own = bit_of(holder)](const segment& before) {
     return segment{before.holders | own, before.writer};
   });
 }
 
+/// Only this holder has the newest bytes.
 void copy_ledger::wrote(const footprint& bytes, holder_id holder) {
   change(bytes,
          [next = segment{bit_of(holder), holder}](const segment&) { return next; });
 }
 
+/// After a failure nobody knows which copies were made. The writers keep their bytes.
 void copy_ledger::forget_copies() noexcept {
   auto last = segments_.begin();
   last->second.holders = bit_of(last->second.writer);
@@ -177,6 +193,7 @@ void copy_ledger::change_run(std::int64_t lo, std::int64_t hi, Change&& next) {
   for (auto one = it; one != end; ++one) {
     one->second = next(one->second);
   }
+  // The segment before may be equal now, too.
   if (it != segments_.begin()) {
     it = std::prev(it);
   }

@@ -12,6 +12,9 @@
 #include "places/access_needs.hpp"
 #include "places/byte_runs.hpp"
 
+/// The program addresses tensors by their storage in place 0, the memory of the machine.
+/// For a task at another place, each access is translated to the storage of the copy
+/// there, and missing bytes are copied by tasks before it.
 namespace weir::runtime {
 namespace {
 
@@ -30,7 +33,8 @@ struct packed_copy {
   std::uint8_t to_place;
   std::array<footprint::progression, max_depth> steps;
 
-  /// Returns the copy as movers get it.
+  /// Returns the copy as movers get it. Computes bounds and nesting again from the
+  /// progressions.
   [[nodiscard]] copy_order unpacked() const noexcept {
     copy_order order;
     order.from_place = from_place;
@@ -44,6 +48,7 @@ struct packed_copy {
     std::int64_t inside = run;
     for (std::size_t i = depth; i-- > 0;) {
       f.steps[i] = steps[i];
+      // Nested as long as no repetition reaches into the next.
       f.nested = f.nested && steps[i].stride >= inside;
       inside += steps[i].stride * (steps[i].count - 1);
     }
@@ -67,12 +72,14 @@ footprint repetition(const footprint& bytes, std::int64_t index) {
 
 }  // namespace
 
+/// The copy of movers whose places are all in the same address space.
 void copy_bytes(const footprint& bytes, const std::byte* from, std::byte* to) noexcept {
   for_each_run(bytes, [&](std::int64_t lo, std::int64_t hi) {
     std::memcpy(to + lo, from + lo, static_cast<std::size_t>(hi - lo));
   });
 }
 
+/// The task writes all bytes of the tensor, so old ones are not needed.
 placed_access overwrites(const tensor& t) {
   placed_access a = writes(t);
   a.whole = true;
@@ -85,6 +92,7 @@ places::places(engine& tasks, mover& copies, place_id count)
 }
 
 places::~places() {
+  // The storages in place 0 belong to their owners.
   for (auto& [key, s] : storages_) {
     free_copies(s);
   }
@@ -101,6 +109,7 @@ void places::free_copies(copies_of_storage& s) noexcept {
   }
 }
 
+/// Places are numbered from 0.
 result<void> places::check_place(place_id place) const {
   if (place < count_) {
     return {};
@@ -112,6 +121,8 @@ result<void> places::check_place(place_id place) const {
                   count_, place));
 }
 
+/// Allocates the copy on its first use; no bytes are copied here. The result has the
+/// type and the shape of `t`.
 result<tensor> places::copy_in(const tensor& t, place_id place) {
   WEIR_CHECK(check_place(place));
   if (place == machine_memory) {
@@ -148,12 +159,14 @@ result<void> places::prepare(place_id place, std::span<const placed_access> acce
   for (const placed_access& a : accesses) {
     WEIR_CHECK(translate(place, a));
   }
+  // Bytes are fetched in the order of the accesses.
   for (const placed_access& a : accesses) {
     const auto known = storages_.find(key_of(a.bytes.id));
     if (known == storages_.end() || a.bytes.empty()) {
       continue;
     }
     copies_of_storage& s = known->second;
+    // Old bytes are needed: the newest ones are copied.
     if (needs_old_bytes(a.mode, a.whole)) {
       WEIR_CHECK(fetch(s, a.bytes, place));
     } else if (changes_bytes(a.mode)) {
@@ -177,6 +190,7 @@ result<void> places::translate(place_id place, const placed_access& a) {
   if (place == machine_memory || a.bytes.empty()) {
     return {};
   }
+  // The copy must exist and cover the bytes.
   const bool there = known != storages_.end() &&
                      known->second.at[place].id.generation != 0 &&
                      a.bytes.hi <= known->second.at[place].size;
@@ -191,6 +205,7 @@ result<void> places::translate(place_id place, const placed_access& a) {
   return {};
 }
 
+/// `place` gets what it lacks.
 result<void> places::fetch(copies_of_storage& s, const footprint& bytes, place_id place) {
   missing_.clear();
   s.ledger.find_missing(bytes, place, missing_);
@@ -203,6 +218,7 @@ result<void> places::fetch(copies_of_storage& s, const footprint& bytes, place_i
 /// Submits one copy: a task that reads the bytes at one place and writes them at another.
 result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
                                 place_id from, place_id to) {
+  // Too deep for the captures of a task: each repetition becomes a copy of its own.
   if (bytes.depth > packed_copy::max_depth) {
     for (std::int64_t i = 0; i < bytes.steps[0].count; ++i) {
       WEIR_CHECK(copy_piece(s, repetition(bytes, i), from, to));
@@ -219,6 +235,7 @@ result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
                    static_cast<std::uint8_t>(to),
                    {}};
   std::copy_n(bytes.steps.begin(), bytes.depth, copy.steps.begin());
+  // The task waits for the writers of the source and for the readers of the target.
   std::array<access, 2> accesses{access{bytes, access_mode::read},
                                  access{bytes, access_mode::write}};
   accesses[0].bytes.id = s.at[from].id;
@@ -226,12 +243,14 @@ result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
   WEIR_CHECK(tasks_->submit("copy", accesses, [copy](const task_context&) {
     return copy.by->copy(copy.unpacked());
   }));
+  // The ledger counts the copy at once; a failure is found by the number of failures.
   s.ledger.copied(bytes, to);
   ++counters_.copies;
   counters_.bytes += byte_count(bytes);
   return {};
 }
 
+/// Called after the task has been submitted.
 void places::note_writes(place_id place, std::span<const placed_access> accesses) {
   for (const placed_access& a : accesses) {
     const auto known = storages_.find(key_of(a.bytes.id));
@@ -241,6 +260,7 @@ void places::note_writes(place_id place, std::span<const placed_access> accesses
   }
 }
 
+/// Copies the bytes to a place before they are needed.
 result<void> places::bring(const tensor& t, place_id place) {
   WEIR_CHECK(copy_in(t, place));
   forget_failed_copies();
@@ -249,11 +269,13 @@ result<void> places::bring(const tensor& t, place_id place) {
                                   : fetch(known->second, t.bytes(), place);
 }
 
+/// The bytes are in the memory of the machine afterwards.
 result<void> places::wait(const tensor& t) {
   WEIR_CHECK(bring(t, machine_memory));
   return tasks_->wait(t);
 }
 
+/// The engine waits for tasks that use the storage.
 result<void> places::release(storage_id id) {
   if (const auto known = storages_.find(key_of(id)); known != storages_.end()) {
     free_copies(known->second);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Opens the state of a world, and what its ranks tell each other about files.
+///
+/// Ranks tell each other outcomes by storages of the world: each rank writes its own
+/// slot in a task, and all ranks read all slots after a wait.
 #include "weir/runtime/state/world_state.hpp"
 
 #include <fmt/core.h>
@@ -17,6 +20,8 @@ namespace {
 constexpr std::int64_t verdict_numbers = 2;
 
 /// Makes and reads the folders of this rank.
+///
+/// Only rank 0 takes the lock and cleans the common folder. Paths must fit a message.
 result<void> prepare_folders(state_site& site) {
   if (site.folder.size() > 400 || site.part_folder.size() > 400) {
     return error(errc::out_of_range,
@@ -27,12 +32,15 @@ result<void> prepare_folders(state_site& site) {
   if (site.rank == 0) {
     WEIR_CHECK(site.files->make_folder(site.folder));
     WEIR_TRY(site.lock, file_lock::acquire(join_path(site.folder, "lock")));
+    // Files that a killed process has left half written.
     WEIR_CHECK(remove_unfinished(*site.files, join_path(site.folder, "state-")));
   }
   return site.apart ? site.files->make_folder(site.part_folder) : result<void>();
 }
 
 /// Returns the advice for a run that cannot go on: the newest generation that exists.
+///
+/// It becomes the hint of the error that ends the run.
 std::string advice_of(const state_site& site) {
   const auto known = list_generations(*site.files, site.folder);
   if (!known || known->empty()) {
@@ -49,6 +57,7 @@ std::string advice_of(const state_site& site) {
                   : std::string();
 }
 
+/// The default of `state_options::warn`.
 void warn_on_standard_error(const std::string& text) {
   static_cast<void>(std::fprintf(stderr, "warning: %s\n", text.c_str()));
 }
@@ -58,6 +67,7 @@ void warn_on_standard_error(const std::string& text) {
 world_state::open_state::open_state(world& ranks, std::shared_ptr<state_site> site,
                                     std::vector<state_item> items)
     : ranks_(ranks), site_(std::move(site)), items_(std::move(items)) {
+  // Tiles are numbered by index, which needs tensors without gaps.
   for (const state_item& item : items_) {
     const state_tensor now = item.tensor();
     WEIR_EXPECT(now.bytes.row_major());
@@ -75,6 +85,7 @@ world_state::open_state::~open_state() {
   ranks_.explain_failures({});
 }
 
+/// The storages are allocated once, in the same order on all ranks.
 result<void> world_state::open_state::allocate() {
   std::size_t slots = 0;
   for (const part_plan& part : plan_.parts) {
@@ -89,17 +100,20 @@ result<void> world_state::open_state::allocate() {
   return {};
 }
 
+/// The slot of a rank for its outcome.
 tensor world_state::open_state::outcome_of(rank_id rank) const {
   const std::array<std::int64_t, 1> shape{std::int64_t{sizeof(rank_outcome)}};
   return or_throw(
       tensor::over(outcomes_, dtype::uint8, shape, std::int64_t{rank} * shape[0]));
 }
+/// The slots of all digests of a rank, with one in front that no tile has.
 tensor world_state::open_state::digests_of(rank_id rank) const {
   const std::array<std::int64_t, 1> shape{
       static_cast<std::int64_t>(plan_.parts[rank].tiles) + 1};
   return or_throw(tensor::over(digests_, dtype::uint64, shape,
                                static_cast<std::int64_t>(8 * first_digest_[rank])));
 }
+/// The slot of one tile.
 tensor world_state::open_state::digest_slot(const tile_place& place) const {
   const std::array<std::int64_t, 1> shape{1};
   const std::size_t slot = first_digest_[place.part] + 1 + place.slot;
@@ -109,10 +123,14 @@ tensor world_state::open_state::digest_slot(const tile_place& place) const {
 
 /// Each rank acts in a task that comes after its tasks with digests. All ranks wait, and
 /// get the failure of the lowest rank.
+///
+/// `name` is that of the task. `own` is what this rank does; the object is kept until
+/// the task has ended.
 result<void> world_state::open_state::agree(const char* name, action own) {
   const auto kept = std::make_shared<const action>(std::move(own));
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     const tensor outcome = outcome_of(r);
+    // The access to the digests puts the task behind those that write them.
     WEIR_CHECK(ranks_.submit(
         {r, 2}, name, std::array{reads(digests_of(r)), writes(outcome)},
         [act = kept.get(), to = outcome.data()](const task_context&) {
@@ -126,6 +144,7 @@ result<void> world_state::open_state::agree(const char* name, action own) {
         },
         kept));
   }
+  // Every rank gets all outcomes.
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     WEIR_CHECK(ranks_.bring_everywhere(outcome_of(r)));
   }
@@ -133,6 +152,7 @@ result<void> world_state::open_state::agree(const char* name, action own) {
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     rank_outcome found;
     std::memcpy(&found, outcome_of(r).data(), sizeof found);
+    // The lowest rank with a failure decides, so all ranks return the same error.
     if (found.code != 0) {
       error cause(static_cast<errc>(found.code), found.text.data());
       return found.path[0] == '\0' ? cause : std::move(cause).located(found.path.data());
@@ -142,6 +162,8 @@ result<void> world_state::open_state::agree(const char* name, action own) {
 }
 
 /// Returns bytes of rank 0 on all ranks. `own` counts on rank 0 alone.
+///
+/// First the size is told, then memory is allocated on all ranks for the content.
 result<byte_vector> world_state::open_state::from_rank_0(byte_vector own) {
   const std::array<std::int64_t, 1> one{1};
   WEIR_TRY(const tensor size, tensor::over(verdict_, dtype::uint64, one, 8));
@@ -180,11 +202,15 @@ result<void> world_state::open_state::list() {
   record_writer bytes;
   bytes.put_all(std::span<const std::uint64_t>(found));
   WEIR_TRY(const byte_vector all, from_rank_0(std::move(bytes).take()));
+  // All ranks have the same list afterwards.
   generations_ = record_reader(all).get_all<std::uint64_t>(all.size() / 8);
+  // A number that was given to a failed save is not used again.
   newest_ = std::max(newest_, generations_.empty() ? 0 : generations_.back());
   return {};
 }
 
+/// The folders are opened, the generations are listed, and parts without a manifest are
+/// removed, each on all ranks together.
 result<void> world_state::open_state::begin() {
   WEIR_CHECK(allocate());
   WEIR_CHECK(agree("open state", [site = site_]() { return prepare_folders(*site); }));
@@ -197,6 +223,8 @@ result<void> world_state::open_state::begin() {
 world_state::world_state(std::unique_ptr<open_state> state) : state_(std::move(state)) {}
 world_state::~world_state() = default;
 
+/// All ranks call it with the same items. `options.parts` names a folder of this machine
+/// for its parts; without it, parts lie in the common folder.
 result<std::unique_ptr<world_state>> world_state::open(world& ranks, std::string folder,
                                                        state_options options,
                                                        std::vector<state_item> items) {

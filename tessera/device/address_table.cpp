@@ -24,13 +24,15 @@ namespace {
 /// Number of intervals for which the table has capacity at first.
 constexpr std::size_t first_capacity = 64;
 
+/// Comparisons of pointers to different objects are not defined, those of numbers are.
 std::uintptr_t address_number(const void* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address);
 }
 
 }  // namespace
 
-// Copies a cell that readers may read at the same time.
+// Copies a cell that readers may read at the same time. Stores are releases; see
+// `begin_change`.
 void address_table::cell::copy(const cell& from) noexcept {
   begin.store(from.begin.load(std::memory_order_relaxed), std::memory_order_release);
   end.store(from.end.load(std::memory_order_relaxed), std::memory_order_release);
@@ -39,6 +41,7 @@ void address_table::cell::copy(const cell& from) noexcept {
                    std::memory_order_release);
 }
 
+/// Old lists of cells are kept in `all_cells_`.
 address_table::address_table() {
   all_cells_.push_back(std::make_unique<cells>(first_capacity));
   cells_.store(all_cells_.back().get(), std::memory_order_release);
@@ -63,6 +66,8 @@ std::size_t address_table::first_behind(std::uintptr_t address) const noexcept {
   std::size_t high = std::min(count_.load(std::memory_order_acquire), table.capacity);
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
+    // The last cell that begins at or before the address is the only one that may
+    // contain it.
     if (table.items[middle].begin.load(std::memory_order_acquire) <= address) {
       low = middle + 1;
     } else {
@@ -72,6 +77,7 @@ std::size_t address_table::first_behind(std::uintptr_t address) const noexcept {
   return low;
 }
 
+/// `end` is behind the last byte.
 bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept {
   // Intervals do not overlap, so the last one that begins before `end` decides.
   const std::size_t behind = first_behind(end - 1);
@@ -85,10 +91,12 @@ bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noex
 /// as large as the one before, they take no more memory than the newest.
 void address_table::grow(std::size_t wanted) {
   const cells& old = *cells_.load(std::memory_order_relaxed);
+  // Entries are read under the mutex only, so they may move.
   entries_.reserve(old.capacity);
   if (wanted <= old.capacity) {
     return;
   }
+  // Twice as large at least, so that growing is rare.
   auto made = std::make_unique<cells>(std::max(wanted, 2 * old.capacity));
   const std::size_t count = count_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < count; ++i) {
@@ -128,6 +136,7 @@ void address_table::insert(const allocation_ptr& memory,
   std::size_t to = old_left + new_left;
   entries_.resize(to);
   count_.store(to, std::memory_order_release);
+  // From the back: each cell is written after it has been moved away.
   while (new_left > 0) {
     const std::int32_t rank = by_address[new_left - 1];
     const std::uintptr_t begin =
@@ -150,6 +159,8 @@ void address_table::insert(const allocation_ptr& memory,
 }
 
 // The check of all instances comes first, so the table has all or none.
+//
+// An allocation has one interval per rank. Called by the thread that allocates.
 result<void> address_table::add(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
   for (const std::byte* instance : memory->instances()) {
@@ -160,6 +171,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
                                static_cast<const void*>(instance), memory->bytes()));
     }
   }
+  // Memory for the table is taken before the change begins.
   try {
     const std::size_t ranks = memory->instances().size();
     grow(count_.load(std::memory_order_relaxed) + ranks);
@@ -170,7 +182,8 @@ result<void> address_table::add(const allocation_ptr& memory) {
       return instances[static_cast<std::size_t>(a)] <
              instances[static_cast<std::size_t>(b)];
     });
-    // Nothing below can fail, so readers never see half an allocation.
+    // Nothing below can fail, so readers never see half an allocation. Only symmetric
+    // memory is translated between ranks.
     auto* numbers = memory->symmetric() ? take_ranks(ranks) : nullptr;
     begin_change();
     insert(memory, by_address);
@@ -185,6 +198,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
       zero.rank_count.store(ranks, std::memory_order_release);
     }
     end_change();
+    // Nothing was changed yet.
   } catch (const std::bad_alloc&) {
     return error(errc::out_of_memory,
                  "note memory in the table: expected memory for an entry of the table, "
@@ -195,6 +209,8 @@ result<void> address_table::add(const allocation_ptr& memory) {
 
 // Removes the cells of all instances in one pass. Only the address on rank 0 identifies
 // the allocation.
+//
+// Returns false if the allocation is not in the table.
 bool address_table::remove(const allocation_ptr& memory) noexcept {
   const std::lock_guard lock(mutex_);
   const std::size_t found = first_behind(address_number(memory->data()));
@@ -208,6 +224,7 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
   }
   begin_change();
   std::size_t remaining = 0;
+  // Closes the gaps of all instances.
   const std::size_t count = count_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < count; ++i) {
     if (entries_[i].memory == memory) {
@@ -226,6 +243,9 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
 }
 
 // Takes the mutex, because the result keeps the allocation alive.
+//
+// The result has the offset in the instance and the rank of it; it is empty for an
+// unknown address.
 memory_place address_table::find(const void* address) const {
   const std::lock_guard lock(mutex_);
   const std::size_t behind = first_behind(address_number(address));
@@ -241,6 +261,7 @@ memory_place address_table::find(const void* address) const {
           found.rank};
 }
 
+/// Whether `bytes` from the address on lie in one instance.
 bool address_table::contains(const std::byte* address, std::size_t bytes) const {
   const memory_place place = find(address);
   return place.memory != nullptr && bytes <= place.bytes_left();
@@ -248,6 +269,8 @@ bool address_table::contains(const std::byte* address, std::size_t bytes) const 
 
 // Takes no lock. Returns the address on another rank if `pointer` lies in instance 0 of a
 // symmetric allocation, and `pointer` itself otherwise.
+//
+// May be called by any kernel at any time.
 std::byte* address_table::translate(std::byte* pointer,
                                     std::int32_t rank) const noexcept {
   const std::uintptr_t address = address_number(pointer);
@@ -258,6 +281,7 @@ std::byte* address_table::translate(std::byte* pointer,
       std::this_thread::yield();
       continue;
     }
+    // Every value that is read in between may be outdated.
     std::uintptr_t found = address;
     if (const std::size_t behind = first_behind(address); behind > 0) {
       const cell& c = cells_.load(std::memory_order_acquire)->items[behind - 1];
@@ -270,6 +294,7 @@ std::byte* address_table::translate(std::byte* pointer,
         found = ranks[rank].load(std::memory_order_acquire) + (address - begin);
       }
     }
+    // Nothing has changed meanwhile, so the result is right.
     if (version_.load(std::memory_order_acquire) == before) {
       return pointer + static_cast<std::ptrdiff_t>(found - address);
     }

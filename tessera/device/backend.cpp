@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The parts that all backends share: slices, checks, and work that is done at once.
+///
+/// A backend is a kind of device, such as the processor or GPUs over CUDA.
 #include "weir/tessera/device/backend.hpp"
 
 #include <algorithm>
@@ -15,6 +17,8 @@ namespace weir::tessera {
 namespace {
 
 /// Does a piece of work on the calling thread.
+///
+/// Used by backends whose work is done when `submit` returns.
 struct inline_executor {
   device_backend& backend;
 
@@ -33,7 +37,8 @@ error wrong_launch(const grid_launch& launch, std::string_view expected, std::in
                       launch.code.name, expected, max, found)};
 }
 
-/// Checks that grid and block are within the limits of the device.
+/// Checks that grid and block are within the limits of the device. Extents of grid and
+/// block are checked dimension by dimension.
 result<void> check_extents(const grid_launch& launch, const launch_limits& limits) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.grid[i] < 1 || launch.grid[i] > limits.grid[i]) {
@@ -68,6 +73,7 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
                              "as capable of it, found none",
                              launch.code.name));
   }
+  // Blocks that wait for each other must all be running.
   if (persistent && launch.blocks() > limits.persistent_blocks) {
     return wrong_launch(launch, "a number of persistent blocks", limits.persistent_blocks,
                         launch.blocks());
@@ -75,7 +81,8 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
   return {};
 }
 
-/// True while the thread must not wait for a device.
+/// True while the thread must not wait for a device. Set by `no_device_waits`, for
+/// instance in callbacks of a driver.
 thread_local bool never_waits = false;  // NOLINT: one for each thread
 
 }  // namespace
@@ -123,6 +130,7 @@ void device_backend::submit(const device_work& work, completion done) {
   }
 }
 
+/// Device numbers begin with 0.
 result<void> check_device(std::int32_t device, std::int32_t count) {
   if (device < 0 || device >= count) {
     return error(errc::out_of_range,
@@ -133,6 +141,8 @@ result<void> check_device(std::int32_t device, std::int32_t count) {
 }
 
 // Arguments are read by kernels as 64-bit values, hence the alignment.
+//
+// Every launch passes this check before it is given to a backend.
 result<void> check_launch(const grid_launch& launch, const launch_limits& limits,
                           bool persistent) {
   if (launch.code.entry == nullptr) {
@@ -158,6 +168,7 @@ result<void> check_launch(const grid_launch& launch, const launch_limits& limits
   return check_mode(launch, limits, persistent);
 }
 
+/// Ranges that overlap would make the result depend on the order of the copies.
 result<void> check_copy(const copy_work& work) {
   if (work.bytes == 0) {
     return {};

@@ -21,11 +21,13 @@
 
 #include "device/cpu/sanitizers.hpp"
 
+/// Freeing reports damage as an error of the call; the place of the write is not known
+/// then.
 namespace weir::tessera {
 namespace {
 
 /// Guard bytes before and behind an allocation, at least, and their value, which is
-/// unlikely to be written by chance.
+/// unlikely to be written by chance. Sizes of pages; pinned memory uses the small ones.
 constexpr std::size_t guard_bytes = 64;
 constexpr std::size_t small_page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
@@ -38,6 +40,7 @@ constexpr std::byte guard_byte{0xA7};
 /// guard bytes cannot overflow.
 constexpr std::size_t max_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
+/// `unit` is a power of two or any other positive number.
 constexpr std::size_t round_up_to(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
@@ -55,6 +58,7 @@ cpu_arena::cpu_arena(options o) : options_(std::move(o)) {
   use_.capacity = options_.capacity;
 }
 
+/// What is still allocated is freed, as the device ends.
 cpu_arena::~cpu_arena() {
   for (const auto& [address, b] : live_) {
     (void)give_back(address, b);
@@ -65,6 +69,7 @@ cpu_arena::~cpu_arena() {
 // together. Counts are of rounded sizes.
 result<void> cpu_arena::charge(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  // The subtraction cannot wrap, as no more than the capacity is ever in use.
   const std::size_t left = use_.capacity - use_.in_use;
   if (bytes > max_arena_bytes || round_up_to(bytes, alignment) > left) {
     ++use_.refused;
@@ -85,6 +90,8 @@ void cpu_arena::discharge(std::size_t bytes) {
 
 // Takes memory from the program's allocator or the system. Large pages are requested for
 // large allocations, which saves misses of the address translation.
+//
+// `unit` is the alignment.
 result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
   void* out = nullptr;
   const bool own = !options_.source.take;
@@ -92,6 +99,7 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
     out = options_.source.take(bytes, unit);
   } else if (::posix_memalign(&out, unit, bytes) != 0) {
     out = nullptr;
+    // Advice that may be refused.
   } else if (bytes >= huge_page) {
     (void)::madvise(out, bytes, MADV_HUGEPAGE);
   }
@@ -101,6 +109,7 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
                              "found none",
                              options_.name, bytes, own ? "system" : "program"));
   }
+  // The allocator of the program must keep to the alignment.
   if (reinterpret_cast<std::uintptr_t>(out) % unit != 0) {
     options_.source.give_back(out, bytes);
     return error(errc::invalid_argument,
@@ -111,6 +120,7 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
   return static_cast<std::byte*>(out);
 }
 
+/// The same allocator as for `raw`.
 void cpu_arena::release(const block& b) const {
   if (options_.source.give_back) {
     options_.source.give_back(b.raw, b.total);
@@ -135,6 +145,7 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
                            : options_.pinned    ? small_page
                                                 : alignment;
   WEIR_TRY(b.raw, raw(b.total, unit));
+  // Locking may fail for lack of rights; the memory is then used unlocked.
   if (options_.pinned) {
     (void)::mlock(b.raw, b.total);
   }
@@ -142,6 +153,7 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   const std::size_t behind = b.total - b.front - bytes;
   std::fill_n(address - guard_bytes, guard_bytes, guard_byte);
   std::fill_n(address + bytes, behind, guard_byte);
+  // From here on an access to a guard is reported by the sanitizer.
   forbid(b.raw, b.front);
   forbid(address + bytes, behind);
   return b;
@@ -151,6 +163,7 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
 // because keeping it would help nobody.
 result<void> cpu_arena::give_back(std::byte* address, const block& b) const {
   const std::size_t behind = b.total - b.front - b.bytes;
+  // The guards may be read now.
   permit(b.raw, b.total);
   const std::size_t before_ok = first_damage(address - guard_bytes, guard_bytes);
   const std::size_t behind_ok = first_damage(address + b.bytes, behind);
@@ -175,12 +188,14 @@ result<void> cpu_arena::give_back(std::byte* address, const block& b) const {
 
 // Memory is taken without the lock, since the system may need long for it.
 result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
+  // Null stands for an allocation without bytes.
   if (bytes == 0) {
     return nullptr;
   }
   WEIR_CHECK(charge(bytes));
   auto taken = take(bytes);
   const std::lock_guard lock(mutex_);
+  // The charge is undone.
   if (!taken) {
     ++use_.refused;
     discharge(bytes);
@@ -217,6 +232,7 @@ result<void> cpu_arena::free(std::byte* address) {
                                "found {}",
                                options_.name, static_cast<const void*>(address)));
     }
+    // From here on the allocation belongs to this thread.
     b = found->second;
     live_.erase(found);
     --use_.live;
@@ -225,6 +241,7 @@ result<void> cpu_arena::free(std::byte* address) {
   return give_back(address, b);
 }
 
+/// A copy of the counters.
 memory_use cpu_arena::use() const {
   const std::lock_guard lock(mutex_);
   return use_;

@@ -7,6 +7,9 @@
 /// which switch at each barrier. All of it happens on the calling thread, so the order of
 /// threads is fixed and results do not depend on timing. A service finds its block by the
 /// context that the kernel passes to it.
+///
+/// A block is run from its begin to its end before the next one begins, so the blocks of
+/// a slice share scratch memory.
 #include "device/cpu/block_runner.hpp"
 
 #include <algorithm>
@@ -31,14 +34,17 @@ namespace {
 /// Alignment of shared memory: the size of the largest vector register.
 constexpr std::size_t shared_alignment = 64;
 constexpr const char* foreign_exception = "an object that is no std::exception";
+/// Larger than every thread.
 constexpr std::int64_t no_thread = std::numeric_limits<std::int64_t>::max();
 
-/// Returns the control bits of the floating point unit that a launch asks for.
+/// Returns the control bits of the floating point unit that a launch asks for. Denormal
+/// numbers may be flushed to zero, as GPUs do.
 std::uint64_t control_of(const grid_launch& launch) noexcept {
   if (launch.flush_subnormals) {
     return kernel_fp_control;
   }
 #if defined(__SSE2__)
+  // All exceptions masked, round to nearest.
   return 0x1F80;
 #elif defined(__aarch64__)
   return 0;
@@ -56,6 +62,7 @@ class block_environment {
 #if defined(__SSE2__)
     vector_before_ = _mm_getcsr();
     asm volatile("fnstcw %0" : "=m"(x87_before_));
+    // The flags of exceptions are not compared, because they change with each operation.
     constexpr unsigned flags = 0x3F;
     differs_ = (vector_before_ & ~flags) != wanted_;
     if (differs_) {
@@ -79,7 +86,8 @@ class block_environment {
   block_environment(const block_environment&) = delete;
   block_environment& operator=(const block_environment&) = delete;
 
-  /// Undoes changes that a block or a thread of it may have made.
+  /// Undoes changes that a block or a thread of it may have made. A kernel that changes
+  /// rounding, for instance, must not influence the next block.
   void restore() const noexcept {
     if (fp_control() != wanted_) {
       set_fp_control(wanted_);
@@ -123,7 +131,7 @@ struct thread_index {
     xyz[1] = static_cast<std::int32_t>(linear % extents[1]);
     xyz[2] = static_cast<std::int32_t>(linear / extents[1]);
   }
-  /// Moves to the next thread.
+  /// Moves to the next thread. Cheaper than computing the indices from the number.
   void advance(const std::int32_t* extents) noexcept {
     if (++xyz[0] < extents[0]) {
       return;
@@ -139,6 +147,8 @@ struct thread_index {
 
 /// Runs blocks of a launch one after another. Has the context that kernels see, and the
 /// failure of the present block.
+///
+/// An object lives during one call of `run_block_range` on one thread.
 class block_loop {
  public:
   explicit block_loop(const block_host& host) noexcept;
@@ -146,7 +156,8 @@ class block_loop {
   result<void> run(std::int64_t first, std::int64_t last, bool fibers);
 
   [[nodiscard]] const block_host& host() const noexcept { return host_; }
-  /// Notes that the kernel called a service that it may not call.
+  /// Notes that the kernel called a service that it may not call. The text says what was
+  /// called; it ends "found ...".
   void misuse(const char* text) noexcept { misuse_ = text; }
   [[nodiscard]] bool has_fibers() const noexcept { return fibers_; }
 
@@ -156,6 +167,7 @@ class block_loop {
   void run_threads() noexcept;
   void run_fibers() noexcept;
   void call_thread(std::int64_t linear, const thread_index& thread) noexcept;
+  // Entry of a fiber.
   static void enter_thread(void* self, std::int64_t thread) noexcept;
   void note(std::int64_t thread, int status, const char* text) noexcept;
   [[nodiscard]] error failure() const;
@@ -187,6 +199,7 @@ void barrier_service(const tessBlockContext* block) {
     loop.misuse("a barrier in a kernel that is not marked as using barriers");
     return;
   }
+  // Returns when all threads of the block have come.
   (void)loop.host().scratch->team().barrier();
 }
 
@@ -202,6 +215,7 @@ int grid_barrier_service(const tessBlockContext* block) {
                            : loop.host().gate->arrive();
 }
 
+/// Asked by persistent kernels, which end by themselves.
 int stop_service(const tessBlockContext* block) {
   const auto* stop = loop_of(block).host().stop;
   return stop != nullptr && stop->load(std::memory_order_acquire) ? 1 : 0;
@@ -219,6 +233,7 @@ void log_service(const tessBlockContext* block, const char* text) {
   }
 }
 
+/// The order is that of the structure in the C interface.
 constexpr tessKernelServices cpu_services{sizeof(tessKernelServices),
                                           0,
                                           &barrier_service,
@@ -250,11 +265,14 @@ block_loop::block_loop(const block_host& host) noexcept
   context_.determinism = launch.facts.determinism;
   context_.constants = launch.facts.constants.data();
   context_.constantBytes = launch.facts.constants.size();
+  // Services find the loop by this pointer.
   context_.runtime = this;
 }
 
 // Runs the blocks [first, last) and ends at the first failure. A stop request counts only
 // between blocks. In persistent kernels the kernel itself asks for it.
+//
+// `fibers` says that threads need stacks of their own.
 result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers) {
   fibers_ = fibers;
   thread_index index(first, host_.launch->grid);
@@ -266,11 +284,13 @@ result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers)
                                "run, found a request to stop",
                                i, host_.launch->code.name, host_.launch->device));
     }
+    // The block before may have changed the environment.
     if (i != first) {
       environment_.restore();
     }
     std::copy(index.xyz, index.xyz + 3, context_.blockIndex);
     run_block();
+    // The first block that fails ends the range.
     if (failed_thread_ != no_thread || misuse_ != nullptr) {
       environment_.restore();
       return failure();
@@ -280,6 +300,7 @@ result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers)
   return {};
 }
 
+/// Three ways, by the flags of the kernel.
 void block_loop::run_block() noexcept {
   if ((host_.launch->code.flags & TESS_KERNEL_PER_THREAD) == 0) {
     run_block_entry();
@@ -375,6 +396,7 @@ error block_loop::failure() const {
       fmt::format("run block ({}, {}, {}) of kernel {} on device {}",
                   context_.blockIndex[0], context_.blockIndex[1], context_.blockIndex[2],
                   host_.launch->code.name, host_.launch->device);
+  // No thread has failed, so a service was misused.
   if (failed_thread_ == no_thread) {
     return {errc::kernel_failed,
             fmt::format("{}: expected calls that it may make, found {}", where, misuse_)};
@@ -392,6 +414,7 @@ error block_loop::failure() const {
 
 }  // namespace
 
+/// Poisoned memory must not be freed.
 block_scratch::~block_scratch() {
   permit(shared_, capacity_);
   std::free(shared_);
@@ -399,10 +422,13 @@ block_scratch::~block_scratch() {
 
 // Shared memory is kept for later launches. The part that this launch did not ask for is
 // poisoned under AddressSanitizer.
+//
+// `fibers` is the number of threads that need stacks, or 0.
 result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fibers) {
   if (fibers > 0) {
     WEIR_CHECK(team_.reserve(fibers));
   }
+  // All of it may be used while the size changes.
   permit(shared_, capacity_);
   if (shared_bytes > capacity_) {
     const std::size_t wanted =
@@ -414,6 +440,7 @@ result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fiber
                                "no memory",
                                shared_bytes));
     }
+    // The new memory was taken first, so a failure keeps the old one.
     std::free(shared_);
     shared_ = static_cast<std::byte*>(made);
     capacity_ = wanted;
@@ -423,6 +450,8 @@ result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fiber
 }
 
 // The list is short, and the last scratch is the most likely to be in the caches.
+//
+// Scratch is used by one thread at a time.
 result<std::unique_ptr<block_scratch>> scratch_pool::take() {
   {
     const std::lock_guard lock(mutex_);
@@ -432,6 +461,7 @@ result<std::unique_ptr<block_scratch>> scratch_pool::take() {
       return taken;
     }
   }
+  // Without an idle one, a new one is made.
   std::unique_ptr<block_scratch> made(new (std::nothrow) block_scratch(stack_bytes_));
   if (!made) {
     return error(errc::out_of_memory,
@@ -440,6 +470,7 @@ result<std::unique_ptr<block_scratch>> scratch_pool::take() {
   return made;
 }
 
+/// If the list cannot grow, the scratch is freed.
 void scratch_pool::give_back(std::unique_ptr<block_scratch> scratch) noexcept {
   const std::lock_guard lock(mutex_);
   try {
@@ -454,6 +485,7 @@ bool needs_fibers(const grid_launch& launch, bool persistent) noexcept {
          ((launch.code.flags & TESS_KERNEL_USES_BARRIER) != 0 || persistent);
 }
 
+/// Called by workers with slices of a launch.
 result<void> run_block_range(const block_host& host, std::int64_t first,
                              std::int64_t last) {
   block_loop loop(host);

@@ -27,6 +27,7 @@
 namespace weir::tessera {
 namespace {
 
+/// In bytes.
 constexpr std::size_t least_stack = std::size_t{16} << 10;
 /// A launch has more slices than workers, so that a late worker gets less to do.
 constexpr std::int64_t slices_per_worker = 4;
@@ -55,6 +56,7 @@ class scratch_lease {
 /// kernels have locks of their own.
 class cpu_backend final : public device_backend {
  public:
+  // The memory of the host is an arena without a limit.
   explicit cpu_backend(cpu_options options)
       : options_(std::move(options)),
         log_(options_.log),
@@ -62,6 +64,7 @@ class cpu_backend final : public device_backend {
                options_.source}),
         scratch_(options_.stack_bytes),
         persistent_(options_.stack_bytes, options_.stop_limit_ns, options_.log) {
+    // One arena per device.
     for (std::int32_t d = 0; d < options_.devices; ++d) {
       // Large allocations of 8 neighbouring devices begin at different offsets.
       const auto shift = static_cast<std::size_t>(d % 8) * 512;
@@ -108,6 +111,7 @@ class cpu_backend final : public device_backend {
     WEIR_CHECK(check_device(launch.device, options_.devices));
     return check_launch(launch, limits(), persistent);
   }
+  // Few workers mean few slices.
   [[nodiscard]] slice_plan plan(const grid_launch& launch,
                                 unsigned workers) const noexcept override {
     return cut_evenly(launch.blocks(), 1, 1,
@@ -119,11 +123,13 @@ class cpu_backend final : public device_backend {
                       workers);
   }
 
+  // The work has ended when `submit` returns.
   [[nodiscard]] bool inline_work() const noexcept override { return true; }
   [[nodiscard]] result<void> copy(const copy_work& work) override;
   [[nodiscard]] result<void> fill(const fill_work& work) override;
   [[nodiscard]] result<void> run_blocks(const grid_launch& launch, std::int64_t first,
                                         std::int64_t last) override;
+  // Persistent kernels run on threads of their own until they end.
   [[nodiscard]] result<std::shared_ptr<persistent_run>> start_persistent(
       const grid_launch& launch, completion done) override {
     WEIR_CHECK(check(launch, true));
@@ -149,6 +155,7 @@ class cpu_backend final : public device_backend {
   persistent_kernels persistent_;
 };
 
+/// All devices of the processor are alike.
 result<device_properties> cpu_backend::properties(std::int32_t device) const {
   WEIR_CHECK(check_device(device, options_.devices));
   device_properties p;
@@ -163,6 +170,7 @@ result<device_properties> cpu_backend::properties(std::int32_t device) const {
   return p;
 }
 
+/// Equal addresses are allowed, and `memcpy` must not see them.
 result<void> cpu_backend::copy(const copy_work& work) {
   WEIR_CHECK(check_copy(work));
   if (work.to != work.from && work.bytes > 0) {
@@ -171,6 +179,7 @@ result<void> cpu_backend::copy(const copy_work& work) {
   return {};
 }
 
+/// The pattern is repeated; the number of bytes is a multiple of it.
 result<void> cpu_backend::fill(const fill_work& work) {
   WEIR_CHECK(check_fill(work));
   if (work.bytes == 0) {
@@ -192,12 +201,14 @@ result<void> cpu_backend::fill(const fill_work& work) {
   return {};
 }
 
+/// Runs the blocks on the calling thread.
 result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t first,
                                      std::int64_t last) {
   // Launches without shared memory and barriers, the common case, need no scratch.
   block_host host{&launch, nullptr, &log_, nullptr, launch.stop};
   const bool fibers = needs_fibers(launch, false);
   try {
+    // No stacks and no shared memory.
     if (!fibers && launch.shared_bytes == 0) {
       return run_block_range(host, first, last);
     }
@@ -206,6 +217,7 @@ result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t fir
     WEIR_CHECK((*scratch).reserve(launch.shared_bytes, fibers ? launch.threads() : 0));
     host.scratch = &*scratch;
     return run_block_range(host, first, last);
+    // The error itself may need memory.
   } catch (const std::bad_alloc&) {
     return error(errc::out_of_memory, "run blocks of a kernel: no memory for its error");
   }
@@ -213,6 +225,7 @@ result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t fir
 
 }  // namespace
 
+/// The highest level of instructions that this processor has.
 std::string_view cpu_arch() noexcept {
   const auto& levels = host_levels();
   return levels.empty() ? "generic" : std::string_view(levels.front());

@@ -8,6 +8,8 @@
 
 #include "weir/base/system/fp_environment.hpp"
 
+/// A fiber is a stack with a place to continue at. Exactly one context of a thread runs
+/// at a time, and every switch goes from one context to another by name.
 namespace weir::tessera {
 namespace {
 
@@ -22,11 +24,13 @@ void store_left(const transfer_t& transfer) noexcept {
 
 /// Suspends `from` and continues `to`. Returns when another context resumes `from`.
 void jump(fiber_context& from, fiber_context& to) noexcept {
+  // The context that continues finds out by this who it is.
   from.resumes = &to;
 #if defined(__x86_64__)
   // Boost saves and restores the control bits of the vector unit and of the x87 unit.
   store_left(boost::context::detail::jump_fcontext(to.handle, &from));
 #else
+  // On other processors the control bits are saved here.
   const std::uint64_t control = fp_control();
   store_left(boost::context::detail::jump_fcontext(to.handle, &from));
   set_fp_control(control);
@@ -53,10 +57,12 @@ void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
   made.bottom = bottom;
   made.bytes = bytes;
 #if defined(WEIR_TSAN)
+  // ThreadSanitizer has an object for each fiber.
   made.shadow = __tsan_create_fiber(0);
 #endif
 }
 
+/// Called when the stack is not used any more.
 void dismiss([[maybe_unused]] fiber_context& context) noexcept {
 #if defined(WEIR_TSAN)
   if (context.shadow != nullptr) {
@@ -66,6 +72,7 @@ void dismiss([[maybe_unused]] fiber_context& context) noexcept {
 #endif
 }
 
+/// The context of the thread itself, which has a stack already.
 void prepare_own([[maybe_unused]] fiber_context& own) noexcept {
 #if defined(WEIR_TSAN)
   own.shadow = __tsan_get_current_fiber();
@@ -78,6 +85,7 @@ namespace {
 /// again.
 void announce([[maybe_unused]] void** fake_stack, fiber_context& from,
               fiber_context& to) noexcept {
+  // The context that continues must know whose stack was left.
   to.resumer = &from;
 #if defined(WEIR_ASAN)
   __sanitizer_start_switch_fiber(fake_stack, to.bottom, to.bytes);
@@ -89,17 +97,20 @@ void announce([[maybe_unused]] void** fake_stack, fiber_context& from,
 
 }  // namespace
 
+/// Returns when another context switches back.
 void switch_context(fiber_context& from, fiber_context& to) noexcept {
   announce(&from.fake_stack, from, to);
   jump(from, to);
   arrive_first(from);
 }
 
+/// Never returns: the stack may be used for another fiber.
 void leave_context(fiber_context& from, fiber_context& to) noexcept {
   announce(nullptr, from, to);
   jump(from, to);
 }
 
+/// Every context calls it as the first thing after a switch.
 void arrive_first([[maybe_unused]] fiber_context& self) noexcept {
 #if defined(WEIR_ASAN)
   // AddressSanitizer tells the stack of a thread only once that stack has been left.
