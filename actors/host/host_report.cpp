@@ -20,7 +20,7 @@ namespace {
 
 /// Returns whether an I/O host or the conductor has to answer.
 bool waits_for_others(const engine_host_shell& s) {
-  const auto busy = [](const outside& o) { return o.busy; };
+  const auto busy = [](const outside& o) { return o.busy || o.requests != 0; };
   return s.saving || std::any_of(s.sources.begin(), s.sources.end(), busy) ||
          std::any_of(s.blocking.begin(), s.blocking.end(), busy) ||
          std::any_of(s.sinks.begin(), s.sinks.end(), busy);

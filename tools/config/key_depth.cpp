@@ -32,6 +32,11 @@ std::size_t behind_string(std::string_view text, std::size_t begin) {
     if (quote == '"' && text[i] == '\\') {
       ++i;
     } else if (text.substr(i, end.size()) == end) {
+      // One or two further quotes before the closing three belong to the string.
+      for (int extra = 0; long_form && extra < 2 && text.substr(i + 1, 3) == end;
+           ++extra) {
+        ++i;
+      }
       return i + end.size();
     } else if (text[i] == '\n' && !long_form) {
       return i;

@@ -37,7 +37,9 @@ class Foreign(Case):
 
     def test_keys_of_many_parts_are_refused_before_they_are_parsed(self):
         deep = ".".join("a" for _ in range(DEEP))
-        for text in (f"{deep} = 1\n", f"[{deep}]\n", f"x = {{ {deep} = 1 }}\n"):
+        # The last texts have a quote before the closing ones, which belongs to the string.
+        for text in (f"{deep} = 1\n", f"[{deep}]\n", f"x = {{ {deep} = 1 }}\n",
+                     *(f"x = [{q * 3}a{q * 4}, {{ {deep} = 1 }}]\n" for q in "\"'")):
             name = self.write("deep.toml", text)
             for verb in ("check", "graph", "run"):
                 refusal = self.error(verb, name, code=USAGE)
