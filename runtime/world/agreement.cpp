@@ -20,6 +20,7 @@ namespace {
 ///
 /// A longer text is cut.
 template <std::size_t Size>
+/// Reports have fixed sizes, since they are sent as bytes of structures.
 void put_text(std::array<char, Size>& to, std::string_view text) {
   to.fill('\0');
   std::copy_n(text.begin(), std::min(text.size(), Size - 1), to.begin());
@@ -95,6 +96,7 @@ error world::ranked::with_task(error cause) {
 
 /// Ends the world because of a failure of this rank. From now on SIGTERM ends the
 /// process, since its worlds cannot agree on a step and save their state.
+/// The others get a text that names this rank, because to them the cause is this rank.
 error world::ranked::fail(error cause) {
   end_at_stop_signals();
   const error for_others(
@@ -111,6 +113,8 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
                                      const bytes_of_ranks& all) {
   const message_key key{control_, exchanges_++};
   std::vector<transfer_id> open;
+  // All transfers begin before the first one is awaited, so ranks that wait for each
+  // other do not stand still.
   for (rank_id r = 0; r < link_.ranks(); ++r) {
     if (r == link_.rank()) {
       // Sends and receives of all ranks are begun first, then all are awaited.
@@ -131,6 +135,8 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
     link_.poll(control_, ended);
     for (transfer_end& one : ended) {
       if (!one.outcome) {
+        // A rank that has abandoned the channel has told its cause, which ends this world
+        // as it is. Every other failure is one of this rank.
         error cause = std::move(one.outcome).error();
         // A rank that has abandoned its channel gives its reason, which is then the
         // reason of all.
@@ -183,6 +189,9 @@ result<void> world::ranked::check_equal_streams() {
 
 /// Fails with the first call in which rank 0 and another one differ. All ranks come here
 /// together, and give each other their newest calls.
+/// Reports are equal on all ranks, so all ranks choose the same `other` and come to the
+/// same text. The numbers of remembered calls are in the reports, so each rank knows the
+/// sizes.
 result<void> world::ranked::find_difference(const std::vector<rank_report>& reports,
                                             rank_id other) {
   std::vector<call_history> all(link_.ranks());

@@ -86,6 +86,7 @@ result<void> call_inquiry::move_on(const call_log& own) {
   std::vector<transfer_end> ended;
   link_.poll(channel_, ended);
   for (const transfer_end& one : ended) {
+    // Ends of receives belong to a peer, all others to messages that were sent.
     const auto is_its = [&one](const peer& p) {
       return p.question == one.id || p.count == one.id || p.calls == one.id;
     };
@@ -103,6 +104,8 @@ result<void> call_inquiry::move_on(const call_log& own) {
 /// Takes the end of one receive. A rank that is silent here is nobody's failure: a piece
 /// or a report that it owes fails, and names it. A rank that has abandoned the channel
 /// asks and answers no more.
+/// A receive that has failed because the rank was silent is begun again: the rank may
+/// come back and answer late.
 result<void> call_inquiry::take(peer& p, const transfer_end& one, const call_log& own) {
   if (one.abandoned) {
     return {};

@@ -36,6 +36,7 @@ bool waits_before(const call_count& fewer, const call_count& more) {
 
 /// Returns the error of a difference in a call. `or_earlier` says that older calls are
 /// unknown.
+/// Both ranks, if they compare, give the error the same words.
 error difference(rank_id one_rank, const call_history& one, rank_id other_rank,
                  const call_history& other, std::uint64_t number, bool or_earlier) {
   // A name that is equal on both sides points to the arguments.

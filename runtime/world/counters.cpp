@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The counters of ranks as text.
+///
+/// Both forms show the same counters: a table for people and JSON for programs. Times are
+/// measured in nanoseconds; the table has milliseconds.
 #include <fmt/format.h>
 
 #include "weir/base/text.hpp"

@@ -28,6 +28,8 @@ void pack(piece& p) {
 }
 
 /// Scatters the blocks of a piece.
+/// The counterpart of `pack`. Both ranks have the same footprint, so the order is the
+/// same.
 void unpack(const piece& p) {
   const std::byte* from = p.packed.data();
   for_each_run(p.bytes, [&](std::int64_t lo, std::int64_t hi) {
@@ -102,6 +104,8 @@ result<void> pieces::submit(const piece_order& what, std::size_t number) {
   const std::array<access, 1> accesses{
       access{p->bytes, p->sends ? access_mode::read : access_mode::write}};
   submit_options with;
+  // The kernel runs even if its bytes are poisoned: a send must tell the receiver that
+  // the piece does not exist, and a receive must give up its transfer.
   with.though_poisoned = true;
   WEIR_TRY([[maybe_unused]] const task_id id,
            tasks_.submit(p->sends ? "send" : "receive", accesses, kernel{this, p, number},
@@ -133,6 +137,7 @@ result<void> pieces::run_send(piece& p, const task_context& context) {
   auto begun = exists ? link_.send(p.other, {channel_, p.number}, p.packed)
                       : link_.send_failure(p.other, {channel_, p.number});
   if (!begun) {
+    // The thread that waits may sleep and must see the failure.
     note_failure(std::move(begun).error());
     give_back(p);
     tasks_.wake();
@@ -177,12 +182,16 @@ void pieces::note_failure(error cause) {
   }
 }
 
+// A worker polls between tasks. The submitter need not poll as well a moment later; a
+// failure is always looked at.
 bool pieces::polled_lately() const noexcept {
   constexpr std::int64_t lately_ns = 2'000;
   return !has_failed() &&
          now_ns() - polled_ns_.load(std::memory_order_relaxed) < lately_ns;
 }
 
+// Tasks are completed after the mutex was released, because completing one may run code
+// of the engine that takes other locks.
 bool pieces::poll() {
   polled_ns_.store(now_ns(), std::memory_order_relaxed);
   std::vector<ending> endings;
@@ -220,6 +229,8 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
     if (!one.outcome) {
       note_failure(std::move(one.outcome).error());
     }
+    // The task of a send ends without a failure: its bytes are good, and the world ends
+    // by `failure_`.
     out.push_back({&p, std::move(p.waits), {}});
     return;
   }
@@ -240,6 +251,7 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
 }
 
 /// A piece is given back before its task ends, because the world may end then.
+/// Called without the mutex.
 void pieces::end_tasks(std::vector<ending>& all) {
   for (ending& one : all) {
     if (!one.what->sends && one.outcome) {

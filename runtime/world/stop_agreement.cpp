@@ -56,6 +56,8 @@ result<void> stop_agreement::move_on() {
       WEIR_CHECK(await(p));
     }
   }
+  // `ask` of the program or a signal; each rank tells rank 0 once. Other ranks may do so,
+  // too.
   const bool asked = asked_.load(std::memory_order_relaxed) || stop_signal_arrived();
   // A rank asks once.
   if (asked && !std::exchange(has_told_, true)) {
@@ -75,6 +77,7 @@ result<void> stop_agreement::move_on() {
       sends_.remove_if([&one](const outgoing& out) { return out.id == one.id; });
     }
   }
+  // A rank that waits for the verdict would wait for ever if one of the others has gone.
   for (const peer& p : peers_) {  // one that has gone does not answer
     if (p.gone && holds()) {
       return *p.gone;
@@ -84,6 +87,7 @@ result<void> stop_agreement::move_on() {
 }
 
 /// Rank 0 asks the others for their boundaries.
+/// Several ranks may have asked; the first request begins the agreement.
 result<void> stop_agreement::begin() {
   if (std::exchange(has_begun_, true)) {
     return {};
@@ -128,6 +132,7 @@ result<void> stop_agreement::take_message(peer& p) {
 }
 
 /// Rank 0 has the answer of one more rank.
+/// The answers are complete when those of all others and the own one have come.
 result<void> stop_agreement::note_answer(std::uint64_t boundary) {
   largest_ = std::max(largest_, boundary);
   // Answers of the peers and the own one.

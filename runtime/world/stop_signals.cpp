@@ -45,6 +45,8 @@ void note_stop_signal(int number) {
 
 }  // namespace
 
+// Also called when a world has failed: it cannot save its state any more, so a polite
+// stop has no purpose.
 void end_at_stop_signals() noexcept {
   for (const int number : ending_signals) {
     end_at(number);

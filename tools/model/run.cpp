@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Performs the verbs of `weir model`.
+///
+/// Models are stored in HN4 volumes under tags. Reading verbs map the volume and print
+/// its warnings as notes on standard error, so that standard output has facts alone. A
+/// damaged model does not stop a verb that lists or verifies several: it is noted, and
+/// the exit status is 1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +32,9 @@ using storage::hn4_volume;
 constexpr std::uint64_t large_model = std::uint64_t{64} << 20;
 
 /// Makes a volume for a model of so many bytes.
+/// A large volume is a sparse file of the smallest size that the profile allows. A small
+/// one has four times the bytes of the source, but at least the default size of volumes,
+/// since a model is stored together with its panels and its record.
 result<void> make_model_volume(const std::string& path, std::uint64_t bytes) {
   storage::hn4_format_options format;
   format.label = "models";
@@ -40,6 +48,8 @@ result<void> make_model_volume(const std::string& path, std::uint64_t bytes) {
 }
 
 /// Returns the bytes of the largest file that an import may read.
+/// The number only chooses the size of a new volume. A file that cannot be read counts as
+/// 0; the import itself reports it.
 std::uint64_t bytes_of_source(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) {
@@ -54,6 +64,8 @@ std::uint64_t bytes_of_source(const std::string& path) {
   return largest;
 }
 
+/// Facts are written by the models module as JSON and parsed again, so that both have the
+/// same keys.
 ordered_json json_of_record(const actors::model_record& record) {
   ordered_json out;
   out["tag"] = record.tag;
@@ -72,11 +84,14 @@ std::string line_of_record(const actors::model_record& record) {
                      hex64(record.digest));
 }
 
+/// Notes go to standard error.
 void note_damaged_model(const std::string& tag, const error& problem) {
   fmt::print(stderr, "note: model \"{}\" is damaged: {}\n", tag, problem.message());
 }
 
 /// Stores the model of the options in an existing volume.
+/// The index of the volume is written last, so that readers find the new tag without a
+/// scan.
 result<actors::model_record> import_into(const model_options& options) {
   WEIR_TRY(hn4_volume volume,
            hn4_volume::open(options.volume, storage::device_mode::writable));
@@ -87,6 +102,7 @@ result<actors::model_record> import_into(const model_options& options) {
   return record;
 }
 
+// Reads the option `--to`.
 result<models::weight_files> files_named(const std::string& name) {
   if (name == "gguf") {
     return models::weight_files::gguf;
@@ -99,6 +115,7 @@ result<models::weight_files> files_named(const std::string& name) {
       fmt::format("cannot export to {}: expected safetensors or gguf", json_quote(name)));
 }
 
+// Reads the option `--type`. Without it, the types of the volume are kept.
 result<actors::model_export_type> export_type_named(const std::string& name) {
   if (name.empty()) {
     return actors::model_export_type::stored;
@@ -115,6 +132,8 @@ result<actors::model_export_type> export_type_named(const std::string& name) {
 }
 
 /// Reads every weight of a model, and its panels if the volume has them.
+/// Panels are weights that were stored a second time in the order in which kernels read
+/// them. Loading them compares their digests.
 result<void> verify_model(const hn4_volume& volume,
                           const actors::model_in_volume& model) {
   WEIR_CHECK(model.verify());
@@ -134,12 +153,15 @@ result<hn4_volume> map_model_volume(const std::string& path) {
   return volume;
 }
 
+// A volume that this command has made is removed again if the import fails. A volume that
+// was there before is left as the failed import left it.
 command_result model_import(const model_options& options, output& out) {
   const bool made = !posix_file_system().exists(options.volume);
   if (made) {
     WEIR_CHECK(make_model_volume(options.volume, bytes_of_source(options.source)));
   }
   const auto record = import_into(options);
+  // The volume is closed by now.
   if (!record) {
     if (made) {
       (void)posix_file_system().remove(options.volume);
@@ -171,6 +193,8 @@ command_result model_ls(const model_options& options, output& out) {
   return listing.damaged.empty() ? 0 : 1;
 }
 
+// The tags are those of whole and of damaged records, or the one that was asked for. A
+// tag that does not exist is an error; every other problem of a tag counts as damage.
 command_result model_verify(const model_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const auto listing, actors::list_models(volume));
@@ -210,6 +234,7 @@ command_result model_verify(const model_options& options, output& out) {
   return whole ? 0 : 1;
 }
 
+// Names are checked before the volume is opened, because they are the likelier mistakes.
 command_result model_export(const model_options& options, output& out) {
   WEIR_TRY(const auto to, files_named(options.to));
   WEIR_TRY(const auto type, export_type_named(options.type));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Registers the verbs of `weir model` with the command line parser.
+///
+/// All verbs share one options object: a command line has one verb, so no other verb can
+/// have set a field.
 #include "model/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -65,6 +68,8 @@ class model_verbs {
   }
 
  private:
+  // Adds what all verbs have. Positional arguments are taken in the order in which they
+  // are added: `import` has SOURCE before VOLUME, `export` has OUT behind it.
   void finish(CLI::App* v, const char* example, model_command run) {
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("VOLUME", o_->volume, "HN4 volume")->required();

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The verbs of `weir module` that write files: build, sign and keygen.
+///
+/// A build reads the description, adds the code of the command line to it, loads or
+/// compiles every file of code, and gives all to `tessera::fatbin_builder`, which writes
+/// the fatbin. Signing reads a fatbin, and builds the same content again with a
+/// signature. Nothing is written before the whole image exists in memory, and the file
+/// appears at once (`write_file_atomically`), so a failed build leaves an older file as
+/// it was.
 #include <deque>
 #include <optional>
 
@@ -18,6 +25,7 @@ namespace {
 
 using tessera::secret_key;
 
+// Returns the key of `--key`, or none if the module stays unsigned.
 result<std::optional<secret_key>> key_of(const module_options& options) {
   if (options.key.empty()) {
     return std::optional<secret_key>();
@@ -37,6 +45,8 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
   for (const std::string& target : kernel.targets) {
     bool found = false;
     for (std::size_t i = 0; i < code.size() && i < 64; ++i) {
+      // A kernel may run on several sections of one machine, such as a shared object and
+      // PTX.
       if (code[i].arch == target) {
         mask |= std::uint64_t{1} << i;
         found = true;
@@ -53,6 +63,9 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
 }
 
 // Returns the bytes of the fatbin that a description asks for, signed if there is a key.
+// The architecture of PTX is known only after its file was read, so the code comes before
+// the targets of the kernels. A section without a file stands for functions that the
+// program registers itself.
 result<byte_vector> build_image(module_description& from, const secret_key* sign_with) {
   tessera::fatbin_builder builder;
   std::deque<byte_vector>
@@ -70,6 +83,8 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
     WEIR_TRY(record.targets, mask_of(kernel, from.code));
     WEIR_CHECK(builder.add_kernel(std::move(record)));
   }
+  // One hash over the contents of all sources in their order. Names and boundaries of the
+  // files are not part of it.
   if (!from.sources.empty()) {
     tessera::sha256_stream hash;
     for (const std::string& source : from.sources) {
@@ -112,6 +127,8 @@ result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
 
 }  // namespace
 
+// The file is not replaced without `--force`. This is tested first, because compiling may
+// take minutes.
 command_result module_build(const module_options& options, output& out) {
   if (!options.force && posix_file_system().exists(options.out)) {
     return error(errc::already_exists,
@@ -136,6 +153,8 @@ command_result module_build(const module_options& options, output& out) {
   return 0;
 }
 
+// The module is parsed first, so that a damaged module is never signed. The input is
+// replaced unless `--out` names another file.
 command_result module_sign(const module_options& options, output& out) {
   WEIR_TRY(const secret_key key, read_secret_key(options.key));
   WEIR_TRY(const byte_vector image, read_file(posix_file_system(), options.file));
@@ -146,6 +165,7 @@ command_result module_sign(const module_options& options, output& out) {
   return 0;
 }
 
+// The secret key is printed nowhere; only the file has it.
 command_result module_keygen(const module_options& options, output& out) {
   WEIR_TRY(const tessera::key_pair keys, tessera::make_key_pair());
   WEIR_CHECK(write_key_files(options.file, keys));

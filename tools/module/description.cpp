@@ -2,6 +2,17 @@
 /// @file
 /// Reads descriptions of modules from TOML. Unknown keys are errors, so that a misspelt
 /// key does not silently leave a default in place.
+///
+/// The tables of the description are read with `table_reader`: each `read` takes one key
+/// and converts its value to the type of the variable, and `finish` reports the first
+/// error, or a key that no `read` has asked for. The place of an error is the path of the
+/// key and its line, such as "kernel[1].block in line 7".
+///
+///   sources, explain         top level
+///   [[kernel]]               name, symbol, block, parameters, flags, targets, ...
+///   [[code]]                 kind, arch, file
+///   [[plan]]                 a choice of an algorithm for collectives
+///   [policy]                 numeric promises of the module
 #include "module/description.hpp"
 
 #include <fmt/core.h>
@@ -21,10 +32,12 @@ namespace weir::tools {
 
 namespace {
 
+/// A word of the description and the number of the fatbin that it stands for.
 struct named_number {
   std::string_view name;
   std::uint32_t number;
 };
+/// Numbers of `tessera_kernel.h`; each is one bit.
 constexpr std::array<named_number, 5> flag_names{{
     {"deterministic", TESS_KERNEL_DETERMINISTIC},
     {"uses_barrier", TESS_KERNEL_USES_BARRIER},
@@ -32,6 +45,7 @@ constexpr std::array<named_number, 5> flag_names{{
     {"persistent_only", TESS_KERNEL_PERSISTENT_ONLY},
     {"persistent_capable", TESS_KERNEL_PERSISTENT_CAPABLE},
 }};
+/// Numbers of the plan records of a fatbin; "any" makes a plan match every one.
 constexpr std::array<named_number, 5> collective_names{{
     {"any", 0},
     {"all_reduce", 1},
@@ -66,8 +80,11 @@ class table_reader {
   table_reader(const toml::table& table, std::string name)
       : table_(table), name_(std::move(name)) {}
 
+  // Does not count as reading: the key must be read as well.
   [[nodiscard]] bool has(std::string_view key) const { return table_.contains(key); }
 
+  // `value_exact` refuses values of other types, so `block = "3"` is an error and not a
+  // 3.
   void read(const char* key, std::string& to) {
     if (const toml::node* node = find(key)) {
       if (const auto value = node->value_exact<std::string>()) {
@@ -86,6 +103,7 @@ class table_reader {
       }
     }
   }
+  // TOML has signed numbers of 64 bits, so larger ones cannot be written.
   void read(const char* key, std::uint64_t& to) {
     if (const toml::node* node = find(key)) {
       whole_number(key, *node, std::numeric_limits<std::int64_t>::max(), to);
@@ -107,6 +125,7 @@ class table_reader {
       }
     });
   }
+  // An array of fewer than three numbers leaves the default of the others in place.
   void read(const char* key, std::array<std::uint32_t, 3>& to) {
     std::size_t i = 0;
     each(key, [&](const toml::node& node) {
@@ -121,6 +140,7 @@ class table_reader {
       refuse(key, *table_.get(key), "three numbers");
     }
   }
+  // Reads a word of a table of names.
   void read(const char* key, std::span<const named_number> names, std::uint32_t& to) {
     std::string word;
     read(key, word);
@@ -130,6 +150,8 @@ class table_reader {
   }
 
   /// Calls `one` with a reader for each table of an array of tables.
+  /// Readers of inner tables report their own unknown keys; the first error of all
+  /// counts.
   template <class One>
   void each_table(const char* key, One one) {
     std::size_t number = 0;
@@ -144,6 +166,7 @@ class table_reader {
     });
   }
   template <class One>
+  // Calls `one` with a reader of the table, if there is one.
   void one_table(const char* key, One one) {
     const toml::node* node = find(key);
     if (node == nullptr) {
@@ -184,12 +207,14 @@ class table_reader {
   }
 
  private:
+  // Returns the value of a key, or null, and remembers that the key is known.
   const toml::node* find(const char* key) {
     asked_.emplace_back(key);
     return table_.get(key);
   }
 
   template <class One>
+  // Calls `one` for each element of an array. A missing key is an empty array.
   void each(const char* key, One one) {
     const toml::node* node = find(key);
     if (node == nullptr) {
@@ -204,6 +229,7 @@ class table_reader {
     }
   }
 
+  // Stores a number from 0 to `max`, or refuses the value and leaves `to` as it is.
   void whole_number(const char* key, const toml::node& node, std::int64_t max,
                     std::uint64_t& to) {
     const auto value = node.value_exact<std::int64_t>();
@@ -214,10 +240,12 @@ class table_reader {
     }
   }
 
+  // Returns the words for the place of a key in messages.
   [[nodiscard]] std::string place(std::string_view key, const toml::node& node) const {
     return fmt::format("{}{}{} in line {}", name_, name_.empty() ? "" : ".", key,
                        node.source().begin.line);
   }
+  // Reports a value of the wrong kind.
   void refuse(const char* key, const toml::node& node, std::string_view expected) {
     keep_error(error(errc::invalid_argument,
                      fmt::format("cannot read \"{}\" of a module: expected {}, found "
@@ -225,6 +253,7 @@ class table_reader {
                                  key, expected))
                    .located(place(key, node)));
   }
+  // Only the first error is kept, because later ones often follow from it.
   void keep_error(result<void> r) {
     if (!r && !problem_) {
       problem_ = std::move(r).error();
@@ -232,11 +261,15 @@ class table_reader {
   }
 
   const toml::table& table_;
+  /// Path of the table in messages; empty at the top level.
   std::string name_;
+  /// Keys that were asked for, which are all known ones; suggestions come from them.
   std::vector<std::string> asked_;
   std::optional<error> problem_;
 };
 
+/// Reads one table [[kernel]]. Parameters have the notation of `read_parameter`; flags
+/// are or-ed.
 void read_kernel(table_reader& t, described_kernel& kernel) {
   std::vector<std::string> parameters, flags;
   t.read("name", kernel.record.name);
@@ -260,6 +293,7 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
 }
 
 /// Reads the name of a type of the ABI as its id.
+/// The ids of types are dense and begin at 1.
 void read_type(table_reader& t, const char* key, std::uint32_t& to) {
   std::vector<named_number> names;
   for (std::uint32_t id = 1; tessera::size_of_dtype(id) != 0; ++id) {
@@ -268,6 +302,8 @@ void read_type(table_reader& t, const char* key, std::uint32_t& to) {
   t.read(key, names, to);
 }
 
+/// Reads one table [[plan]]: for messages from `least_bytes` to `most_bytes` of a type,
+/// the collective uses the algorithm, the size of chunks and the type on the wire.
 void read_plan(table_reader& t, tessera::plan_record& plan) {
   t.read("collective", collective_names, plan.collective);
   t.read("algorithm", algorithm_names, plan.algorithm);
@@ -279,6 +315,7 @@ void read_plan(table_reader& t, tessera::plan_record& plan) {
   read_type(t, "wire_dtype", plan.wire_dtype);
 }
 
+/// Reads the table [policy].
 void read_policy(table_reader& t, tessera::policy_record& policy) {
   t.read("stable_reductions", policy.stable_reductions);
   t.read("deterministic", policy.deterministic);
@@ -293,6 +330,8 @@ std::string below(const std::string& folder, const std::string& path) {
   return path.empty() ? path : (std::filesystem::path(folder) / path).string();
 }
 
+/// Reads one table [[code]]. The kind follows from the ending of the file unless it is
+/// given.
 void read_code(table_reader& t, const std::string& folder, code_file& code) {
   std::string kind;
   t.read("kind", kind);
@@ -312,6 +351,8 @@ void read_code(table_reader& t, const std::string& folder, code_file& code) {
 
 }  // namespace
 
+// The reader of the whole text is last to finish, so that its unknown keys come after the
+// errors of inner tables.
 result<module_description> read_description(std::string_view text,
                                             const std::string& name,
                                             const std::string& folder) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads code for GPUs, and runs nvcc.
+///
+/// Code for GPUs is packed as it is (PTX, cubin) or compiled to PTX by nvcc, which runs
+/// as a child process with a limit of time. The flags keep arithmetic exact: no
+/// contraction of products and sums, no flushing of subnormals, and divisions and roots
+/// that are rounded correctly, as IEEE 754 says.
 #include "module/gpu_code.hpp"
 
 #include <unistd.h>
@@ -24,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using tessera::section_kind;
 
+/// PTX for this architecture runs on all later ones, too; the driver compiles it there.
 constexpr const char* default_arch = "compute_75";
 /// Time after which nvcc is ended.
 constexpr std::chrono::milliseconds longest_compilation{600'000};
@@ -31,6 +37,7 @@ constexpr std::chrono::milliseconds longest_compilation{600'000};
 /// A folder that is removed with everything in it.
 class scratch_folder {
  public:
+  // The folder of temporary files is that of TMPDIR, or /tmp.
   scratch_folder() {
     std::error_code failed;
     std::string name = (fs::temp_directory_path(failed) / "weir-nvcc-XXXXXX").string();
@@ -53,6 +60,8 @@ class scratch_folder {
 };
 
 /// Returns the path of nvcc, or an empty string.
+/// Searches PATH first, then CUDA_HOME/bin. Empty entries, which stand for the current
+/// folder, are skipped.
 std::string nvcc_path() {
   const char* const path = std::getenv("PATH");
   const char* const home = std::getenv("CUDA_HOME");
@@ -70,6 +79,7 @@ std::string nvcc_path() {
 }
 
 /// Compiles a source to PTX.
+/// Needs nvcc. Its whole output becomes part of the message if it fails.
 result<byte_vector> compiled_source(const code_file& code) {
   const std::string nvcc = nvcc_path();
   if (nvcc.empty()) {
@@ -83,6 +93,7 @@ result<byte_vector> compiled_source(const code_file& code) {
   const scratch_folder folder;
   const std::string out = folder.file("code.ptx");
   std::string arch = code.arch;
+  // PTX has a virtual architecture: "sm_90" becomes "compute_90".
   arch.replace(0, arch.find('_') + 1, "compute_");
   WEIR_TRY(const actors::child_output nvcc_end,
            actors::run_child(
@@ -99,6 +110,8 @@ result<byte_vector> compiled_source(const code_file& code) {
 }
 
 /// Returns the architecture that PTX names in its line ".target".
+/// A line of PTX such as ".target sm_75, texmode_independent" has options behind the
+/// name.
 result<std::string> target_of(std::string_view ptx, const std::string& path) {
   constexpr std::string_view word = ".target ";
   const std::size_t at = ptx.find(word);
@@ -139,6 +152,7 @@ result<code_file> read_gpu_argument(const std::string& text) {
   return out;
 }
 
+// Sources are told by their ending, because a description may give them any kind.
 result<byte_vector> content_of(code_file& code) {
   if (fs::path(code.path).extension() == ".cu") {
     code.kind = section_kind::ptx;

@@ -2,6 +2,9 @@
 /// @file
 /// The verbs of `weir module` that read a module: ls, explain and verify. None of them
 /// runs its code.
+///
+/// All three verbs parse the whole module, which checks every hash and the signature.
+/// They differ in what they print.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +23,8 @@ struct read_module {
   tessera::fatbin module;
 };
 
+/// The bytes move together with the module that points into them: moving a vector keeps
+/// its memory.
 result<read_module> read_fatbin(const module_options& options) {
   read_module out;
   WEIR_TRY(out.image, read_input(options.file));
@@ -31,11 +36,13 @@ result<read_module> read_fatbin(const module_options& options) {
   return out;
 }
 
+// Returns the words for the signature. Its validity was checked by parsing.
 std::string signature_text(const tessera::fatbin& module) {
   return module.signature ? "signed by " + tessera::to_hex(module.signature->key)
                           : "not signed";
 }
 
+/// Prints a kernel as a declaration, and the bytes of its packed arguments.
 void list_kernel(const tessera::kernel_record& k, output& out) {
   std::string parameters;
   for (const tessera::kernel_parameter& p : k.parameters) {
@@ -48,6 +55,7 @@ void list_kernel(const tessera::kernel_record& k, output& out) {
 
 }  // namespace
 
+// With `--json` it prints what `explain` prints, because that has all facts of the list.
 command_result module_ls(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
   const tessera::fatbin& m = read.module;
@@ -68,6 +76,7 @@ command_result module_ls(const module_options& options, output& out) {
   return 0;
 }
 
+// The text of the module is compact JSON; it is parsed only to print it with indentation.
 command_result module_explain(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
   const std::string text = tessera::explain(read.module);
@@ -79,6 +88,9 @@ command_result module_explain(const module_options& options, output& out) {
   return 0;
 }
 
+// A valid signature proves only that somebody with that key has signed the module.
+// Whether the key is trusted is decided by the list of keys: the option, else the
+// variable of the environment.
 command_result module_verify(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
   const char* variable = std::getenv("TESS_TRUSTED_KEYS");

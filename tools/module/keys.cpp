@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reads and writes the files of signing keys.
+///
+/// A key file is one line of hexadecimal digits: 128 for the secret key, whose file only
+/// its owner may read, and 64 for the public key in FILE.pub.
 #include "module/keys.hpp"
 
 #include <fcntl.h>
@@ -26,6 +29,7 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
     return system_error("create the key file", path, errno);
   }
   const ssize_t written = ::write(descriptor, text.data(), text.size());
+  // The key is durable before the command reports success.
   const bool good =
       written == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
   const int problem = errno;
@@ -39,6 +43,8 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
 
 }  // namespace
 
+// White space at the end is allowed, as editors add it. The message never shows the
+// content.
 result<tessera::secret_key> read_secret_key(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   std::string_view text = as_text(content);
@@ -55,6 +61,8 @@ result<tessera::secret_key> read_secret_key(const std::string& path) {
   return key;
 }
 
+// The public file is tested before the secret one is written, so that no secret key is
+// left without its public key in the usual case of an old pair.
 result<void> write_key_files(const std::string& path, const tessera::key_pair& keys) {
   const std::string open = path + ".pub";
   if (posix_file_system().exists(open)) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Parses and prints parameters of kernels, and arguments of `--so`.
+///
+/// The notation is that of C declarations, reduced to what a kernel parameter can be.
+/// `read_parameter` and `parameter_text` are inverse to each other, which the listing of
+/// a module relies on: its lines can be copied into a description.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -37,6 +41,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return out;
 }
 
+// Returns the error for a text that has another form.
 error unreadable(std::string_view text, std::string_view expected) {
   return error(errc::invalid_argument,
                fmt::format("cannot read a parameter: expected {}, found {}", expected,
@@ -60,6 +65,8 @@ result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
 
 }  // namespace
 
+// The words are [QUALIFIER] TYPE [*] NAME. They are taken away from the end: the name
+// first, then the star, and the qualifier stays if two words are left.
 result<kernel_parameter> read_parameter(std::string_view text) {
   std::vector<std::string> words = words_of(text);
   if (words.size() < 2) {
@@ -76,6 +83,7 @@ result<kernel_parameter> read_parameter(std::string_view text) {
     qualifier = words.front();
     words.erase(words.begin());
   }
+  // Only pointers have a qualifier, since it says how the elements are used.
   const bool qualified =
       qualifier.empty() || (pointer && (qualifier == "const" || qualifier == "out" ||
                                         qualifier == "constant"));
@@ -83,6 +91,7 @@ result<kernel_parameter> read_parameter(std::string_view text) {
     return unreadable(text, "[const|out|constant] TYPE* NAME, or TYPE NAME");
   }
   const std::string_view type = words.front();
+  // The size of an opaque value is checked when the kernel is added to the fatbin.
   if (!pointer && type.starts_with(opaque_word)) {
     std::uint32_t bytes = 0;
     const char* end = type.data() + type.size();
@@ -104,6 +113,7 @@ result<kernel_parameter> read_parameter(std::string_view text) {
       qualifier == "constant" ? address_space::constant : address_space::global);
 }
 
+// A pointer to constant memory is read only, so "constant" says the direction, too.
 std::string parameter_text(const kernel_parameter& p) {
   if (p.kind == parameter_kind::opaque) {
     return fmt::format("{}{} {}", opaque_word, p.size, p.name);
@@ -120,6 +130,7 @@ std::string parameter_text(const kernel_parameter& p) {
   return fmt::format("{}{}* {}", qualifier, type, p.name);
 }
 
+// The level is checked by the loader; a level of a later processor is no error here.
 result<code_file> read_code_argument(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Registers the verbs of `weir module` with the command line parser.
+///
+/// All verbs share one options object. A command line has one verb, which sets its own
+/// fields.
 #include "module/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -31,6 +34,8 @@ void add_module_verbs(CLI::App& app, action& chosen) {
       app.add_subcommand("module", "Build, inspect and sign modules of kernels");
   group->require_subcommand(1);
   const auto o = std::make_shared<module_options>();
+  // Adds a verb with its positional argument FILE and with `--json`, and returns it for
+  // further options.
   const auto add = [&](const char* name, const char* description, const char* example,
                        const char* file, module_command run) {
     CLI::App* v = group->add_subcommand(name, description);
@@ -45,6 +50,8 @@ void add_module_verbs(CLI::App& app, action& chosen) {
   auto* build = add("build", "Pack kernels and their code into a fatbin", build_example,
                     "Description in TOML", &module_build);
   build->add_option("OUT", o->out, "Fatbin to write")->required();
+  // Each use of the option takes one value, so that the positional arguments behind it
+  // are not taken for further values.
   build->add_option("--so", o->code, "A shared object for one level; repeatable")
       ->type_name("LEVEL=FILE")
       ->take_all()

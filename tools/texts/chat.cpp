@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Performs `weir chat`.
+///
+/// The program has one thread that reads a line, has the conversation answer it, and
+/// prints the pieces as they come. SIGINT does not end the program: the handler adds one
+/// to an event counter (eventfd), which the thread asks for after each piece of an
+/// answer, and waits for together with the input. Errors of a single line are printed and
+/// the conversation goes on; other errors end the program.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -29,6 +35,8 @@ constexpr std::size_t max_turn_bytes = std::size_t{1} << 20;
 /// a signal that came just before it began to wait, on whatever thread.
 int interrupts = -1;
 
+/// Runs as a signal handler, on any thread, so it calls only `write`, which is safe
+/// there, and restores `errno`. A counter that is full already says that a signal came.
 void note_interrupt(int /*signal*/) {
   const int before = errno;
   const std::uint64_t one = 1;
@@ -40,6 +48,8 @@ void note_interrupt(int /*signal*/) {
 class interrupt_scope {
  public:
   /// @error{io, no descriptor is left}
+  /// Must be called once. The descriptor does not block, so that `take` can ask without
+  /// waiting.
   [[nodiscard]] result<void> open() {
     interrupts = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (interrupts < 0) {
@@ -47,6 +57,8 @@ class interrupt_scope {
     }
     struct sigaction handler {};
     handler.sa_handler = &note_interrupt;
+    // Calls of other code are restarted after the signal. `poll` is never restarted, so a
+    // wait for input ends.
     handler.sa_flags = SA_RESTART;
     ::sigemptyset(&handler.sa_mask);
     ::sigaction(SIGINT, &handler, &before_);
@@ -89,6 +101,9 @@ struct input_line {
 /// Reads lines of standard input, so that a signal is seen while it waits.
 class line_input {
  public:
+  // Returns the next line without its end. A line whose end is missing at the end of the
+  // input is returned too. A signal drops what was typed so far of a line. Bytes beyond
+  // the end of a line stay for the next call.
   result<input_line> next() {
     for (;;) {
       if (const std::size_t end = bytes_.find('\n'); end != std::string::npos) {
@@ -107,6 +122,7 @@ class line_input {
         bytes_.clear();
         return input_line{input_line::kind::interrupted, {}};
       }
+      // Input or the end of the input is there, so this call does not wait.
       char block[4096];
       const ::ssize_t got = ::read(STDIN_FILENO, block, sizeof block);
       if (got < 0 && errno == EINTR) {
@@ -134,6 +150,8 @@ void print_note(const std::string& text) {
 }
 
 /// Answers a line. An error of the text is printed, and the conversation goes on.
+/// If the conversation has no space left for it, the conversation begins again and the
+/// line is asked once more; a line that does not even fit then is refused.
 result<void> answer_line(conversation& talk, const std::string& text, output& out) {
   if (!is_utf8(text) || text.find('\0') != std::string::npos) {
     print_note("cannot use the line: expected UTF-8 without NUL, found other bytes");
@@ -166,6 +184,8 @@ result<void> answer_line(conversation& talk, const std::string& text, output& ou
   return {};
 }
 
+/// Reads lines up to the end of the input. The prompt is shown only to a user at a
+/// terminal, so that the output of a script has answers alone.
 result<void> converse(conversation& talk, output& out) {
   const bool shows_prompt = ::isatty(STDIN_FILENO) != 0;
   interrupt_scope signals;
@@ -195,12 +215,15 @@ result<void> converse(conversation& talk, output& out) {
 }  // namespace
 
 command_result chat_command(const chat_options& options, output& out) {
+  // The model is opened before anything is asked, so that all errors of options come
+  // first.
   WEIR_TRY(const auto loaded, load_decoder(options.volume, options.tag, options.workers));
   const actors::model_record& record = loaded->stored.record();
   WEIR_TRY(chat_form form,
            chat_form::of_template(record.chat_template, options.chat_template,
                                   record.facts.begin_token, loaded->tokens));
   models::llama_options memory;
+  // A conversation cannot be longer than the longest text that the model takes.
   memory.context_tokens =
       std::min<std::uint64_t>(options.context_tokens, record.facts.context_limit);
   WEIR_TRY(const auto model, decoder_of(*loaded, memory));
@@ -212,6 +235,7 @@ command_result chat_command(const chat_options& options, output& out) {
   rules.sampling.temperature = static_cast<float>(options.temperature);
   rules.sampling.top_p = static_cast<float>(options.top_p);
   rules.sampling.top_k = options.top_k;
+  // A drawn seed has 31 bits, so that it is short to type again; it is printed below.
   rules.sampling.seed = options.seed.value_or(std::random_device()() & 0x7FFFFFFFU);
   WEIR_CHECK(models::check_options(rules.sampling, model->facts().vocab));
   print_note(

@@ -1,6 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Recognises chat templates and writes conversations in their form.
+///
+/// Chat templates are programs in the language Jinja. This file has no interpreter: it
+/// compares the template of the model with the texts of the known ones, and writes their
+/// form with code of its own. A template that is not known is refused, because a
+/// conversation in a wrong form gives bad answers without an error. The user can choose a
+/// form with `--chat-template`.
+///
+/// The forms, with a system instruction S, a turn T and an answer A:
+///
+///   chatml  <|im_start|>system\nS<|im_end|>\n<|im_start|>user\nT<|im_end|>\n
+///           <|im_start|>assistant\nA<|im_end|>\n
+///   llama3  BEGIN<|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>
+///           <|start_header_id|>user<|end_header_id|>\n\nT<|eot_id|>
+///           <|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|>
+///   none    BEGIN S\nT A \nT A
+///
+/// Special tokens are appended by their id. Everything else is encoded by
+/// `append_plain_text`, so that a user cannot type a special token.
 #include "texts/chat_form.hpp"
 
 #include <fmt/format.h>
@@ -68,6 +86,8 @@ std::string plain_template(std::string text) {
 }
 
 /// Returns whether a text is the template of Llama 3.
+/// The two editions differ in whether the head of the answer depends on
+/// `add_generation_prompt`.
 bool is_llama3(const std::string& text) {
   return text == std::string(llama3_messages).append(llama3_answer) ||
          text == std::string(llama3_messages)
@@ -77,6 +97,8 @@ bool is_llama3(const std::string& text) {
 }
 
 /// Describes a template for an error message.
+/// Other known templates are named, so that the user sees which one the model needs. The
+/// digest identifies the template in a report of the error.
 std::string described(const std::string& text) {
   if (text.empty()) {
     return "none";
@@ -99,6 +121,9 @@ std::string_view without_blank_ends(std::string_view text) {
 }
 
 /// Returns the default instruction of a ChatML template; nothing for other templates.
+/// A ChatML template may have no default instruction (an empty string), or have it
+/// between the known head and the known tail. Models that share the template differ only
+/// in this text.
 std::optional<std::string> system_of_chatml(const std::string& text) {
   if (text == std::string(loop_head).append(chatml_messages)) {
     return std::string();
@@ -113,6 +138,7 @@ std::optional<std::string> system_of_chatml(const std::string& text) {
 
 /// Returns where the first special token in a text stands, and the length of the shortest
 /// one there.
+/// The length is 0 if there is none. The position is then `npos`.
 std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& tokens,
                                                   std::string_view text) {
   std::pair<std::size_t, std::size_t> first{std::string_view::npos, 0};
@@ -132,6 +158,9 @@ std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& toke
 
 }  // namespace
 
+// The cut lies behind the first character of the special token, where the tokenizer can
+// no longer see it whole. For example, "a<|eot_id|>b" is encoded as "a<" and
+// "|eot_id|>b". Each round of the loop shortens the text by at least one character.
 result<void> append_plain_text(const formats::tokenizer& tokens, std::string_view text,
                                std::vector<std::uint32_t>& ids) {
   formats::encode_options plain;
@@ -141,6 +170,7 @@ result<void> append_plain_text(const formats::tokenizer& tokens, std::string_vie
     std::string_view part = text;
     if (at != std::string_view::npos) {
       const std::size_t character = utf8_sequence_length(text.substr(at));
+      // A special token of one character would still be whole in the part.
       if (character >= length) {
         return error(errc::unsupported,
                      fmt::format("cannot encode a text: expected no special token of one "
@@ -155,6 +185,7 @@ result<void> append_plain_text(const formats::tokenizer& tokens, std::string_vie
   return {};
 }
 
+// A tokenizer that lacks one of the tokens belongs to a model that expects another form.
 result<void> chat_form::find_tokens(std::string_view name) {
   const bool chatml = name == "chatml";
   start_ = tokens_->id(chatml ? chatml_start : llama3_start);
@@ -172,6 +203,8 @@ result<void> chat_form::find_tokens(std::string_view name) {
       .hint("--chat-template none");
 }
 
+// The default instruction is used only if the template itself is recognised: a form that
+// the user chose says nothing about the instruction that the model expects.
 result<chat_form> chat_form::of_template(const std::string& chat_template,
                                          const std::string& chosen,
                                          std::optional<std::uint32_t> begin,
@@ -193,6 +226,7 @@ result<chat_form> chat_form::of_template(const std::string& chat_template,
           .hint("--chat-template chatml, llama3 or none");
     }
   }
+  // ChatML templates of the known models do not write the token that begins a text.
   if (name != "chatml") {
     form.begin_ = begin;
   }
@@ -202,6 +236,8 @@ result<chat_form> chat_form::of_template(const std::string& chat_template,
   return form;
 }
 
+// ChatML has the role and the text in one piece, so they are encoded together. Llama 3
+// has a token between them, and its template trims the text.
 result<void> chat_form::append_role(std::string_view role, std::string_view text,
                                     std::vector<std::uint32_t>& ids) const {
   ids.push_back(*start_);
@@ -214,11 +250,13 @@ result<void> chat_form::append_role(std::string_view role, std::string_view text
                            ids);
 }
 
+// A line end follows the end of a message in ChatML.
 result<void> chat_form::append_end(std::vector<std::uint32_t>& ids) const {
   ids.push_back(*end_);
   return role_end_ ? result<void>() : append_plain_text(*tokens_, "\n", ids);
 }
 
+// An empty instruction is left out, as if it were not given.
 result<void> chat_form::append_begin(const std::string& system,
                                      std::vector<std::uint32_t>& ids) const {
   if (begin_) {
@@ -234,6 +272,9 @@ result<void> chat_form::append_begin(const std::string& system,
   return append_end(ids);
 }
 
+// The token that ends an answer is never part of the history (see `conversation::say`),
+// so the end of the last answer is written here, in front of the next turn. An answer
+// that was cut or stopped gets its end in this way, too.
 result<void> chat_form::append_turn(std::string_view text, bool first,
                                     std::vector<std::uint32_t>& ids) const {
   if (!start_) {

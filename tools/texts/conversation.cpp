@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Draws answers token by token.
+///
+/// The history is the whole sequence of tokens, and `submitted_` of them were computed by
+/// the model. Drawing a token submits the rest in steps of at most `max_rows` tokens and
+/// asks for the logits of the last one. The new token joins the history and is submitted
+/// with the next draw. A turn is therefore computed once, when the first token of its
+/// answer is drawn.
+///
+///   history  [ begin | turn 1 | answer 1 | turn 2 | answer 2 ... ]
+///                                  submitted_ ^        ^ next token
 #include "texts/conversation.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +26,8 @@ conversation::~conversation() {
   }
 }
 
+// The next `say` opens a new context. `drawn_` goes on, so that the same question has
+// another answer than before.
 result<void> conversation::forget() {
   if (context_.value != 0) {
     WEIR_CHECK(model_.close_context(context_));
@@ -37,6 +48,8 @@ result<void> conversation::append_turn(std::string_view text) {
 }
 
 /// Adds a turn of the user to the history, which keeps its length if that fails.
+/// At least one token of the capacity must stay free for the answer, and a turn without a
+/// token could not be answered.
 result<void> conversation::enter(std::string_view text) {
   const std::size_t before = history_.size();
   if (auto appended = append_turn(text); !appended) {
@@ -54,10 +67,14 @@ result<void> conversation::enter(std::string_view text) {
   return {};
 }
 
+// Submits what the model has not computed yet, and returns the token that follows the
+// history. Only the last step wants logits, because the other rows only fill the context.
 result<std::uint32_t> conversation::draw() {
   for (;;) {
     const std::size_t rows =
         std::min<std::size_t>(model_.facts().max_rows, history_.size() - submitted_);
+    // The history does not change while a step is in flight: each is finished in this
+    // round.
     const models::row_group group{context_, std::span(history_).subspan(submitted_, rows),
                                   submitted_ + rows == history_.size()};
     WEIR_TRY(const auto ticket, model_.submit({&group, 1}));
@@ -77,6 +94,9 @@ result<std::uint32_t> conversation::draw() {
   }
 }
 
+// The context is opened late, because its memory is needed from the first turn on only.
+// The token that ends the answer is not added to the history; the form writes the end of
+// an answer itself. Bytes of an unfinished character are given to the receiver last.
 result<answer_end> conversation::say(std::string_view text, const receiver& on_text) {
   if (context_.value == 0) {
     WEIR_TRY(context_, model_.open_context(rules_.capacity));

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Performs `weir embed`.
+///
+/// The pipeline, with N stages of layers between which the layers of the model are
+/// divided:
+///
+///   lines -> tokens -+-> layers1 -> ... -> layersN -> pool -> write
+///                    +-> every stage behind it (the lengths of the texts)
+///                    +-> skipped (with --skip-bad)
+///
+/// The stages of layers work at the same time on different items, and no figure of the
+/// result depends on their number.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -20,6 +30,9 @@ constexpr std::uint32_t bytes_of_item = 2048;
 constexpr std::uint32_t max_rows_of_layers = 1U << 16;
 
 /// Adds the stages of layers, which take consecutive parts, and returns the last one.
+/// Layer `n * layers / count` is the first of stage n, so that the numbers of layers of
+/// two stages differ by at most one. The rows are those of the longest item: the texts of
+/// an item, or one text of the largest length, with two ids more for each text.
 std::string add_layers(pipeline_text& to, const embed_options& options,
                        const actors::model_record& record) {
   const std::uint32_t layers = record.facts.layers;
@@ -39,6 +52,8 @@ std::string add_layers(pipeline_text& to, const embed_options& options,
     if (options.kernels != "auto") {
       to.key("kernels", {options.kernels});
     }
+    // The first stage takes the texts alone; the others take the rows of the stage
+    // before, too.
     to.key(n == 0 ? "from" : "inlets.texts", {std::string("tokens.texts")});
     if (n > 0) {
       to.key("inlets.rows", {last});
@@ -48,6 +63,8 @@ std::string add_layers(pipeline_text& to, const embed_options& options,
   return last;
 }
 
+/// The outputs are parameters, because a run without a folder writes under temporary
+/// names.
 pipeline_text embed_pipeline(const embed_options& options,
                              const actors::model_record& record, const std::string& out,
                              const std::string& bad) {
@@ -65,6 +82,7 @@ pipeline_text embed_pipeline(const embed_options& options,
   return text;
 }
 
+/// Tokens are counted by the first stage of layers, which sees each text once.
 void print_embed_summary(const text_report& report, const embed_options& options,
                          const actors::model_record& record, output& out) {
   const std::uint64_t rows = report.figure("write", "rows");

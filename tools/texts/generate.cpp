@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Performs `weir generate`.
+///
+/// The pipeline is lines -> tokens -> answers -> write, with the stage `skipped` behind
+/// `tokens` if bad lines are listed. The stage `llama.answers` computes the prompts of a
+/// batch together, and each draws with its own seed, so that the answers do not depend on
+/// the batch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +24,7 @@ constexpr std::uint32_t tokens_of_step = 128;
 /// Bytes of an item of text.lines: prompts of a batch are limited by their number.
 constexpr std::uint32_t bytes_of_prompts = 1U << 20;
 
+/// Options that were not given are left out, so that the defaults of the stage hold.
 pipeline_text generate_pipeline(const generate_options& options,
                                 const actors::model_record& record,
                                 const std::string& out, const std::string& bad) {
@@ -38,6 +44,7 @@ pipeline_text generate_pipeline(const generate_options& options,
   if (options.kernels != "auto") {
     text.key("kernels", {options.kernels});
   }
+  // Rows of one step of the model: at least one for each text of the batch.
   text.key("rows", {std::int64_t{std::max(tokens_of_step, options.batch)}});
   text.key("from", {std::string("tokens.texts")});
   text.stage("write", "json.write");
@@ -48,6 +55,7 @@ pipeline_text generate_pipeline(const generate_options& options,
   return text;
 }
 
+/// `stopped` counts answers that the model has ended itself.
 void print_generate_summary(const text_report& report, const generate_options& options,
                             const std::string& tag, output& out) {
   const std::uint64_t answers = report.figure("answers", "answers");

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Loads decoders of volumes.
+///
+/// Loading goes from cheap to expensive: the record of the model and its family are
+/// checked before the weights are read and verified, so that a wrong model is refused at
+/// once.
 #include "texts/load.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +29,8 @@ result<void> expect_family(const actors::model_record& record,
                            json_quote(record.tag), name_of(family), name_of(found)));
 }
 
+// The parts are moved into an object on the heap, where their addresses no longer change:
+// the model that `decoder_of` makes refers to them.
 result<std::unique_ptr<loaded_model>> load_decoder(const std::string& volume,
                                                    const std::string& tag,
                                                    unsigned workers) {
@@ -36,6 +42,7 @@ result<std::unique_ptr<loaded_model>> load_decoder(const std::string& volume,
   WEIR_TRY(auto weights, actors::model_weights::load(mapped, stored));
   runtime::engine_options options;
   options.workers = workers > 0 ? workers : std::max(1U, allowed_processors());
+  // Nobody asks for the times of kernels here.
   options.kernel_time = false;
   WEIR_TRY(auto engine, runtime::engine::create(options));
   return std::make_unique<loaded_model>(
@@ -43,6 +50,8 @@ result<std::unique_ptr<loaded_model>> load_decoder(const std::string& volume,
                    std::move(weights), std::move(engine)});
 }
 
+// The facts of the record are checked once more when they become a configuration, because
+// the record is data of a file.
 result<std::unique_ptr<models::step_model>> decoder_of(
     loaded_model& model, const models::llama_options& options) {
   WEIR_TRY(const models::llama_config config,

@@ -41,6 +41,7 @@ class text_progress {
   }
 
  private:
+  /// Noun that follows the number of things, such as "texts".
   std::string things_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double drawn_ = 0;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writes the pipelines of `weir embed` and `weir generate` in TOML, and runs them.
+///
+/// `embed` and `generate` are written as pipelines in TOML, exactly as a user would write
+/// them; `--toml` prints that text. The text is read again by the reader of pipelines, so
+/// that both ways use the same checks. There are two ways to run it: in a run folder,
+/// which `weir resume` can continue, or without one, in which case outputs are written
+/// under temporary names and renamed at the end. A command that fails therefore leaves
+/// the earlier output in place.
 #include "texts/run.hpp"
 
 #include <fmt/format.h>
@@ -25,9 +32,13 @@ namespace weir::tools {
 
 namespace {
 
+/// Stands for standard input or output instead of a file.
 constexpr std::string_view standard_stream = "-";
 
 /// Returns the name under which a run without a folder writes an output.
+/// Only regular files and new names are replaced. A device or a pipe, such as /dev/null,
+/// is written directly, because renaming would put a file in its place. The number of the
+/// process keeps two commands apart.
 std::string unfinished_name(const std::string& output) {
   std::error_code failed;
   const auto status = std::filesystem::status(output, failed);
@@ -39,6 +50,7 @@ std::string unfinished_name(const std::string& output) {
 }
 
 /// Refuses outputs that are one of the inputs, because they would replace it.
+/// The files are compared, not their names, so that links are seen.
 result<void> refuse_output_over(const std::string& input, const text_options& options) {
   for (const std::string& written : {options.out, options.skip_bad}) {
     std::error_code failed;  // neither path need exist
@@ -63,6 +75,8 @@ class unfinished_outputs {
   unfinished_outputs& operator=(const unfinished_outputs&) = delete;
   ~unfinished_outputs() {
     for (const std::string& one : outputs_) {
+      // The result of `unfinished_name` must be the same as before the run: the output
+      // itself was not touched in between.
       if (const std::string name = unfinished_name(one); name != one) {
         (void)posix_file_system().remove(name);  // it may not exist
       }
@@ -70,6 +84,8 @@ class unfinished_outputs {
   }
   /// Gives the outputs their names. Their content is durable.
   result<void> keep() {
+    // An output that has its name leaves the list, so that the destructor does not remove
+    // it if a later one fails.
     for (; !outputs_.empty(); outputs_.pop_back()) {
       const std::string& one = outputs_.back();
       if (const std::string name = unfinished_name(one); name != one) {
@@ -84,6 +100,8 @@ class unfinished_outputs {
   std::vector<std::string> outputs_;
 };
 
+/// Relative paths of the pipeline begin at the current folder, as they do on the command
+/// line.
 result<loaded_pipeline> load_text(const pipeline_text& text) {
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
@@ -98,6 +116,7 @@ std::size_t stage_number(const flow::graph& graph, std::string_view name) {
   return static_cast<std::size_t>(found - graph.stages.begin());
 }
 
+/// Returns a figure of a stage, or 0 if the stage or the figure is not there.
 std::uint64_t figure_of(const std::vector<figures>& stages, std::size_t stage,
                         std::string_view name) {
   const auto* found =
@@ -107,6 +126,7 @@ std::uint64_t figure_of(const std::vector<figures>& stages, std::size_t stage,
 
 }  // namespace
 
+// The volume is closed again. The stages of the pipeline open it themselves.
 result<actors::model_record> record_of_model(const std::string& volume,
                                              const std::string& tag,
                                              models::architecture family) {
@@ -117,6 +137,8 @@ result<actors::model_record> record_of_model(const std::string& volume,
   return stored.record();
 }
 
+// The number of workers is written out, so that a resumed run has as many as the first
+// one. A trace is of no use for these commands.
 pipeline_text::pipeline_text(const std::string& name, const text_options& options) {
   text_ += fmt::format("name = {}\n\n[run]\n", toml_text({name}));
   constexpr unsigned max_workers = 256;
@@ -133,6 +155,7 @@ void pipeline_text::stage(const std::string& name, const std::string& use) {
   key("use", {use});
 }
 
+// Values are written by the writer of configurations, which escapes texts.
 void pipeline_text::key(std::string_view name, const setting_value& value) {
   text_ += fmt::format("{} = {}\n", name, toml_text(value));
 }
@@ -142,6 +165,7 @@ void pipeline_text::model(const std::string& volume, const std::string& tag) {
   key("tag", {tag});
 }
 
+// `bad = "list"` gives bad lines to an outlet; `stop` makes the first one an error.
 void pipeline_text::add_tokens(const text_options& options, const std::string& tag,
                                const std::vector<std::string>& files,
                                std::uint32_t bytes) {
@@ -188,6 +212,7 @@ result<text_report> run_texts(const pipeline_text& text,
   const actors::signal_scope signals(control);
   text_progress progress(job.things);
   loaded.options.control = &control;
+  // A run without a folder has no place for checkpoints.
   loaded.options.every_items = 0;
   loaded.options.every_seconds = 0;
   const std::size_t stage = stage_number(loaded.stages->built(), job.counted);
@@ -196,6 +221,7 @@ result<text_report> run_texts(const pipeline_text& text,
                   figure_of(p.stages, stage, "tokens"));
   };
   prefer_long_time_slices();
+  // The pipeline wraps the error of a stage into others; the user sees the innermost one.
   auto report = weir::run(*loaded.stages, loaded.options);
   if (!report) {
     return error(report.error().root());
@@ -211,6 +237,8 @@ result<text_report> run_texts(const pipeline_text& text,
 
 }  // namespace
 
+// The inputs are protected before anything is written, also with `--run` and `--toml`. A
+// summary is not printed if the answers themselves go to standard output.
 command_result perform_texts(const text_job& job, const text_options& options,
                              output& out) {
   for (const std::string& path : job.inputs) {

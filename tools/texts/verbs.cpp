@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Registers `weir embed`, `weir generate` and `weir chat` with the command line parser.
+///
+/// Each verb has an options object, which the parser fills and which the call in `chosen`
+/// keeps alive. Ranges that the parser can test are tested here; all others are left to
+/// the functions that perform the verbs. `embed` and `generate` share most of their
+/// options through `add_text_verb`.
 #include "texts/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -35,6 +40,7 @@ constexpr const char* generate_example =
 
 /// Adds what both verbs have.
 template <class Options>
+/// `run` performs the verb with the options `o` after the whole command line was parsed.
 void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
                    command_result (*run)(const Options&, output&),
                    std::function<command_result(output&)>& chosen) {
@@ -69,6 +75,7 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       [o, &chosen, run] { chosen = [o, run](output& out) { return run(*o, out); }; });
 }
 
+/// `chat` has no input files and no output, so it shares none of the options above.
 void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen) {
   auto* v = app.add_subcommand("chat", "Talk to a model");
   const auto o = std::make_shared<chat_options>();

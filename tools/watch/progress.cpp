@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Formats the line of progress and draws it on a terminal.
+///
+/// The line is drawn with a carriage return and the escape sequence that clears the line,
+/// so that each one replaces the one before. Nothing is drawn into a file or a pipe.
 #include "progress.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +26,8 @@ std::size_t columns() {
                                                                          : 80;
 }
 
+/// Follows the conventions of the variables NO_COLOR (set and not empty: no colours) and
+/// TERM ("dumb": no escape sequences for colours).
 bool wants_colour() {
   const char* no_colour = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
@@ -40,6 +45,8 @@ std::string grouped(double value) {
   return digits;
 }
 
+// A figure that is not known yet is 0 and is left out, so that the line grows while the
+// run gets going. A phase without a budget has no share that is done.
 std::string progress_text(const actors::run_progress& p, bool colour) {
   const char* strong = colour ? "\x1b[1m" : "";
   const char* plain = colour ? "\x1b[0m" : "";
@@ -98,12 +105,15 @@ void progress_line::show(const std::string& text) {
   }
 }
 
+// Standard error is flushed, because the line has no end at which a terminal would show
+// it.
 void progress_line::draw(const std::string& line) {
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
   shown_ = true;
 }
 
+// Does nothing if no line is shown, so callers need not know whether there is one.
 void progress_line::clear() {
   if (shown_) {
     fmt::print(stderr, "\r\x1b[K");

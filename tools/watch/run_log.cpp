@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The log of a run, written with spdlog.
+///
+/// The logger belongs to the object and is not registered with spdlog, so that two runs
+/// of one process have separate logs. Every line is flushed at once.
 #include "run_log.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +18,8 @@ struct run_log::state {
   spdlog::logger logger;
 };
 
+// spdlog reports errors as exceptions, which become errors here. A line is
+// "2026-01-31T12:00:00.000+01:00 info TEXT".
 result<run_log> run_log::open(const std::string& folder) {
   const std::string path = join_path(folder, "log");
   try {
