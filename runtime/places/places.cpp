@@ -2,6 +2,16 @@
 /// @file
 /// Tasks at places: the copies before a task, and its accesses in the memory of its
 /// place.
+///
+/// A task at place p sees its tensors in the memory of p. Before it is submitted,
+///
+///   1. its accesses are translated to the storages at p,
+///   2. bytes that p lacks and the task needs become copy tasks from places that have
+///   them,
+///   3. the task is submitted; then the ledger notes that only p has the bytes it writes.
+///
+/// Copies are tasks of the engine with a read and a write access, so the engine orders
+/// them with all other tasks. The ledger describes the state after all submitted tasks.
 #include "weir/runtime/places.hpp"
 
 #include <algorithm>
@@ -58,6 +68,7 @@ struct packed_copy {
 };
 
 /// Returns the part of a footprint at one repetition of its outermost progression.
+/// Used to peel off progressions until the rest fits into `packed_copy`.
 footprint repetition(const footprint& bytes, std::int64_t index) {
   const footprint::progression& outer = bytes.steps[0];
   footprint part = bytes;
@@ -86,6 +97,7 @@ placed_access overwrites(const tensor& t) {
   return a;
 }
 
+// The counter of failures tells later whether a copy may have failed.
 places::places(engine& tasks, mover& copies, place_id count)
     : tasks_(&tasks), mover_(&copies), count_(count), failures_seen_(tasks.failures()) {
   WEIR_EXPECT(count >= 1 && count <= copy_ledger::max_holders);
@@ -99,6 +111,7 @@ places::~places() {
 }
 
 /// Frees all copies but that in place 0. The engine waits for the tasks that use them.
+/// The memory goes back to the mover only if the engine has released the storage.
 void places::free_copies(copies_of_storage& s) noexcept {
   for (place_id place = 1; place < count_; ++place) {
     storage& copy = s.at[place];
@@ -152,6 +165,7 @@ void places::forget_failed_copies() noexcept {
 
 /// Submits the copies before a task and translates its accesses. Checks all storages
 /// first, so that a refused task has copied nothing.
+/// The translated accesses stay in `translated_` for the submission that follows.
 result<void> places::prepare(place_id place, std::span<const placed_access> accesses) {
   WEIR_CHECK(check_place(place));
   forget_failed_copies();
@@ -169,6 +183,7 @@ result<void> places::prepare(place_id place, std::span<const placed_access> acce
     // Old bytes are needed: the newest ones are copied.
     if (needs_old_bytes(a.mode, a.whole)) {
       WEIR_CHECK(fetch(s, a.bytes, place));
+      // The added read access makes the task depend on the writer of the old bytes.
     } else if (changes_bytes(a.mode)) {
       // Old bytes are not copied, but their writer's failure must reach the task.
       missing_.clear();
@@ -216,6 +231,9 @@ result<void> places::fetch(copies_of_storage& s, const footprint& bytes, place_i
 }
 
 /// Submits one copy: a task that reads the bytes at one place and writes them at another.
+/// A copy notes that the target holds the bytes, although the task has not run: later
+/// tasks depend on it through the engine. If it fails, `forget_failed_copies` takes this
+/// back.
 result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
                                 place_id from, place_id to) {
   // Too deep for the captures of a task: each repetition becomes a copy of its own.

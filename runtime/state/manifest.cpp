@@ -25,6 +25,7 @@ constexpr std::uint32_t manifest_version = 1;
 constexpr std::size_t min_item_bytes = 4 + 4 + 4 + 4 + 4;
 constexpr std::size_t min_part_bytes = 4 + 4 + 8 + 8;
 
+/// Writes a list of numbers behind its length.
 void put_numbers(record_writer& to, std::span<const std::int64_t> numbers) {
   to.put(static_cast<std::uint32_t>(numbers.size()));
   for (const std::int64_t number : numbers) {
@@ -42,6 +43,8 @@ std::vector<std::int64_t> get_numbers(record_reader& from) {
 }
 
 /// Reads an item. Returns false if it is none that an encoder writes.
+/// An item has either tiles, whose bytes are in the parts, or a value here. A list of
+/// tile extents has one number for each dimension.
 bool get_item(record_reader& from, state_manifest& to) {
   item_description item;
   item.name = from.get_text();
@@ -61,6 +64,7 @@ bool get_item(record_reader& from, state_manifest& to) {
 }
 
 /// Reads the fields behind the head. Returns false if they are damaged.
+/// A state without a part would belong to no rank.
 bool get_fields(record_reader& from, state_manifest& to) {
   to.generation = from.get<std::uint64_t>();
   to.step = static_cast<std::int64_t>(from.get<std::uint64_t>());

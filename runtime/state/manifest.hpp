@@ -22,7 +22,9 @@ struct part_entry {
 
 /// A generation: the number of parts is the number of ranks that saved it.
 struct state_manifest {
+  /// Number of the generation, which the name of the manifest has as well.
   std::uint64_t generation = 0;
+  /// Step of the program behind which the state was saved.
   std::int64_t step = 0;
   std::vector<item_description> items;
   std::vector<byte_vector> values;  ///< bytes by item; empty for tensors in tiles

@@ -25,6 +25,7 @@ constexpr std::size_t tile_buffer_bytes = std::size_t{256} << 10U;
 ///
 /// A block is a run of bytes without a gap, in the order of the addresses.
 template <class Visit>
+/// Blocks come in row-major order of the tile, because its footprint is nested.
 result<void> visit_blocks(const tensor& tile, const Visit& visit) {
   result<void> outcome;
   for_each_run(tile.bytes(), [&](std::int64_t lo, std::int64_t hi) {
@@ -112,6 +113,7 @@ result<void> part_writer::write_digests(std::uint64_t offset,
   // Length and digest, for the manifest.
   out = {offset + bytes.size(), xxh3_64(bytes)};
   const std::lock_guard lock(mutex_);
+  // All tiles were written: the task that calls this reads their digests.
   WEIR_CHECK(file_->sync());
   file_.reset();
   return files_.sync_folder(folder_of(path_));

@@ -2,6 +2,19 @@
 /// @file
 /// The tasks of a save: each rank writes its tiles and makes its part durable; then rank
 /// 0 writes the manifest, or the parts are removed.
+///
+/// A save only submits tasks and returns; the program goes on, and later writers of the
+/// tensors wait for the tasks that read them.
+///
+///   save tile (owner)  reads the tile, writes its digest
+///   save number (0)    copies numbers into the manifest
+///   seal part (r)      reads the digests of r, makes the part durable, writes its
+///   outcome publish state (0)  reads all outcomes, writes the manifest, writes the
+///   verdict end save (r)       reads the verdict; removes the part if there is no
+///   manifest
+///
+/// The digests, outcomes and the verdict are tensors of the world, so the engine and the
+/// ledger order these tasks and bring the bytes to the ranks.
 #include <fmt/core.h>
 
 #include "state/open_state.hpp"
@@ -30,12 +43,16 @@ rank_outcome seal_part(save_job& job, std::span<const std::uint64_t> digests) {
 }
 
 /// Keeps the newest complete generations and removes those that are older than they.
+/// Only generations that are known to be complete count. Older generations stay until
+/// `kept` complete ones exist.
 void remove_older(state_site& site, std::uint64_t generation) {
   site.complete.push_back(generation);
   // Fewer than so many are known to be complete.
   if (site.complete.size() < site.kept) {
     return;
   }
+  // Now `complete` has exactly `kept` numbers, and the first one is the oldest that
+  // stays.
   site.complete.erase(site.complete.begin(),
                       site.complete.end() - static_cast<std::ptrdiff_t>(site.kept));
   // Generations of earlier runs that are older go as well.
@@ -49,6 +66,7 @@ void remove_older(state_site& site, std::uint64_t generation) {
 }
 
 /// Writes the manifest, unless a part was not written.
+/// The manifest appears at once with all its bytes, or not at all.
 result<void> write_manifest(save_job& job, std::span<const rank_outcome> outcomes) {
   for (std::size_t r = 0; r < outcomes.size(); ++r) {
     const rank_outcome& one = outcomes[r];
@@ -156,6 +174,7 @@ result<void> world_state::open_state::submit_values(
     const auto bytes =
         static_cast<std::size_t>(value.count()) * info_of(value.type()).size;
     WEIR_CHECK(ranks_.submit(
+        // Updating the verdict orders these tasks before the publication.
         {0, 0}, "save number", std::array{reads(value), updates(verdict)},
         [own = job.get(), k, from = value.data(), bytes](const task_context&) {
           own->manifest.values[k].assign(from, from + bytes);
@@ -202,6 +221,8 @@ result<void> world_state::open_state::submit_publication(
   // A rank removes its part if the generation does not exist.
   for (rank_id r = 0; r < ranks_.ranks(); ++r) {
     WEIR_CHECK(ranks_.submit(
+        // Updating the outcome keeps the next save from writing it before this task has
+        // run.
         {r, 0}, "end save", std::array{reads(verdict), updates(outcome_of(r))},
         [own = job.get(), from = verdict.as<const std::uint64_t>()](const task_context&) {
           if (*from == 0) {

@@ -64,6 +64,8 @@ void warn_on_standard_error(const std::string& text) {
 
 }  // namespace
 
+// The descriptions are taken once; a tensor must keep its shape, type and tiles from then
+// on.
 world_state::open_state::open_state(world& ranks, std::shared_ptr<state_site> site,
                                     std::vector<state_item> items)
     : ranks_(ranks), site_(std::move(site)), items_(std::move(items)) {
@@ -179,6 +181,7 @@ result<byte_vector> world_state::open_state::from_rank_0(byte_vector own) {
   WEIR_TRY(const storage memory, ranks_.allocate(bytes, "state"));
   const std::array<std::int64_t, 1> shape{bytes};
   WEIR_TRY(const tensor all, tensor::over(memory, dtype::uint8, shape));
+  // The task refers to `own`, which lives until the wait below.
   WEIR_CHECK(ranks_.submit({0, 1}, "content", std::array{writes(all)},
                            [to = all.data(), &own](const task_context&) {
                              std::copy(own.begin(), own.end(), to);
@@ -191,6 +194,7 @@ result<byte_vector> world_state::open_state::from_rank_0(byte_vector own) {
 }
 
 /// Sets the generations that exist, as rank 0 finds them.
+/// `newest_` never goes back: a number of a failed save is not used again.
 result<void> world_state::open_state::list() {
   std::vector<std::uint64_t> found;
   WEIR_CHECK(agree("list state", [this, &found]() -> result<void> {

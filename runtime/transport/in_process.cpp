@@ -42,6 +42,7 @@ struct letter {
 };
 
 /// A sender and a key.
+/// A message is named by its sender and its key; the receiver is the owner of the table.
 using sender_and_key = std::pair<rank_id, message_key>;
 /// A sender and a channel.
 using sender_and_channel = std::pair<rank_id, std::uint32_t>;
@@ -84,6 +85,7 @@ struct in_process_network::shared {
     std::vector<bool> closed;  ///< by channel: its letters are dropped
     std::int64_t waiting = 0;  ///< bytes that were sent and not received
 
+    // Letters to a closed channel have no reader.
     [[nodiscard]] bool drops(std::uint32_t channel) const {
       return channel < closed.size() && closed[channel];
     }
@@ -217,6 +219,7 @@ result<transfer_id> in_process_network::endpoint::post(
     l.polls_left =
         static_cast<std::uint32_t>(random_() % (std::uint64_t{o.max_delay} + 1));
   }
+  // `loses` is a function of tests, which see each letter once.
   const bool is_lost = o.loses && o.loses(own_, to, key);
   shared::mailbox& box = network_.mailboxes[to];
   const std::lock_guard lock(box.mutex);
@@ -237,6 +240,7 @@ result<transfer_id> in_process_network::endpoint::post(
     sent_messages& sent = box.sent[{own_, key.channel}];
     ++sent.count;
     sent.newest_ns = network_.now();
+    // A lost letter was counted above and never arrives, as on a real network.
     if (!is_lost) {
       box.waiting += l.size();
       box.letters.push_back(std::move(l));
@@ -335,6 +339,8 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
 
 /// Returns the error of a receive whose sender has been silent for too long, or whose
 /// message was lost.
+/// A silent sender is reported as lost; one that polls is alive, so its message may come
+/// late, unless the count says that letters are missing.
 std::optional<error> in_process_network::endpoint::overdue(const sender_and_key& which,
                                                            const open_receive& r,
                                                            std::int64_t now) const {
@@ -359,6 +365,8 @@ std::optional<error> in_process_network::endpoint::overdue(const sender_and_key&
 
 /// Returns an error if messages of the sender in the channel were lost. It is unknown
 /// which ones.
+/// Letters in the mailbox have come as well. Lost ones make the sum smaller than the
+/// number that was sent.
 std::optional<error> in_process_network::endpoint::lost(const sender_and_key& which,
                                                         std::int64_t now) const {
   const sender_and_channel from{which.first, which.second.channel};
@@ -392,6 +400,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
                                         std::vector<transfer_end>& ended) {
   const std::lock_guard lock(mutex_);
   take_letters();
+  // The clock is read only if a deadline may pass.
   const std::int64_t now = receives_.empty() ? 0 : network_.now();
   std::int64_t received = 0;
   for (auto it = receives_.begin(); it != receives_.end();) {
@@ -426,6 +435,8 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
 }
 
 /// Drops the letters of the channel. Later ones are dropped as they are sent.
+/// Called with the mutex of the endpoint locked. The memory of dropped letters is given
+/// back to the limit.
 void in_process_network::endpoint::close(std::uint32_t channel) noexcept {
   if (channel >= channels_.size() || !channels_[channel].open) {
     return;

@@ -43,6 +43,7 @@ class call_inquiry {
     transfer_id question = 0;    ///< receive of its next question
     transfer_id count = 0;       ///< receive of the first part of its answer
     transfer_id calls = 0;       ///< receive of the second part
+    /// Memory of the receive of its question, whose content does not matter.
     std::byte asks{};
     call_history answer;
   };

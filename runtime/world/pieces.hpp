@@ -22,6 +22,7 @@ namespace weir::runtime {
 /// The bytes of a piece, and the other rank.
 struct piece_order {
   footprint bytes;
+  /// First byte of the storage in which the piece lies.
   std::byte* base = nullptr;
   rank_id other = 0;
   std::uint64_t number = 0;  ///< among the messages from the sender to the receiver
@@ -33,6 +34,7 @@ struct piece_order {
 /// A piece that this rank sends or receives.
 struct piece : piece_order {
   // Guarded by the mutex of the pieces.
+  /// Bytes of the message: the blocks of the piece one after another.
   std::vector<std::byte> packed;
   completion waits;           ///< handle of its task, once its kernel has returned
   bool has_ended = false;     ///< a receive has ended before its kernel was called

@@ -57,7 +57,9 @@ class world::ranked final : public transport_user {
   ranked(const ranked&) = delete;
   ranked& operator=(const ranked&) = delete;
 
+  /// Makes a storage on all ranks, whose zeros all of them hold.
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
+  /// Waits for all tasks of the engine and releases the storage of this rank.
   [[nodiscard]] result<void> release(storage_id id);
   /// Moves the pieces of a task. Returns true if this rank runs the task, which the
   /// caller submits to the engine next.
@@ -72,29 +74,41 @@ class world::ranked final : public transport_user {
   void record_start(std::function<result<void>(std::uint64_t)> start) {
     repetition_.recorded->calls.back().start = std::move(start);
   }
+  /// Begins a step of a loop. The period that was found decides how its calls are
+  /// treated.
   void begin_step();
+  /// Returns true if the whole step was taken from the recorded period without its calls.
   [[nodiscard]] result<bool> pass_step();
+  /// Takes back passed steps that were not submitted, and returns their number.
   [[nodiscard]] std::int64_t take_back_steps() noexcept;
+  /// Ends a step and compares it with the steps before.
   [[nodiscard]] result<void> end_step();
+  /// Ends the loop. Deferred calls are submitted, and what was recorded is dropped.
   [[nodiscard]] result<void> end_steps();
   /// Moves the pieces that bring the bytes to all ranks.
   [[nodiscard]] result<void> bring(std::span<const access> accesses);
   /// Ends the world because of a failure of this rank.
   [[nodiscard]] error fail(error cause);
+  /// Waits for all ranks and returns the oldest failure, the same one on all of them.
   [[nodiscard]] result<void> wait();
+  /// Waits, and returns the counters of all ranks.
   [[nodiscard]] result<std::vector<world_counters>> gather_counters();
+  /// Comes to the boundary before the next step. Returns true if all ranks stop there.
   [[nodiscard]] result<bool> stops_here();
   void ask_to_stop() noexcept { stop_.ask(); }
   void explain_failures(std::function<std::string()> advice) {
     advice_ = std::move(advice);
   }
+  /// Moves this world on while another world of the transport waits.
   bool move_on_for_others() override;
 
   [[nodiscard]] std::uint64_t step() const noexcept { return steps_; }
   [[nodiscard]] const world_counters& counters() const noexcept { return counters_; }
+  /// Notes a failure of a task or a transfer of this rank. @threads{safe from any thread}
   void note_failure(std::uint64_t step, const char* name, const error& cause);
 
  private:
+  /// A storage of the world: the memory of this rank, and which ranks hold valid bytes.
   struct shared_storage {
     storage local;
     copy_ledger ledger;

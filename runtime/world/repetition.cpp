@@ -95,6 +95,8 @@ result<bool> world::ranked::pass_step() {
   return true;
 }
 
+// Only steps of the present period can be passed and not yet replayed; the program then
+// makes their calls after all.
 std::int64_t world::ranked::take_back_steps() noexcept {
   repetition& r = repetition_;
   const std::size_t passed = std::exchange(r.passed, 0);
@@ -105,6 +107,7 @@ std::int64_t world::ranked::take_back_steps() noexcept {
   return static_cast<std::int64_t>(passed);
 }
 
+// A step with fewer calls than the recorded one ends the use of the period.
 result<void> world::ranked::end_step() {
   repetition& r = repetition_;
   r.in_step = false;
@@ -215,6 +218,7 @@ result<bool> world::ranked::defers(std::uint64_t signature) {
 }
 
 /// Returns true if calls were made that are not submitted yet.
+/// A whole period is never left deferred, since its last call replays it.
 bool world::ranked::has_deferred() const noexcept {
   const repetition& r = repetition_;
   return r.now == repeat_mode::deferring && r.position != 0 &&
@@ -249,6 +253,8 @@ result<void> world::ranked::submit_deferred() {
 /// Submits deferred calls while another world waits: the other ranks may need their
 /// pieces before they come to that wait, because they need not defer the same calls. A
 /// failure is reported by the next call.
+/// Not while this world waits itself, whose calls are then under way, and not with passed
+/// steps, which the program may take back.
 bool world::ranked::submit_deferred_for_others() {
   if (waits_inside_ != 0 || !has_deferred() || repetition_.passed != 0 ||
       ++held_rounds_ < rounds_before_submission) {
@@ -277,6 +283,8 @@ result<void> world::ranked::stop_following() {
 
 /// Submits the deferred calls before a call that is no submission of a step. A loop in
 /// which that happens again and again is not followed any more.
+/// For example, a loop that waits in the middle of each step flushes every period and
+/// replays none.
 result<void> world::ranked::disturb() {
   repetition& r = repetition_;
   WEIR_CHECK(submit_deferred());
@@ -285,6 +293,7 @@ result<void> world::ranked::disturb() {
 
 /// Notes that the ledger has changed by something other than the tasks of steps. A whole
 /// period must then be submitted as usual before the next replay.
+/// A recorded period would include the movement that the change has caused.
 void world::ranked::note_ledger_change() {
   repetition& r = repetition_;
   r.is_disturbed = true;
@@ -300,6 +309,7 @@ void world::ranked::note_ledger_change() {
 /// log of calls, steps, numbers of pieces, counters.
 result<void> world::ranked::replay_period() {
   recorded_period& all = *repetition_.recorded;
+  // All tasks of the replay must fit into the window at once.
   while (tasks_.in_flight() != 0 &&
          (tasks_.free_slots() < all.tasks.size() || all.is_far_ahead(tasks_))) {
     WEIR_CHECK(advance());

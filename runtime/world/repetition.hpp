@@ -100,9 +100,13 @@ class period_finder {
     return steps_[steps_.size() - back];
   }
 
+  /// Hashes of the newest known steps, the newest last.
   std::deque<std::uint64_t> steps_;
+  /// Hash of the present step so far.
   mixed_hash step_;
+  /// Submissions of the present step.
   std::size_t count_ = 0;
+  /// False if the present step has a submission that is unknown.
   bool known_ = true;
 };
 
@@ -128,12 +132,16 @@ struct repetition {
   std::size_t passed = 0;            ///< steps of the present period that were passed
   std::size_t clean_steps = 0;       ///< newest steps that nothing has disturbed
   std::uint64_t recorded_tasks = 0;  ///< tasks of the engine that were recorded
+  /// Calls that were deferred, which pace the polls.
   std::uint64_t offered = 0;
+  /// Periods whose deferred calls had to be submitted one by one.
   std::uint64_t flushes = 0;
+  /// Periods that were replayed.
   std::uint64_t replays = 0;
   /// Periods that are not used any more, whose tasks may be in flight.
   std::deque<std::shared_ptr<recorded_period>> retired;
 
+  /// Returns true if the calls are compared with a recorded period.
   [[nodiscard]] bool follows() const noexcept {
     return now == repeat_mode::verifying || now == repeat_mode::deferring;
   }

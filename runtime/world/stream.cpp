@@ -2,6 +2,19 @@
 /// @file
 /// One rank's view of the stream: pieces that it sends and receives, tasks that it runs,
 /// and how they move on.
+///
+/// All ranks make the same calls, so each keeps the same ledger of which rank holds which
+/// bytes. A submission with executor r needs, for each access, pieces that r lacks:
+///
+///   1. find_missing(access, r): the same pieces in the same order on all ranks
+///   2. the holder of a piece submits a send task, r submits a receive task
+///   3. the ledger notes that r holds them; for writes, that only r holds them
+///   4. r alone submits the task itself; the engine orders it behind the receives
+///
+/// No message asks for a piece: sender and receiver derive each message from the stream.
+///
+/// The second half of the file moves a rank on: it polls the transport, runs tasks,
+/// answers questions, and lets other worlds move on.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -108,6 +121,8 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
 
 /// All tasks end before: other worlds move on meanwhile, and other ranks are asked for
 /// their calls, which the engine's own wait would not do.
+/// Releasing is part of the log of calls, so ranks that release different storages
+/// differ.
 result<void> world::ranked::release(storage_id id) {
   if (!broken_) {
     WEIR_CHECK(end_steps());
@@ -174,6 +189,8 @@ result<void> world::ranked::check(const world_submission& with,
 std::uint64_t world::ranked::hash_of(const world_submission& with, const char* name,
                                      std::span<const access> accesses) const {
   mixed_hash h;
+  // Everything on which the movement of pieces depends is part of the hash: executor,
+  // bytes and modes. The numbers of a footprint describe it completely.
   h.add(with.executor);
   h.add(with.overwrites);
   h.add(with.everywhere ? 1 : 0);
@@ -229,6 +246,7 @@ result<bool> world::ranked::submit(const world_submission& with, const char* nam
 }
 
 /// Counts a task, and waits until the engine takes it if this rank runs it.
+/// `accesses` is the number of accesses, for which the engine needs space, too.
 result<bool> world::ranked::count_task(const world_submission& with,
                                        std::size_t accesses) {
   if (!with.everywhere && with.executor != link_.rank()) {
@@ -251,6 +269,8 @@ result<void> world::ranked::bring(std::span<const access> accesses) {
 }
 
 /// Moves the pieces that a submission needs, and notes what it writes.
+/// A task that runs everywhere fetches the pieces for each rank in turn. A plain write of
+/// all bytes needs no old ones.
 result<void> world::ranked::enter(std::uint64_t hash, const world_submission& with,
                                   const char* name, std::span<const access> accesses) {
   ++steps_;
@@ -277,6 +297,8 @@ result<void> world::ranked::enter(std::uint64_t hash, const world_submission& wi
 }
 
 /// Waits until the engine takes one more task without waiting.
+/// The engine would wait itself, but without polling the transport, and a task in front
+/// may need a message.
 result<void> world::ranked::wait_for_space(std::size_t accesses) {
   while (!tasks_.accepts(accesses) && tasks_.in_flight() != 0) {
     WEIR_CHECK(advance());
@@ -303,6 +325,7 @@ result<void> world::ranked::note_writes(std::span<const access> accesses, rank_i
 }
 
 /// Every rank finds the same pieces in the same order; each acts on its own alone.
+/// `to` is the rank that needs the bytes and `name` the task for which it needs them.
 result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                   const char* name) {
   missing_.clear();
@@ -350,6 +373,7 @@ result<void> world::ranked::move_piece(const shared_storage& s, const footprint&
 
 /// Moves on, or runs a task, or lets other worlds move on, or waits a short time. The
 /// other worlds may wait as well and then move this one on, which may find a failure.
+/// Returns after one step of work or a short sleep; callers test their condition again.
 result<void> world::ranked::advance() {
   if (broken_) {
     return *broken_;
@@ -372,6 +396,7 @@ result<void> world::ranked::advance() {
 }
 
 /// Begins to measure if the rank has nothing to do because of a piece.
+/// The clock is read only when the rank becomes idle, not in each round.
 void world::ranked::begin_idle() {
   if (idle_since_ != 0) {
     return;
@@ -384,6 +409,7 @@ void world::ranked::begin_idle() {
 }
 
 /// Counts the time since `begin_idle`.
+/// The longest wait keeps the name of the task, which helps to find the slow rank.
 void world::ranked::end_idle() {
   if (idle_since_ == 0) {
     return;
@@ -402,6 +428,8 @@ void world::ranked::end_idle() {
 
 /// Answers questions of other ranks, and asks them now and then, since a rank that has
 /// made other calls may never send the piece that is awaited.
+/// The number of rounds between two questions doubles, so that a long wait costs few
+/// messages.
 result<void> world::ranked::question_others() {
   ++idle_rounds_;
   const bool asks =
@@ -443,6 +471,7 @@ bool world::ranked::move_on_for_others() {
 }
 
 /// Returns true if a transfer has ended.
+/// A failure of a send ends the world, because the receiver would wait for ever.
 result<bool> world::ranked::move_on() {
   const bool moved = pieces_.poll();
   if (pieces_.has_failed()) {

@@ -85,6 +85,7 @@ result<void> world::bring_everywhere(const tensor& t) {
   const std::array<access, 1> accesses{reads(t)};
   return ranked_ ? ranked_->bring(accesses) : result<void>();
 }
+// All tasks have ended, so no kept object is in use.
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
   // The engine wraps the error of the kernel.
@@ -109,6 +110,7 @@ void world::drop_kept() {
     sweep_at_ = 2 * kept_.size() + 64;
   }
 }
+// Called only if there are several ranks; a single rank submits to the engine directly.
 result<bool> world::submit_with(const world_submission& with, const char* name,
                                 std::span<const access> accesses,
                                 std::uint64_t identity) {
@@ -125,6 +127,7 @@ void world::begin_step() {
     ranked_->begin_step();
   }
 }
+// A single rank passes no steps: the program makes every call.
 result<bool> world::pass_step() {
   return ranked_ ? ranked_->pass_step() : result<bool>(false);
 }

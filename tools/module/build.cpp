@@ -83,7 +83,7 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
     WEIR_TRY(record.targets, mask_of(kernel, from.code));
     WEIR_CHECK(builder.add_kernel(std::move(record)));
   }
-  // One hash over the contents of all sources in their order. Names and boundaries of the
+  // One hash over the lengths and the contents of all sources in their order. Names of
   // files are not part of it.
   if (!from.sources.empty()) {
     tessera::sha256_stream hash;

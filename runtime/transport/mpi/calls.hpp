@@ -14,6 +14,7 @@ constexpr std::uint32_t calls_version = 1;
 /// Bits of the number of a message in its tag; the bits above are the channel's.
 constexpr unsigned number_bits = 20;
 /// Name of the function that returns the calls of a plug-in.
+/// The plug-in is loaded with dlopen, so this is its only name that the program knows.
 constexpr const char* entry_name = "weir_mpi_calls";
 
 /// Facts about this process after `start`.

@@ -109,6 +109,7 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
 
 }  // namespace
 
+// All ranks count as heard at the start. The pump begins last, when all members are made.
 ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
                                mpi_options options)
     : mpi_(plugin),
@@ -140,6 +141,7 @@ void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> by
   }
 }
 
+// An ordinary end (`stopping`) is no failure, so the transport can still end in order.
 void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
   const std::lock_guard lock(mutex_);
   if (channel >= channels_.size() || !channels_[channel].open) {
@@ -205,6 +207,8 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
 }
 
 /// Sends signs of life, and moves messages on while nobody polls.
+/// The mutex is held except while the thread sleeps, so the pump and the user take turns
+/// in calling MPI.
 void ranks_over_mpi::pump() {
   const std::int64_t life_ns =
       std::min(max_life_ns, options_.deadline_ns / lives_in_deadline);
@@ -268,6 +272,9 @@ bool ranks_over_mpi::has_transfers() const {
 /// rank needs a message, so those that no one has received are dropped, until a second
 /// barrier says that all have been. Returns false if a rank has failed. The pump sends
 /// signs of life until the second barrier begins.
+///   barriers  0  own transfers are still under way
+///             1  all ranks have ended their transfers; late messages are dropped
+///             2  all ranks have dropped them, and nothing of this rank is under way
 bool ranks_over_mpi::all_are_here() {
   int barriers = 0;
   bool ready = true;

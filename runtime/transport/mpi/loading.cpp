@@ -75,6 +75,8 @@ const char* file_of(library which) {
 
 /// Checks that the plug-in calls the library that it was built for. A program that is
 /// linked with another one gives its functions to the plug-in.
+/// `describe` tells the version text of the library whose functions the plug-in really
+/// calls, and the file that they come from.
 result<void> check_library(const std::string& path, const calls& plugin) {
   std::array<char, PATH_MAX> version{};
   std::array<char, PATH_MAX> found{};
@@ -129,6 +131,8 @@ result<library> library_of_launcher() {
   if (is_several("PMI_SIZE")) {
     return library::mpich;
   }
+  // A launcher that starts one process sets the variables as well: that is a run of one
+  // rank.
   const bool is_launched =
       !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMI_SIZE").empty();
   // Without a connection each task would run as a world of its own, which is a mistake

@@ -91,6 +91,7 @@ int start(const void* communicator, start_facts* facts) {
   void* value = nullptr;
   int present = 0;
   code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
+  // The standard guarantees 32767; the caller refuses such a library.
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
   return code;
 }
@@ -113,6 +114,7 @@ int copy_ready(bool* ready) {
 }
 
 /// Notes an operation that has begun.
+/// A group is found by a linear search, since there are only as many as channels in use.
 int note(int code, int communicator, int tag, MPI_Request request, void* owner) {
   if (code != MPI_SUCCESS) {
     return code;
@@ -162,6 +164,8 @@ int cancel(void* owner) {
 }
 
 /// Fills the end of one operation.
+/// A cancelled receive may still have got its message; MPI_Test_cancelled tells. On an
+/// error, the number of bytes is not known.
 void fill_end(operation_end& end, void* owner, MPI_Status& status, int code) {
   end = {};
   end.owner = owner;
@@ -220,6 +224,8 @@ void choose_tested() {
 }
 
 /// Removes the operations that have ended and stand among the oldest of their groups.
+/// Ended operations behind the oldest ones stay as empty entries until they become old:
+/// removing them from the middle of a deque would cost more.
 void remove_ended() {
   for (operation_group& group : state.groups) {
     const std::size_t near = std::min(group.open.size(), looked_at);
@@ -229,6 +235,7 @@ void remove_ended() {
         group.open[--to] = group.open[from];
       }
     }
+    // The operations that have not ended were moved to [to, near), in their order.
     group.open.erase(group.open.begin(),
                      group.open.begin() + static_cast<std::ptrdiff_t>(to));
     group.next_far -= std::min(group.next_far, to);
@@ -237,6 +244,8 @@ void remove_ended() {
                 [](const operation_group& one) { return one.open.empty(); });
 }
 
+/// The statuses have error codes of their own only if the call as a whole returns
+/// MPI_ERR_IN_STATUS.
 int poll(operation_end* ends, int capacity) {
   choose_tested();
   const std::size_t tested = state.tested.size();
@@ -261,6 +270,7 @@ int poll(operation_end* ends, int capacity) {
     MPI_Status& status = state.statuses[static_cast<std::size_t>(i)];
     fill_end(ends[i], one.owner, status,
              code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+    // The entry stays until `remove_ended`; its owner is null from now on.
     one = {};
   }
   remove_ended();
@@ -318,6 +328,8 @@ void drop_messages(MPI_Comm over) {
   }
 }
 
+/// Messages of all channels are in the communicators, those of control channels in the
+/// first.
 void drop() {
   for (MPI_Comm const one : state.communicators) {
     drop_messages(one);
@@ -346,6 +358,7 @@ void describe(char* version, char* path, std::size_t size) {
   char words[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(words, &length);
+  // MPICH describes its build on further lines.
   words[std::strcspn(words, "\n")] = '\0';
   std::snprintf(version, size, "%s", words);
   Dl_info facts{};

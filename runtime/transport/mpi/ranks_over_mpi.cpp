@@ -25,6 +25,8 @@ namespace {
 /// nothing slows down a sender whose receiver is busy.
 constexpr std::size_t small_bytes = 4096;
 /// Of so many small messages to a rank, one ends only after its receive has begun.
+/// The other small messages end at once, whether or not their receiver is near. This one
+/// counts as unsent until then, so `max_unsent` limits a sender that is far ahead.
 constexpr std::uint32_t small_between_waits = 16;
 /// Largest buffer that is kept for later messages, and the number of them.
 constexpr std::size_t max_kept_bytes = std::size_t{1} << 20;
@@ -77,6 +79,7 @@ std::uint32_t ranks_over_mpi::open_channel() {
   return channel;
 }
 
+// MPI counts bytes with an int.
 result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
                                         std::size_t bytes) const {
   if (other >= ranks_) {
@@ -137,6 +140,8 @@ result<transfer_id> ranks_over_mpi::send_failure(rank_id to, message_key key) {
   return begin_send(to, key, {});
 }
 
+// Refuses to send if too many bytes have not left yet, as a rank would otherwise fill its
+// memory while the receiver computes.
 result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
                                                std::vector<std::byte> buffer) {
   // The limit holds for all ranks together.
@@ -174,6 +179,7 @@ result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
   return next_transfer_++;
 }
 
+// The memory of MPI is a buffer of the transport, so `into` may end before MPI is done.
 result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
                                             std::span<std::byte> into) {
   const std::lock_guard lock(mutex_);
@@ -238,6 +244,7 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
                              name_of_transfer(from, key), before, bytes));
   };
   if (const auto late = late_.find({from, key}); late != late_.end()) {
+    // The message is here already: the receive ends at once, and the next poll tells it.
     operation one{next_transfer_, from, key};
     one.buffer = std::move(late->second.buffer);
     one.into = into;
@@ -264,6 +271,7 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
   one.begun_ns = now_ns();
   // The operation belongs to a user again.
   one.is_forgotten = false;
+  // MPI was asked to cancel this receive. If it does, `keeps_receiving` begins it again.
   one.is_taken_over = true;
   receives_.emplace(sender_and_key{from, key}, &one);
   return true;
@@ -282,6 +290,7 @@ void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ende
 }
 
 /// Moves messages on, and notes the operations that have ended.
+/// Called with the mutex locked, by polls and by the pump.
 void ranks_over_mpi::progress() {
   const std::int64_t now = now_ns();
   // MPI needs space for the ends of all operations.
@@ -321,6 +330,7 @@ void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
   }
   // Nobody waits for forgotten operations.
   if (!one.is_forgotten) {
+    // Only a farewell cancels a receive with a cause.
     const bool abandoned = end.cancelled && one.cause;
     tell_end(one, outcome_of(one, end), abandoned);
   }
@@ -359,6 +369,7 @@ bool ranks_over_mpi::keeps_receiving(operation& one, const operation_end& end) {
 }
 
 /// Returns the outcome of an operation, and copies received bytes to their memory.
+/// The order matters: a cancelled or truncated operation has no valid number of bytes.
 result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end) const {
   // By a farewell, or by the end of the channel.
   if (end.cancelled) {
@@ -425,6 +436,8 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
 
 /// Ends the receives from ranks that have been silent for the deadline. A rank may come
 /// back, and its user may begin the receive again, so MPI's part of it is kept.
+/// The time of a receive counts from its beginning or from the last sign of life,
+/// whichever is later.
 void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::vector<operation*> late;
   for (const auto& [key, one] : receives_) {
