@@ -20,15 +20,22 @@
 
 #include <fmt/core.h>
 
+/// An example with three threads and one barrier: thread 0 starts in fiber a and
+/// arrives; thread 1 starts in fiber b and arrives; thread 2 starts in fiber c and
+/// arrives, which completes the round; a continues, ends, and gives its turn to b, then
+/// c.
 namespace weir::tessera {
 namespace {
 
 /// Limit of guard pages in the whole process. Each takes two of the 65530 mappings that a
-/// process may have by default.
+/// process may have by default. Without guard pages an overflow of a stack is not
+/// noticed at once, but nothing else changes.
 constexpr std::size_t max_guards = 8192;
 std::atomic<std::size_t> guards{0};
 
 /// Makes a page inaccessible. Returns false if that was not possible.
+///
+/// `guards` counts the pages of all slabs, so teams of several threads share the limit.
 bool close_page(std::byte* address, std::size_t bytes) noexcept {
   if (guards.fetch_add(1, std::memory_order_relaxed) < max_guards &&
       ::mprotect(address, bytes, PROT_NONE) == 0) {
@@ -38,6 +45,7 @@ bool close_page(std::byte* address, std::size_t bytes) noexcept {
   return false;
 }
 
+/// Asked for once.
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
@@ -56,6 +64,8 @@ struct fiber_team::exception_state {
 
 // Memory is reserved without being committed (MAP_NORESERVE), because most threads use
 // little of their stacks. Stacks without a guard page work as well.
+//
+// `bytes` is the size of one stack; it is rounded up to whole pages.
 result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
                                                      std::size_t bytes) {
   const auto failed = [&] {
@@ -80,6 +90,7 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   }
   slab->base_ = static_cast<std::byte*>(base);
   slab->count_ = count;
+  // Stops at the first page that cannot be closed.
   while (slab->guarded_ < count &&
          close_page(slab->base_ + slab->guarded_ * step, slab->guard_bytes_)) {
     ++slab->guarded_;
@@ -99,6 +110,7 @@ stack_slab::~stack_slab() {
   }
 }
 
+/// The stack lies behind its guard page.
 std::span<std::byte> stack_slab::stack(std::size_t i) const noexcept {
   return {base_ + i * (guard_bytes_ + stack_bytes_) + guard_bytes_, stack_bytes_};
 }
@@ -115,6 +127,7 @@ struct fiber_team::fiber {
   bool made = false;
 };
 
+/// Nothing is allocated before `reserve`.
 fiber_team::fiber_team(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
 // Each fiber that was made is resumed once more. It sees `quit_` and leaves its stack for
@@ -123,6 +136,7 @@ fiber_team::~fiber_team() {
   quit_ = true;
   for (auto& f : fibers_) {
     if (f->made) {
+      // The context of this thread may differ from that of the last block.
       prepare_own(outside_);
       switch_context(outside_, f->context);
       dismiss(f->context);
@@ -130,11 +144,13 @@ fiber_team::~fiber_team() {
   }
 }
 
+/// Provides stacks for so many threads. Fibers stay for later launches.
 result<void> fiber_team::reserve(std::int64_t threads) {
   const auto wanted = static_cast<std::size_t>(threads);
   if (wanted <= fibers_.size()) {
     return {};
   }
+  // Only the stacks that are missing.
   WEIR_TRY(auto slab, stack_slab::make(wanted - fibers_.size(), stack_bytes_));
   try {
     fibers_.reserve(wanted);
@@ -159,6 +175,9 @@ result<void> fiber_team::reserve(std::int64_t threads) {
 
 // Runs on the thread that called it: the first fiber starts, and the last one that ends
 // switches back to this function.
+//
+// `rounds` is called between two rounds if a thread asks for it; its result is what the
+// barrier returns.
 void fiber_team::run(std::int64_t threads, body function, void* argument,
                      between rounds) noexcept {
   threads_ = threads;
@@ -168,11 +187,13 @@ void fiber_team::run(std::int64_t threads, body function, void* argument,
   rounds_ = std::move(rounds);
   asked_ = false;
   auto* const state = reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
-  // The first thread begins without exceptions, whatever the caller is handling.
+  // The first thread begins without exceptions, whatever the caller is handling. The
+  // state of the caller is put back at the end.
   const exception_state before = std::exchange(*state, {});
   exceptions_ = state;
   prepare_own(outside_);
   fiber& first = add_to_ring();
+  // The first thread starts; all others start at barriers or ends.
   running_ = &first;
   switch_context(outside_, first.context);
   *state = before;
@@ -187,7 +208,9 @@ fiber_team::fiber& fiber_team::add_to_ring() noexcept {
             &added);
     added.made = true;
   }
+  // Every thread begins without exceptions.
   added.exceptions = {};
+  // The ring is a circular list with a pointer to its last element.
   if (tail_ == nullptr) {
     added.next = added.previous = &added;
   } else {
@@ -208,6 +231,7 @@ void fiber_team::enter(void* of_fiber) noexcept {
   while (!self.team->quit_) {
     self.team->serve(self);
   }
+  // Never returns.
   leave_context(self.context, self.team->outside_);
 }
 
@@ -216,11 +240,13 @@ void fiber_team::serve(fiber& self) noexcept {
   while (started_ < threads_) {
     body_(argument_, started_++);
   }
+  // All threads have started, so this fiber is done with the block.
   retire(self);
 }
 
 /// Returns the fiber whose turn is next. At the end of a round, makes the call between
-/// rounds if a thread has asked for it.
+/// rounds if a thread has asked for it. Only the last fiber of a round makes the call,
+/// so it is made once.
 fiber_team::fiber& fiber_team::next_of(fiber& self) noexcept {
   if (&self == tail_ && asked_) {
     asked_ = false;
@@ -233,6 +259,7 @@ fiber_team::fiber& fiber_team::next_of(fiber& self) noexcept {
 // was the last. The fiber resumes here when it is needed for another block.
 void fiber_team::retire(fiber& self) noexcept {
   idle_.push_back(&self);  // `reserve` has provided the capacity
+  // The last fiber of the block.
   if (self.next == &self) {
     tail_ = nullptr;
     switch_context(self.context, outside_);
@@ -245,19 +272,24 @@ void fiber_team::retire(fiber& self) noexcept {
   self.previous->next = self.next;
   self.next->previous = self.previous;
   running_ = &next;
+  // The state of this fiber need not be kept, since its thread has ended.
   *static_cast<exception_state*>(exceptions_) = next.exceptions;
   switch_context(self.context, next.context);
 }
 
 // While threads remain to be started, the next one starts instead of the ring's first
 // fiber continuing. So every thread arrives at the barrier before any passes it.
+//
+// Returns 0, or the result of the call between rounds if `outside` asks for it.
 int fiber_team::barrier(bool outside) noexcept {
   fiber& self = *running_;
   asked_ = asked_ || outside;
   if (started_ < threads_) {
     change(self, add_to_ring());
   } else {
+    // All threads have started: the next fiber of the ring continues.
     fiber& next = next_of(self);
+    // With one fiber left, the barrier returns at once.
     if (&next != &self) {
       change(self, next);
     }

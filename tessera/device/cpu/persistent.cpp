@@ -24,9 +24,12 @@
 #include "device/cpu/grid_gate.hpp"
 #include "weir/base/system/threads.hpp"
 
+/// A kernel has one thread per block. The order of an end is: the grid barrier is left,
+/// the completion is called by the last block, then `ended` becomes true.
 namespace weir::tessera {
 namespace {
 
+/// For the functions of the standard library.
 std::chrono::nanoseconds to_duration(std::int64_t ns) {
   return std::chrono::nanoseconds(ns);
 }
@@ -41,6 +44,7 @@ class cpu_persistent_run final : public persistent_run {
                      completion done)
       : launch_(launch),
         name_(launch.code.name),
+        // Arguments are kept in words of 8 bytes, which gives them their alignment.
         args_((launch.args.size() + 7) / 8),
         log_(std::move(log)),
         done_(std::move(done)),
@@ -57,6 +61,7 @@ class cpu_persistent_run final : public persistent_run {
     }
   }
 
+  // May be called at any time and more than once.
   void request_stop() noexcept override { stop_.store(true, std::memory_order_release); }
   [[nodiscard]] bool ended() const noexcept override {
     return ended_.load(std::memory_order_acquire);
@@ -66,7 +71,7 @@ class cpu_persistent_run final : public persistent_run {
   /// Makes scratch and threads. @error{out_of_memory; nothing has run}
   [[nodiscard]] result<void> start(const std::shared_ptr<cpu_persistent_run>& self,
                                    std::size_t stack_bytes);
-  /// Waits for the threads to return.
+  /// Waits for the threads to return. Must not be called by one of its threads.
   void join();
   /// Leaves the threads running without this object waiting for them.
   void detach();
@@ -78,11 +83,13 @@ class cpu_persistent_run final : public persistent_run {
   void end_block(std::int64_t block, result<void> outcome);
   void open(bool go);
 
+  // Its pointers refer to the members below.
   grid_launch launch_;
   std::string name_;
   std::vector<std::uint64_t> args_;
   tessDeterminism determinism_{};
   std::shared_ptr<const kernel_log> log_;
+  // Called once, by the thread of the last block.
   completion done_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> ended_{false};
@@ -108,11 +115,13 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
   try {
     const signal_blocker scope;
     threads_.reserve(static_cast<std::size_t>(blocks));
+    // Scratch is made here, so that a lack of memory is found before anything runs.
     for (std::int64_t b = 0; b < blocks; ++b) {
       auto scratch = std::make_shared<block_scratch>(stack_bytes);
       auto reserved =
           scratch->reserve(launch_.shared_bytes, fibers ? launch_.threads() : 0);
       if (!reserved) {
+        // The threads that exist return without running.
         open(false);
         join();
         return std::move(reserved).error();
@@ -131,10 +140,12 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
         fmt::format("start persistent kernel {}: expected {} threads, started {}", name_,
                     blocks, made));
   }
+  // From here on all of them run.
   open(true);
   return {};
 }
 
+/// Called once.
 void cpu_persistent_run::open(bool go) {
   const std::lock_guard lock(mutex_);
   go_ = go;
@@ -170,10 +181,12 @@ void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
   result<void> of_all;
   {
     const std::lock_guard lock(mutex_);
+    // The failure of the lowest block counts.
     if (!outcome && (failed_ < 0 || block < failed_)) {
       failed_ = block;
       outcome_ = std::move(outcome);
     }
+    // Other blocks still run.
     if (--left_ > 0) {
       return;
     }
@@ -190,6 +203,8 @@ void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
 }
 
 // The end is announced under the lock, so a waiting thread cannot miss it.
+//
+// @param limit_ns  Nanoseconds; below 0 without a limit.
 result<void> cpu_persistent_run::wait(std::int64_t limit_ns) {
   std::unique_lock lock(mutex_);
   const auto over = [this] { return ended(); };
@@ -205,6 +220,7 @@ result<void> cpu_persistent_run::wait(std::int64_t limit_ns) {
   return outcome_;
 }
 
+/// Waits for the threads themselves, after their blocks have ended.
 void cpu_persistent_run::join() {
   for (auto& thread : threads_) {
     thread.join();
@@ -212,6 +228,7 @@ void cpu_persistent_run::join() {
   threads_.clear();
 }
 
+/// The threads keep the run alive by their shared pointers.
 void cpu_persistent_run::detach() {
   for (auto& thread : threads_) {
     thread.detach();
@@ -219,6 +236,7 @@ void cpu_persistent_run::detach() {
   threads_.clear();
 }
 
+/// Compares identities of threads.
 bool cpu_persistent_run::has_thread(std::thread::id id) const {
   for (const auto& thread : threads_) {
     if (thread.get_id() == id) {
@@ -251,6 +269,7 @@ class persistent_handle final : public persistent_run {
 
 }  // namespace
 
+/// The log is shared with the threads, which may outlive this object.
 persistent_kernels::persistent_kernels(std::size_t stack_bytes,
                                        std::int64_t stop_limit_ns, kernel_log log)
     : stack_bytes_(stack_bytes),
@@ -262,6 +281,7 @@ persistent_kernels::~persistent_kernels() {
   for (auto& run : runs_) {
     run->request_stop();
   }
+  // One limit for all kernels together.
   const auto limit = std::chrono::steady_clock::now() + to_duration(stop_limit_ns_);
   for (auto& run : runs_) {
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -283,6 +303,7 @@ void persistent_kernels::reap() {
   std::vector<std::shared_ptr<cpu_persistent_run>> over;
   {
     const std::lock_guard lock(mutex_);
+    // Kernels that have ended are moved to the back.
     const auto end_of_live = std::partition(
         runs_.begin(), runs_.end(), [](const auto& run) { return !run->ended(); });
     over.assign(std::make_move_iterator(end_of_live),
@@ -297,9 +318,11 @@ void persistent_kernels::reap() {
 // Earlier kernels are joined here, so that threads do not collect without a limit.
 result<std::shared_ptr<persistent_run>> persistent_kernels::start(
     const grid_launch& launch, completion done) {
+  // Threads that have ended are joined first.
   reap();
   try {
     auto run = std::make_shared<cpu_persistent_run>(launch, log_, std::move(done));
+    // The handle keeps the run, and the run does not know the handle.
     std::shared_ptr<persistent_run> handle = std::make_shared<persistent_handle>(run);
     const std::lock_guard lock(mutex_);
     runs_.push_back(run);

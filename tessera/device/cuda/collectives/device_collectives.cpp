@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Collectives over GPUs: the choice between NCCL and copies with kernels.
+///
+/// NCCL is used for level 0 where it has the operation; everything else is done by
+/// copies and kernels of this repository, whose results do not depend on the number of
+/// devices or on timing.
 #include "device/cuda/collectives/device_collectives.hpp"
 
 #include <algorithm>
@@ -23,12 +27,14 @@ using collective::collective_kind;
 result<byte_vector> reduction_module() {
   fatbin_builder builder;
   const std::string_view code = reduction_code();
+  // PTX is compiled by the driver for the GPU at hand.
   builder.add_code(
       section_kind::ptx, "compute_75",
       bytes_view(reinterpret_cast<const std::byte*>(code.data()), code.size()));
   const auto int32 = static_cast<std::uint32_t>(dtype::int32);
   const auto int64 = static_cast<std::uint32_t>(dtype::int64);
   for (const char* const name : {"weir_reduce_tree", "weir_sum_exact"}) {
+    // Both kernels have the parameters of `reduction_arguments`.
     kernel_record record;
     record.name = name;
     record.parameters = {pointer_parameter("inputs", int64),
@@ -60,6 +66,8 @@ int capability_of(std::string_view arch) noexcept {
 
 }  // namespace
 
+/// Fails if the kernels cannot be loaded; without NCCL, level 0 uses the kernels as
+/// well.
 result<std::unique_ptr<device_collectives>> device_collectives::open(
     cuda_backend& backend, std::vector<std::int32_t> devices,
     const collective_options& options) {
@@ -70,6 +78,7 @@ result<std::unique_ptr<device_collectives>> device_collectives::open(
   }
   std::unique_ptr<device_collectives> made(
       new device_collectives(backend, std::move(devices)));
+  // The lowest capability of all devices decides what NCCL can reduce.
   made->capability_ = 1000;
   for (const std::int32_t device : made->devices_) {
     WEIR_TRY(const device_properties p, backend.properties(device));
@@ -88,6 +97,7 @@ device_collectives::~device_collectives() {
   ended_.wait(lock, [&] { return running_ == 0; });
 }
 
+/// The module is loaded once for all devices.
 result<void> device_collectives::load_kernels() {
   WEIR_TRY(const byte_vector image, reduction_module());
   WEIR_TRY(const fatbin parsed, parse_fatbin(image));
@@ -97,6 +107,7 @@ result<void> device_collectives::load_kernels() {
   return {};
 }
 
+/// NCCL refuses two ranks on one GPU, and one rank needs none.
 result<void> device_collectives::open_clique(const collective_options& options) {
   const bool apart =
       std::set<std::int32_t>(devices_.begin(), devices_.end()).size() == devices_.size();
@@ -106,6 +117,7 @@ result<void> device_collectives::open_clique(const collective_options& options) 
   }
   std::vector<device_number> numbers;
   for (const std::int32_t device : devices_) {
+    // Numbers of the driver, by the ordinals of the devices.
     device_number number = 0;
     const status s = options.from->api.device_get(&number, device);
     if (s != status::success) {
@@ -119,6 +131,7 @@ result<void> device_collectives::open_clique(const collective_options& options) 
   return {};
 }
 
+/// Small questions first; all of them must agree.
 bool device_collectives::uses_nccl(
     const collective_call& call,
     const std::vector<rank_buffers>& buffers) const noexcept {
@@ -126,6 +139,7 @@ bool device_collectives::uses_nccl(
          nccl_runs(call, buffers) && nccl_elements_of(call, version_, capability_);
 }
 
+/// Every rank must make the same call. A difference is a fault of the program.
 result<void> device_collectives::check(std::span<const rank_call> calls) const {
   if (calls.size() != devices_.size()) {
     return error(errc::invalid_argument,
@@ -133,6 +147,7 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
                              "{}",
                              devices_.size(), calls.size()));
   }
+  // Kind, type, count, operation, root and the like.
   for (std::size_t r = 1; r < calls.size(); ++r) {
     if (digest_of(calls[r].call) != digest_of(calls[0].call)) {
       return error(
@@ -142,6 +157,7 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
                       description_of(calls[0].call), description_of(calls[r].call), r));
     }
   }
+  // Freedom with numbers is compared apart, since it has an error code of its own.
   for (std::size_t r = 1; r < calls.size(); ++r) {
     const collective_call& call = calls[r].call;
     if (call.level != calls[0].call.level || call.wide != calls[0].call.wide) {
@@ -152,6 +168,7 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
                                calls[0].call.level, call.level, r));
     }
   }
+  // Now that all calls are equal, one of them is checked.
   WEIR_CHECK(check_call(calls[0].call, static_cast<int>(calls.size())));
   for (std::size_t r = 0; r < calls.size(); ++r) {
     const rank_buffers& b = calls[r].buffers;
@@ -167,6 +184,8 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
   return {};
 }
 
+/// `calls` has one call per rank. Every failure is passed to `done`; the function itself
+/// cannot fail.
 void device_collectives::submit(std::span<const rank_call> calls, completion done) {
   const auto finish = [&](result<void> outcome) {
     if (done) {
@@ -178,6 +197,7 @@ void device_collectives::submit(std::span<const rank_call> calls, completion don
     return;
   }
   const collective_call& call = calls[0].call;
+  // Nothing to move.
   if (call.count == 0 || call.kind == collective_kind::barrier) {
     finish({});
     return;
@@ -187,6 +207,7 @@ void device_collectives::submit(std::span<const rank_call> calls, completion don
     buffers.push_back(c.buffers);
   }
   const bool by_nccl = uses_nccl(call, buffers);
+  // The plan allocates memory, so it is made before the collective counts as running.
   std::shared_ptr<peer_run> run;
   if (!by_nccl) {
     auto planned = peer_run::plan(backend_, {call, buffers, devices_, tree_, exact_});
@@ -200,6 +221,7 @@ void device_collectives::submit(std::span<const rank_call> calls, completion don
     const std::lock_guard lock(mutex_);
     ++running_;
   }
+  // Called by a thread of the backend or of the clique.
   completion ended = [this, done = std::move(done)](result<void> outcome) {
     if (done) {
       done(std::move(outcome));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Translation of collectives into calls of NCCL.
+///
+/// NCCL has no gather, scatter, exchange or send of one rank to another as collectives
+/// of its own; these are groups of sends and receives.
 #include "device/cuda/collectives/nccl_calls.hpp"
 
 #include <array>
@@ -36,6 +39,7 @@ constexpr std::array nccl_type_rows{
     nccl_type_row{dtype::complex64, nccl_type::float32, 2},
     nccl_type_row{dtype::complex128, nccl_type::float64, 2}};
 
+/// The names differ, the operations do not.
 nccl_operation plain_operation(reduction_op op) noexcept {
   switch (op) {
     case reduction_op::sum: return nccl_operation::sum;
@@ -51,17 +55,20 @@ nccl_operation plain_operation(reduction_op op) noexcept {
 /// they divide in another way than ours.
 std::optional<nccl_operation> operation_of(dtype type, reduction_op op) noexcept {
   switch (type) {
+    // A Boolean is a byte of 0 or 1: a sum is the logical or, a product the logical and.
     case dtype::boolean:
       if (op == reduction_op::average) {
         return std::nullopt;
       }
       return op == reduction_op::sum || op == reduction_op::max ? nccl_operation::max
                                                                 : nccl_operation::min;
+    // The sum of complex numbers is the sum of their parts; products and orders are not.
     case dtype::complex64:
     case dtype::complex128:
       return op == reduction_op::sum || op == reduction_op::average
                  ? std::optional(plain_operation(op))
                  : std::nullopt;
+    // NCCL rounds averages of integers in another way.
     case dtype::int8:
     case dtype::int32:
     case dtype::int64:
@@ -80,6 +87,7 @@ struct shard_view {
   std::size_t shard_bytes;  ///< bytes of a shard
   nccl_status outcome = nccl_status::success;
 
+  // Keeps the first failure; "in progress" is no failure.
   void note(nccl_status s) noexcept {
     if (outcome == nccl_status::success || outcome == nccl_status::in_progress) {
       outcome = s == nccl_status::success ? outcome : s;
@@ -91,11 +99,13 @@ struct shard_view {
   void receive(std::byte* to, std::size_t count, int peer) noexcept {
     note(api.receive(to, count, as.type, peer, at.communicator, at.stream));
   }
+  // Place of the shard of a rank in a whole buffer.
   [[nodiscard]] std::size_t offset(int rank) const noexcept {
     return static_cast<std::size_t>(rank) * shard_bytes;
   }
 };
 
+/// Every rank sends its shard to the root, which receives all.
 void call_gather(shard_view& v, const collective_call& call, const rank_buffers& b) {
   const std::byte* const mine =
       call.packed_shards ? b.input : b.input + v.offset(v.at.rank);
@@ -111,6 +121,7 @@ void call_gather(shard_view& v, const collective_call& call, const rank_buffers&
   }
 }
 
+/// The root sends every rank its shard.
 void call_scatter(shard_view& v, const collective_call& call, const rank_buffers& b) {
   std::byte* const mine = call.packed_shards ? b.output : b.output + v.offset(v.at.rank);
   const bool root = v.at.rank == call.root;
@@ -124,6 +135,7 @@ void call_scatter(shard_view& v, const collective_call& call, const rank_buffers
   }
 }
 
+/// An exchange of all with all, or one message.
 void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& b,
                 std::size_t count) {
   if (call.kind == collective_kind::all_to_all) {
@@ -133,6 +145,7 @@ void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& 
     }
     return;
   }
+  // A message of a rank to itself in the same memory.
   if (call.root == call.peer && b.input == b.output) {
     return;
   }
@@ -146,6 +159,7 @@ void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& 
 
 }  // namespace
 
+/// Without a reduction, any type is moved as bytes.
 std::optional<nccl_elements> nccl_elements_of(const collective_call& call, int version,
                                               int capability) noexcept {
   if (!collective::reduces(call.kind)) {
@@ -156,6 +170,7 @@ std::optional<nccl_elements> nccl_elements_of(const collective_call& call, int v
   for (const nccl_type_row& row : nccl_type_rows) {
     if (row.ours == call.type) {
       const auto operation = operation_of(call.type, call.op);
+      // Version of the library and capability of the devices.
       const bool known = version >= row.least && capability >= row.capability;
       // NCCL has no nodes that are wider than the elements.
       if (!operation || !known || (call.wide && call.type == dtype::fp32)) {
@@ -167,6 +182,7 @@ std::optional<nccl_elements> nccl_elements_of(const collective_call& call, int v
   return std::nullopt;
 }
 
+/// NCCL needs two buffers for an exchange.
 bool nccl_runs(const collective_call& call,
                const std::vector<rank_buffers>& buffers) noexcept {
   if (call.kind != collective_kind::all_to_all) {
@@ -180,16 +196,19 @@ bool nccl_runs(const collective_call& call,
   return true;
 }
 
+/// Makes the calls of one rank. The caller has begun a group, so nothing runs yet.
 nccl_status call_nccl(const nccl_api& api, const collective_call& call,
                       const nccl_elements& as, const rank_buffers& buffers,
                       const nccl_place& at) {
   const auto ranks = static_cast<std::size_t>(at.ranks);
+  // Elements as NCCL counts them; a complex number is two.
   const std::size_t count = call.count * as.per_element;
   const std::size_t bytes =
       call.count * static_cast<std::size_t>(info_of(call.type).size);
   shard_view v{api, as, at, count / ranks, bytes / ranks};
   const auto* const in = buffers.input;
   auto* const out = buffers.output;
+  // Place of the own shard, unless shards are packed.
   const std::size_t mine = call.packed_shards ? 0 : v.offset(at.rank);
   switch (call.kind) {
     case collective_kind::all_reduce:

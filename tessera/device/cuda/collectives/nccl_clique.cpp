@@ -4,6 +4,10 @@
 ///
 /// The state is shared by the clique and its thread, so that the clique can go when the
 /// thread hangs in a call of the library.
+///
+/// All calls of NCCL are made by this one thread, because a call may block until all
+/// ranks have made theirs. Callers post work into `inbox_` and are told its end by
+/// completions.
 #include "device/cuda/collectives/nccl_clique.hpp"
 
 #include <chrono>
@@ -23,6 +27,10 @@ namespace weir::tessera::cuda {
 using clique_clock = std::chrono::steady_clock;
 
 /// Everything about the ranks of a clique.
+///
+/// A collective passes through three lists: `inbox_` (posted by a caller), the streams
+/// of the ranks with an entry in `flights_`, and nothing (ended). Its completion is in
+/// `pending_` all the time.
 class clique_state : public std::enable_shared_from_this<clique_state> {
  public:
   clique_state(const nccl_library& library, const driver_api& from,
@@ -42,6 +50,7 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
   }
 
  private:
+  // One rank, which is one GPU.
   struct rank_state {
     device_number device = 0;
     context_handle context = nullptr;
@@ -50,6 +59,8 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
     std::vector<event_handle> events;  ///< events that are not in use
   };
   /// A collective that was posted.
+  ///
+  /// One event per rank tells when its part has ended.
   struct flight {
     std::uint64_t number = 0;
     std::vector<event_handle> events;
@@ -74,6 +85,7 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
     status outcome_;
   };
 
+  // The thread.
   void serve();
   [[nodiscard]] result<void> open_here();
   [[nodiscard]] result<void> open_rank(rank_state& rank);
@@ -92,11 +104,13 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
     return options_.limit_ns > 0 &&
            clique_clock::now() - since > std::chrono::nanoseconds(options_.limit_ns);
   }
+  // Text of a timeout.
   [[nodiscard]] error late(const char* action) const {
     return {errc::timeout, fmt::format("cannot {}: expected the end within {} ms, found "
                                        "the communicators still at work",
                                        action, options_.limit_ns / 1'000'000)};
   }
+  // Short sleeps at first, since most operations are short.
   static void rest(unsigned step) {
     std::this_thread::sleep_for(std::chrono::microseconds(step < 64 ? 10 : 200));
   }
@@ -122,12 +136,15 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
       front_since_;  ///< when the first flight began to be waited for
 };
 
+/// Waits until the communicators exist, or the limit has passed. The thread is detached,
+/// because it cannot be joined if it hangs.
 result<void> clique_state::start() {
   std::thread([self = shared_from_this()] { self->serve(); }).detach();
   std::unique_lock lock(mutex_);
   const auto known = [&] { return opened_.has_value(); };
   if (options_.limit_ns <= 0) {
     changed_.wait(lock, known);
+    // Twice the limit: the library itself is given one.
   } else if (!changed_.wait_for(lock, 2 * std::chrono::nanoseconds(options_.limit_ns),
                                 known)) {
     stopping_ = true;
@@ -146,6 +163,7 @@ result<void> clique_state::start() {
   return opened;
 }
 
+/// The completion is called exactly once, by this call if the work is refused.
 void clique_state::submit(clique_work work, completion done) {
   std::optional<error> refused;
   {
@@ -178,8 +196,12 @@ void clique_state::close() {
     const auto over = [&] { return ended_; };
     if (options_.limit_ns <= 0) {
       changed_.wait(lock, over);
+      // Three limits: for what is posted, for what runs, and for the end of the
+      // communicators.
     } else if (!changed_.wait_for(lock, 3 * std::chrono::nanoseconds(options_.limit_ns),
                                   over)) {
+      // Completions that the thread has not called are called here, and the thread finds
+      // them gone.
       left.swap(pending_);
     }
   }
@@ -190,6 +212,7 @@ void clique_state::close() {
   }
 }
 
+/// Does nothing if the completion was called already.
 void clique_state::finish(std::uint64_t number, result<void> outcome) {
   completion done;
   {
@@ -206,6 +229,7 @@ void clique_state::finish(std::uint64_t number, result<void> outcome) {
   }
 }
 
+/// Opens, serves until the end, and closes, all on the same thread.
 void clique_state::serve() {
   result<void> opened = open_here();
   bool usable = opened.has_value();
@@ -221,11 +245,14 @@ void clique_state::serve() {
     std::pair<std::uint64_t, clique_work> next;
     {
       std::unique_lock lock(mutex_);
+      // Sleeps only while nothing is posted and nothing runs.
       changed_.wait(lock,
                     [&] { return stopping_ || !inbox_.empty() || !flights_.empty(); });
+      // Asked to stop, and nothing is left.
       if (inbox_.empty() && flights_.empty()) {
         break;
       }
+      // The number of collectives under way is limited, so events stay few.
       if (!inbox_.empty() && flights_.size() < options_.max_flights) {
         next = std::move(inbox_.front());
         inbox_.pop_front();
@@ -235,6 +262,7 @@ void clique_state::serve() {
     if (next.first != 0) {
       flight made;
       made.number = next.first;
+      // A failure breaks all ranks, since their communicators do not agree any more.
       const auto posted = post(next.second, made);
       if (flights_.empty()) {
         front_since_ = clique_clock::now();
@@ -244,6 +272,7 @@ void clique_state::serve() {
         break_all(posted.error());
       }
     } else {
+      // Nothing new: a short rest, so that polling costs little.
       rest(step++);
     }
     poll_flights();
@@ -257,6 +286,7 @@ void clique_state::serve() {
   changed_.notify_all();
 }
 
+/// Streams first, then communicators over all of them.
 result<void> clique_state::open_here() {
   for (rank_state& rank : ranks_) {
     WEIR_CHECK(open_rank(rank));
@@ -268,6 +298,7 @@ result<void> clique_state::open_here() {
   return made;
 }
 
+/// The primary context is shared with other libraries of the process.
 result<void> clique_state::open_rank(rank_state& rank) {
   status s = driver_.primary_retain(&rank.context, rank.device);
   if (s != status::success) {
@@ -287,6 +318,7 @@ result<void> clique_state::open_rank(rank_state& rank) {
   return {};
 }
 
+/// All ranks are made in one group, so that no call waits for another rank.
 result<void> clique_state::make_communicators() {
   constexpr const char* action = "make the communicators";
   const nccl_api& api = library_.api;
@@ -299,6 +331,7 @@ result<void> clique_state::make_communicators() {
   if (s != nccl_status::success) {
     return failure_of(api, s, action);
   }
+  // The group is ended even after a failure; otherwise later calls would belong to it.
   result<void> outcome;
   for (std::size_t r = 0; r < ranks_.size() && outcome; ++r) {
     const current_context current(driver_, ranks_[r]);
@@ -306,6 +339,7 @@ result<void> clique_state::make_communicators() {
       outcome = failure_of(driver_, current.outcome(), action);
       break;
     }
+    // Calls return at once and are completed in the background.
     nccl_config config;
     config.blocking = 0;
     s = api.init_rank(&ranks_[r].communicator, static_cast<int>(ranks_.size()), id,
@@ -322,6 +356,7 @@ result<void> clique_state::make_communicators() {
   return wait_until_ready(action);
 }
 
+/// True if every communicator has completed its calls.
 result<bool> clique_state::ready(const char* action) {
   for (const rank_state& rank : ranks_) {
     nccl_status state = nccl_status::success;
@@ -339,6 +374,7 @@ result<bool> clique_state::ready(const char* action) {
   return true;
 }
 
+/// Polls until all are ready, the limit has passed, or one has failed.
 result<void> clique_state::wait_until_ready(const char* action) {
   const auto since = clique_clock::now();
   for (unsigned step = 0;; ++step) {
@@ -362,6 +398,7 @@ result<void> clique_state::post(const clique_work& work, flight& made) {
   if (s != nccl_status::success) {
     return failure_of(api, s, action);
   }
+  // One call per rank, each in the context of its GPU.
   result<void> outcome;
   for (std::size_t r = 0; r < ranks_.size() && outcome; ++r) {
     const current_context current(driver_, ranks_[r]);
@@ -385,17 +422,20 @@ result<void> clique_state::post(const clique_work& work, flight& made) {
   return record(made);
 }
 
+/// An event of each rank is recorded behind the collective.
 result<void> clique_state::record(flight& made) {
   for (rank_state& rank : ranks_) {
     const current_context current(driver_, rank);
     status s = current.outcome();
     event_handle event = nullptr;
+    // Events are used again.
     if (s == status::success && rank.events.empty()) {
       s = driver_.event_create(&event, event_disable_timing);
     } else if (s == status::success) {
       event = rank.events.back();
       rank.events.pop_back();
     }
+    // Added even if it is null, so that the list has one entry per rank.
     made.events.push_back(event);
     if (s == status::success) {
       s = driver_.event_record(event, rank.stream);
@@ -407,6 +447,7 @@ result<void> clique_state::record(flight& made) {
   return {};
 }
 
+/// Whether all ranks have passed the collective.
 result<bool> clique_state::over(flight& f) {
   for (std::size_t r = 0; r < f.events.size(); ++r) {
     const current_context current(driver_, ranks_[r]);
@@ -427,6 +468,7 @@ result<bool> clique_state::over(flight& f) {
   return true;
 }
 
+/// Events without a failure can be recorded again.
 void clique_state::give_back(flight& f) {
   for (std::size_t r = 0; r < f.events.size(); ++r) {
     if (f.events[r] != nullptr) {
@@ -436,6 +478,7 @@ void clique_state::give_back(flight& f) {
   f.events.clear();
 }
 
+/// Streams end in order, so only the first flight need be asked.
 void clique_state::poll_flights() {
   while (!flights_.empty()) {
     const auto now = over(flights_.front());
@@ -444,6 +487,7 @@ void clique_state::poll_flights() {
       return;
     }
     if (!*now) {
+      // The limit counts from when the flight became the first.
       if (passed(front_since_)) {
         break_all(late("run a collective"));
       }
@@ -463,10 +507,12 @@ void clique_state::break_all(error why) {
   {
     const std::lock_guard lock(mutex_);
     broken_ = why;
+    // What was posted and not begun ends with the others below.
     inbox_.clear();
   }
   for (rank_state& rank : ranks_) {
     if (rank.communicator != nullptr) {
+      // Aborting ends calls and kernels that wait for other ranks.
       const current_context current(driver_, rank);
       (void)library_.api.abort(rank.communicator);
       rank.communicator = nullptr;
@@ -489,6 +535,7 @@ void clique_state::break_all(error why) {
   std::map<std::uint64_t, completion> left;
   {
     const std::lock_guard lock(mutex_);
+    // Completions are called outside of the lock.
     left.swap(pending_);
   }
   for (const auto& [number, done] : left) {
@@ -498,6 +545,7 @@ void clique_state::break_all(error why) {
   }
 }
 
+/// Finalizing needs all ranks; after a failure the communicators are aborted.
 void clique_state::close_here() {
   bool finalizing = !broken().has_value();
   for (const rank_state& rank : ranks_) {
@@ -508,6 +556,7 @@ void clique_state::close_here() {
     }
   }
   finalizing = finalizing && wait_until_ready("finalize the communicators").has_value();
+  // Each rank gives back what it has opened, in the reverse order.
   for (rank_state& rank : ranks_) {
     if (rank.context == nullptr) {
       continue;
@@ -529,6 +578,7 @@ void clique_state::close_here() {
   }
 }
 
+/// Returns when the communicators can be used.
 result<std::unique_ptr<nccl_clique>> nccl_clique::open(
     const nccl_library& library, const driver_api& from,
     const std::vector<device_number>& devices, const clique_options& options) {
@@ -539,6 +589,7 @@ result<std::unique_ptr<nccl_clique>> nccl_clique::open(
 
 nccl_clique::nccl_clique(std::shared_ptr<clique_state> state)
     : state_(std::move(state)) {}
+/// Waits within limits, see `clique_state::close`.
 nccl_clique::~nccl_clique() {
   state_->close();
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Finds NCCL and its functions at run time.
+///
+/// The library is not linked, so programs run on machines without it.
 #include <dlfcn.h>
 
 #include <fmt/core.h>
@@ -26,6 +28,7 @@ result<void> find_in_nccl(void* handle, F& function, const char* name) {
 }  // namespace
 
 result<nccl_library> load_nccl(const std::string& library) {
+  // The library stays loaded until the process ends.
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const text = ::dlerror();
@@ -45,14 +48,17 @@ result<nccl_library> load_nccl(const std::string& library) {
                              library, made.version))
         .hint("install NCCL 2.19 or newer");
   }
+/// One line per function of the table in nccl_api.hpp.
 #define WEIR_NCCL_FIND(member, name, parameters) \
   WEIR_CHECK(find_in_nccl(handle, made.api.member, #name));
   WEIR_NCCL_FUNCTIONS(WEIR_NCCL_FIND)
 #undef WEIR_NCCL_FIND
+  // It has another type of result than the others.
   WEIR_CHECK(find_in_nccl(handle, made.api.error_string, "ncclGetErrorString"));
   return made;
 }
 
+/// Most failures of NCCL are faults of its use or of itself.
 errc code_of(nccl_status s) noexcept {
   switch (s) {
     case nccl_status::unhandled_cuda_error: return errc::device_lost;
@@ -62,6 +68,7 @@ errc code_of(nccl_status s) noexcept {
   }
 }
 
+/// `action` is what was tried, as a verb with its object.
 error failure_of(const nccl_api& api, nccl_status s, std::string_view action) {
   const char* const text = api.error_string(s);
   return error(
