@@ -2,6 +2,10 @@
 /// @file
 /// GPUs as a backend: checks and counts on the calling thread, and passes everything else
 /// to the threads of the devices.
+///
+/// An allocation is counted first (`memory_ledger`), then asked of the device; work is
+/// checked and then posted to the thread of its device, which alone calls the driver for
+/// it.
 #include <pthread.h>
 
 #include <algorithm>
@@ -26,22 +30,27 @@ namespace {
 using cuda::device_family;
 using cuda::device_thread;
 
-/// Number of times that this process is a child of `fork` of the first one.
+/// Number of times that this process is a child of `fork` of the first one. A child has
+/// no threads of its parent, so devices that the parent has opened cannot be used in it.
 std::atomic<unsigned> forks{0};
 
-/// Counts forks in children from now on.
+/// Counts forks in children from now on. Registers the handler once.
 void watch_forks() {
   static const int watched = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
   static_cast<void>(watched);
 }
 
 /// Allocations of one device and what they use. @threads{safe to call concurrently}
+///
+/// Sizes are rounded up to the alignment, as the driver rounds them.
 class memory_ledger {
  public:
   memory_ledger(std::size_t capacity, std::size_t alignment) : alignment_(alignment) {
     use_.capacity = capacity;
   }
   /// Reserves memory and returns its rounded size, or nothing if there is too little.
+  /// Reserved before the driver is asked, so two threads cannot exceed the capacity
+  /// together.
   [[nodiscard]] std::optional<std::size_t> reserve(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::size_t left = use_.capacity - use_.in_use;
@@ -53,7 +62,7 @@ class memory_ledger {
     use_.in_use += rounded;
     return rounded;
   }
-  /// Notes that the reserved memory is at an address.
+  /// Notes that the reserved memory is at an address. Counts the allocation.
   void settle(std::byte* address, std::size_t rounded) {
     const std::lock_guard lock(mutex_);
     allocations_[address] = rounded;
@@ -61,7 +70,7 @@ class memory_ledger {
     ++use_.live;
     ++use_.allocated;
   }
-  /// Takes back what could not be allocated.
+  /// Takes back what could not be allocated. Counts a refusal.
   void cancel(std::size_t rounded) {
     const std::lock_guard lock(mutex_);
     use_.in_use -= rounded;
@@ -92,6 +101,8 @@ class memory_ledger {
 };
 
 /// Handle of a persistent kernel.
+///
+/// Its end asks the kernel to stop, but does not wait for it.
 class cuda_persistent_run final : public persistent_run {
  public:
   explicit cuda_persistent_run(std::shared_ptr<cuda::persistent_state> state)
@@ -111,6 +122,8 @@ class cuda_persistent_run final : public persistent_run {
 
 /// Everything that ends with the backend, except in a child of `fork`, where the threads
 /// do not exist and nothing can be ended.
+///
+/// The order of the members is that of their construction: threads use the family.
 struct cuda_state {
   device_family family;
   std::vector<std::unique_ptr<memory_ledger>> ledgers;
@@ -142,16 +155,19 @@ class cuda_devices final : public cuda_backend {
   void unpin_host(std::byte* address, std::size_t bytes) noexcept override;
   [[nodiscard]] result<void> check(const grid_launch& launch,
                                    bool persistent) const override;
-  /// Plans one slice, because a device takes a grid as a whole.
+  /// Plans one slice, because a device takes a grid as a whole. Workers of the engine
+  /// are not used.
   [[nodiscard]] slice_plan plan(const grid_launch& launch,
                                 unsigned /*workers*/) const noexcept override {
     return cut_evenly(launch.blocks(), 1, 1, 1);
   }
+  // A copy is one operation of the device.
   [[nodiscard]] slice_plan plan(std::size_t bytes,
                                 unsigned /*workers*/) const noexcept override {
     return cut_evenly(static_cast<std::int64_t>(bytes), 64, 1, 1);
   }
   [[nodiscard]] bool inline_work() const noexcept override { return false; }
+  // Work of GPUs never runs on the calling thread.
   [[nodiscard]] result<void> copy(const copy_work& /*work*/) override {
     return not_inline();
   }
@@ -179,7 +195,8 @@ class cuda_devices final : public cuda_backend {
   [[nodiscard]] memory_ledger& ledger(std::int32_t device) const noexcept {
     return *state_->ledgers[static_cast<std::size_t>(device)];
   }
-  /// Returns a device that is not lost, or the first one.
+  /// Returns a device that is not lost, or the first one. Any device can register memory
+  /// of the host, since the registration is valid for all.
   [[nodiscard]] device_thread& any_thread() const;
   /// Ends the registration of memory of the host, and then lets go of `pages`, which may
   /// be null. Waits for that unless the thread must not wait.
@@ -198,10 +215,12 @@ class cuda_devices final : public cuda_backend {
 // The last user of a backend may be a completion, and a thread cannot wait for its own
 // end.
 cuda_devices::~cuda_devices() {
+  // In a child nothing is freed, as the memory belongs to threads that do not exist.
   if (forked()) {
     (void)state_.release();
     return;
   }
+  // Registered memory is given back before the devices end.
   for (const auto& [address, pages] : state_->host) {
     unpin_host(address, pages.size());
   }
@@ -209,6 +228,7 @@ cuda_devices::~cuda_devices() {
     state_->threads.clear();
     return;
   }
+  // On a thread of a device: another thread ends them.
   cuda_state* const ending = state_.release();
   try {
     std::thread([ending] {
@@ -220,6 +240,7 @@ cuda_devices::~cuda_devices() {
   }
 }
 
+/// Every call that reaches the driver begins with it.
 result<void> cuda_devices::usable(std::int32_t device) const {
   if (forked()) {
     return error(errc::unsupported,
@@ -230,6 +251,7 @@ result<void> cuda_devices::usable(std::int32_t device) const {
   return check_device(device, device_count());
 }
 
+/// The memory is the one that this backend may use.
 result<device_properties> cuda_devices::properties(std::int32_t device) const {
   WEIR_CHECK(usable(device));
   device_properties p = thread(device).properties();
@@ -237,6 +259,7 @@ result<device_properties> cuda_devices::properties(std::int32_t device) const {
   return p;
 }
 
+/// Null for 0 bytes.
 result<std::byte*> cuda_devices::allocate(std::int32_t device, std::size_t bytes) {
   WEIR_CHECK(usable(device));
   if (bytes == 0) {
@@ -250,6 +273,7 @@ result<std::byte*> cuda_devices::allocate(std::int32_t device, std::size_t bytes
                              "free memory, found {}",
                              bytes, device, use.capacity - use.in_use));
   }
+  // The driver may refuse what the ledger allows, as others use the GPU too.
   auto made = thread(device).allocate(*rounded);
   if (!made) {
     ledger(device).cancel(*rounded);
@@ -259,6 +283,7 @@ result<std::byte*> cuda_devices::allocate(std::int32_t device, std::size_t bytes
   return *made;
 }
 
+/// The address must be the start of an allocation of this device.
 result<void> cuda_devices::free(std::int32_t device, std::byte* address) {
   WEIR_CHECK(usable(device));
   if (address == nullptr) {
@@ -274,6 +299,7 @@ result<void> cuda_devices::free(std::int32_t device, std::byte* address) {
   return {};
 }
 
+/// Zeros for a device that cannot be used.
 memory_use cuda_devices::memory(std::int32_t device) const {
   return usable(device) ? ledger(device).use() : memory_use{};
 }
@@ -297,6 +323,7 @@ result<std::byte*> cuda_devices::allocate_host(std::size_t bytes) {
     return address;
   }
   const std::size_t size = pages.size();
+  // The driver is called on a thread of a device, since a context must be current there.
   const auto registered = any_thread().call([&]() -> result<void> {
     const auto& api = state_->family.from.api;
     const auto s =
@@ -306,6 +333,7 @@ result<std::byte*> cuda_devices::allocate_host(std::size_t bytes) {
     }
     return {};
   });
+  // Only registered memory is copied directly.
   if (registered) {
     state_->family.pinned.add(address, size);
   }
@@ -314,6 +342,7 @@ result<std::byte*> cuda_devices::allocate_host(std::size_t bytes) {
   return address;
 }
 
+/// The pages are let go after the registration has ended.
 result<void> cuda_devices::free_host(std::byte* address) {
   WEIR_CHECK(usable(0));
   if (address == nullptr) {
@@ -329,6 +358,7 @@ result<void> cuda_devices::free_host(std::byte* address) {
                                "allocation, found none",
                                static_cast<void*>(address)));
     }
+    // From here on nobody else can free the memory.
     *pages = std::move(found->second);
     state_->host.erase(found);
   }
@@ -357,6 +387,7 @@ result<void> cuda_devices::pin_host(std::byte* address, std::size_t bytes) {
     state_->family.pinned.add(address, bytes);
     return {};
   }
+  // The system may limit locked memory, which only makes copies slower.
   const errc code = registered.error().code();
   if (code == errc::out_of_memory || code == errc::unsupported) {
     return {};
@@ -364,6 +395,7 @@ result<void> cuda_devices::pin_host(std::byte* address, std::size_t bytes) {
   return std::move(registered.error());
 }
 
+/// Does nothing for memory that was not registered.
 void cuda_devices::unpin_host(std::byte* address, std::size_t /*bytes*/) noexcept {
   if (!forked() && state_->family.pinned.remove(address)) {
     unregister(address, nullptr);
@@ -375,6 +407,7 @@ void cuda_devices::unregister(std::byte* address,
   const auto end = [address, pages = std::move(pages), &from = state_->family.from] {
     (void)from.api.host_unregister(address);
   };
+  // A completion must not wait for the thread on which it runs.
   if (no_device_waits::active()) {
     any_thread().post(end);
     return;
@@ -387,10 +420,12 @@ void cuda_devices::unregister(std::byte* address,
       true);
 }
 
+/// Called before each launch, on the thread of the caller.
 result<void> cuda_devices::check(const grid_launch& launch, bool persistent) const {
   WEIR_CHECK(usable(launch.device));
   WEIR_CHECK(check_launch(launch, thread(launch.device).properties().limits, persistent));
   const auto& kernel = *reinterpret_cast<const cuda::device_kernel*>(launch.code.entry);
+  // The module may have no code for this GPU.
   if (kernel.functions[static_cast<std::size_t>(launch.device)] == nullptr) {
     return error(errc::arch_mismatch,
                  fmt::format("launch kernel {}: expected code for {}, found none",
@@ -405,13 +440,16 @@ result<void> cuda_devices::check(const grid_launch& launch, bool persistent) con
   return {};
 }
 
+/// Checks what is the same for all backends, and finds the thread that does the work.
 result<std::int32_t> cuda_devices::device_for(const device_work& work) const {
   constexpr std::int32_t none = -1;
   if (const auto* const copy = std::get_if<copy_work>(&work)) {
     WEIR_CHECK(check_copy(*copy));
+    // Nothing to copy.
     if (copy->bytes == 0 || copy->to == copy->from) {
       return none;
     }
+    // Copies from a device are done by its own thread.
     const bool up = copy->kind == copy_kind::device_to_host;
     if (copy->kind == copy_kind::device_to_device) {
       WEIR_CHECK(usable(copy->from_device));
@@ -427,6 +465,7 @@ result<std::int32_t> cuda_devices::device_for(const device_work& work) const {
   }
   const auto& grid = std::get<grid_work>(work);
   WEIR_CHECK(check(grid.launch, false));
+  // A device runs a grid as a whole.
   if (grid.first != 0 || grid.last != grid.launch.blocks()) {
     return error(
         errc::unsupported,
@@ -436,6 +475,7 @@ result<std::int32_t> cuda_devices::device_for(const device_work& work) const {
   return grid.launch.device;
 }
 
+/// Failures of checks are passed to the completion as well.
 void cuda_devices::submit(const device_work& work, completion done) {
   auto device = device_for(work);
   if (device && *device >= 0) {
@@ -445,6 +485,7 @@ void cuda_devices::submit(const device_work& work, completion done) {
   }
 }
 
+/// The kernel runs until it ends or is asked to stop.
 result<std::shared_ptr<persistent_run>> cuda_devices::start_persistent(
     const grid_launch& launch, completion done) {
   WEIR_CHECK(check(launch, true));
@@ -452,6 +493,7 @@ result<std::shared_ptr<persistent_run>> cuda_devices::start_persistent(
   return std::make_shared<cuda_persistent_run>(std::move(state));
 }
 
+/// All devices load the code that fits them.
 result<std::unique_ptr<cuda_module>> cuda_devices::load(const fatbin& module,
                                                         std::string_view name) {
   WEIR_CHECK(usable(0));
@@ -477,6 +519,7 @@ result<void> find_devices(device_family& family) {
     }
     family.numbers.push_back(number);
   }
+  // A machine may have the driver and no GPU.
   if (count == 0) {
     return error(
                errc::not_found,
@@ -489,8 +532,10 @@ result<void> find_devices(device_family& family) {
 
 }  // namespace
 
+/// Opens all devices of the driver, each on its own thread.
 result<std::unique_ptr<cuda_backend>> make_cuda_backend(const cuda_options& options) {
   watch_forks();
+  // The limits keep the memory of the staging buffers small.
   if (options.staging_bytes < 64 || options.staging_buffers == 0 ||
       options.max_launches == 0 || options.staging_bytes > (std::size_t{1} << 30) ||
       options.staging_buffers > 1024) {
@@ -503,11 +548,13 @@ result<std::unique_ptr<cuda_backend>> make_cuda_backend(const cuda_options& opti
   }
   auto state = std::make_unique<cuda_state>();
   device_family& family = state->family;
+  // A driver that is given replaces the one of the system; tests use that.
   if (options.driver != nullptr) {
     family.from = *options.driver;
   } else {
     WEIR_TRY(family.from, cuda::load_driver(options.library));
   }
+  // Buffers begin at multiples of 64 bytes.
   family.staging_bytes = options.staging_bytes / 64 * 64;
   family.staging_buffers = options.staging_buffers;
   family.max_launches = options.max_launches;
@@ -516,6 +563,7 @@ result<std::unique_ptr<cuda_backend>> make_cuda_backend(const cuda_options& opti
   for (std::size_t i = 0; i < family.numbers.size(); ++i) {
     WEIR_TRY(auto opened, device_thread::open(family, static_cast<std::int32_t>(i)));
     const device_properties& p = opened->properties();
+    // The smaller one of what the GPU has and what the options allow.
     const std::size_t capacity =
         options.memory == 0 ? p.memory : std::min(p.memory, options.memory);
     state->ledgers.push_back(std::make_unique<memory_ledger>(capacity, p.alignment));

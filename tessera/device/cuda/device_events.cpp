@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Ends of operations, which events tell, and the loss of a device.
+///
+/// An operation is in one of three states: in the batch of its stream (given to the
+/// driver, without an event), in a flight (behind an event), or ended. Streams end in
+/// order, so only the first flight of each is asked.
 #include <algorithm>
 #include <utility>
 
@@ -27,12 +31,14 @@ void device_thread::give(lane& to, operation made, status outcome, bool begun) {
     ++to.outstanding;
     return;
   }
+  // The driver refuses everything from now on.
   if (kind_of(outcome) == status_kind::sticky) {
     lose(outcome, made.label);
     end_failed(made, *lost());
     return;
   }
   error failure = failure_of(api_, outcome, made.label);
+  // The event of the batch tells when the part has ended.
   if (begun) {
     made.failure = std::move(failure);
     to.batch.push_back(std::move(made));
@@ -42,6 +48,7 @@ void device_thread::give(lane& to, operation made, status outcome, bool begun) {
   end_failed(made, failure);
 }
 
+/// Events are used again; null with an outcome other than success.
 event_handle device_thread::take_event(status& outcome) {
   event_handle taken = nullptr;
   outcome = status::success;
@@ -65,6 +72,7 @@ void device_thread::close_batches() {
     const event_handle event = take_event(s);
     if (s == status::success) {
       s = api_.event_record(event, l.stream);
+      // The event goes back, since it was not recorded.
       if (s != status::success) {
         events_.push_back(event);
       }
@@ -72,6 +80,7 @@ void device_thread::close_batches() {
     if (s == status::success) {
       l.flights.push_back({event, std::move(l.batch)});
       l.batch.clear();
+      // The device is given up after several attempts.
     } else if (kind_of(s) == status_kind::sticky ||
                ++l.failed_queries > max_failed_queries) {
       lose(s, l.batch.front().label);
@@ -82,6 +91,7 @@ void device_thread::close_batches() {
   }
 }
 
+/// Returns whether anything has ended.
 bool device_thread::poll() {
   bool moved = false;
   for (lane& l : lanes_) {
@@ -90,7 +100,8 @@ bool device_thread::poll() {
   if (is_lost_) {
     fail_everything();
   }
-  // Streams of persistent kernels go with them.
+  // Streams of persistent kernels go with them. A stream of a persistent kernel serves
+  // that kernel alone.
   for (auto at = lanes_.begin(); at != lanes_.end();) {
     if (at->once && at->outstanding == 0) {
       (void)api_.stream_destroy(at->stream);
@@ -102,12 +113,14 @@ bool device_thread::poll() {
   return moved;
 }
 
+/// Asks the flights of one stream.
 bool device_thread::poll(lane& l) {
   bool moved = false;
   while (!l.flights.empty() && !is_lost_) {
     lane::flight& first = l.flights.front();
     const status s = api_.event_query(first.event);
     if (s != status::success) {
+      // "Not ready" is neither a success nor a failure.
       const status_kind kind = kind_of(s);
       l.failed_queries += kind == status_kind::returned ? 1U : 0U;
       if (kind == status_kind::sticky || l.failed_queries > max_failed_queries) {
@@ -117,6 +130,7 @@ bool device_thread::poll(lane& l) {
     }
     l.failed_queries = 0;
     events_.push_back(first.event);
+    // All operations in front of the event have ended.
     for (operation& o : first.operations) {
       end(o);
     }
@@ -127,14 +141,17 @@ bool device_thread::poll(lane& l) {
   return moved;
 }
 
+/// Called for operations that have come to their end, well or not.
 void device_thread::end(operation& ended) {
   result<void> outcome;
   if (ended.failure) {
     outcome = *std::move(ended.failure);
   }
+  // A kernel writes a report only if a block has failed.
   if (ended.report != nullptr) {
     const kernel_report found = *ended.report;
     if (outcome && found.failure != 0) {
+      // The number of the block is turned into its indices.
       const auto x = static_cast<std::uint32_t>(ended.grid[0]);
       const auto y = static_cast<std::uint32_t>(ended.grid[1]);
       outcome = error(errc::kernel_failed,
@@ -143,15 +160,18 @@ void device_thread::end(operation& ended) {
                                   ended.label, found.failure, found.block % x,
                                   found.block / x % y, found.block / x / y));
     }
+    // The place of the report is free for another launch.
     const auto* const first = reinterpret_cast<const kernel_report*>(slab_.data());
     free_reports_.push_back(static_cast<std::uint32_t>(ended.report - first));
   }
+  // Gives back what the operation used.
   if (ended.at_end) {
     ended.at_end(outcome.has_value());
   }
   ended_.emplace_back(std::move(ended.done), std::move(outcome));
 }
 
+/// Called for operations that will never end.
 void device_thread::end_failed(operation& ended, const error& failure) {
   if (ended.report != nullptr) {
     const auto* const first = reinterpret_cast<const kernel_report*>(slab_.data());
@@ -182,6 +202,7 @@ std::string device_thread::outstanding_labels() const {
   return count > shown ? fmt::format("{} or {} others", text, count - shown) : text;
 }
 
+/// The first loss counts. All later calls get this error.
 void device_thread::lose(status s, const std::string& label) {
   if (is_lost_) {
     return;
@@ -196,6 +217,7 @@ void device_thread::lose(status s, const std::string& label) {
   lost_ = std::move(failure);
 }
 
+/// The error of work that still ran when the device was closed.
 error device_thread::closed_too_early() const {
   return {errc::device_lost,
           fmt::format("{} was closed: expected the end of its work, found it running "
@@ -203,6 +225,7 @@ error device_thread::closed_too_early() const {
                       facts_.name)};
 }
 
+/// Completions of everything are due; they are called by `deliver`.
 void device_thread::fail_everything() {
   const error failure = lost().value_or(closed_too_early());
   for (lane& l : lanes_) {
@@ -223,6 +246,7 @@ void device_thread::fail_everything() {
     ended_.emplace_back(std::move(done), failure);
   }
   waiting_.clear();
+  // Pieces of staged copies are among the operations above.
   for (const auto& copy : staged_) {
     ended_.emplace_back(std::move(copy->done), failure);
   }

@@ -17,6 +17,7 @@
 
 namespace weir::tessera::cuda {
 
+/// Fails at the first step that fails; `close_here` then gives back what there is.
 result<void> device_thread::open_here() {
   facts_.name = fmt::format("cuda:{}", ordinal_);
   const auto index = static_cast<std::size_t>(ordinal_);
@@ -34,12 +35,14 @@ result<void> device_thread::open_here() {
     context_ = nullptr;
     return failure_of(api_, s, fmt::format("open the context of {}", facts_.name));
   }
+  // Streams need the context, memory needs the streams.
   WEIR_CHECK(read_properties());
   WEIR_CHECK(make_streams());
   WEIR_CHECK(make_pool());
   return make_slab();
 }
 
+/// The questions go on only as long as all of them have succeeded.
 result<void> device_thread::read_properties() {
   const device_number number = family_.numbers[static_cast<std::size_t>(ordinal_)];
   status s = status::success;
@@ -61,10 +64,12 @@ result<void> device_thread::read_properties() {
   limits.shared_bytes = static_cast<std::size_t>(
       ask_for(device_attribute::max_shared_memory_per_block_optin));
   multiprocessors_ = ask_for(device_attribute::multiprocessor_count);
+  // Without cooperative launches, blocks cannot wait for each other.
   limits.persistent_blocks =
       ask_for(device_attribute::cooperative_launch) != 0 ? multiprocessors_ : 0;
   capability_ = 10 * ask_for(device_attribute::compute_capability_major) +
                 ask_for(device_attribute::compute_capability_minor);
+  // Everything that this backend relies on.
   const bool usable = ask_for(device_attribute::memory_pools_supported) != 0 &&
                       ask_for(device_attribute::can_map_host_memory) != 0 &&
                       ask_for(device_attribute::unified_addressing) != 0;
@@ -88,6 +93,7 @@ result<void> device_thread::read_properties() {
 
 // The streams do not wait for the default stream, which other libraries may use.
 result<void> device_thread::make_streams() {
+  // Their use is listed in device_work.cpp.
   constexpr int fixed_lanes = 7;
   for (int i = 0; i < fixed_lanes; ++i) {
     lane l;
@@ -107,10 +113,12 @@ result<void> device_thread::make_pool() {
   pool_properties wanted;
   wanted.location.id = number;
   status s = api_.pool_create(&pool_, &wanted);
+  // The pool keeps all of its memory until it is destroyed.
   if (s == status::success) {
     std::uint64_t threshold = UINT64_MAX;
     s = api_.pool_set(pool_, pool_attribute::release_threshold, &threshold);
   }
+  // Other GPUs may read and write this memory, where the hardware allows it.
   for (const device_number other : family_.numbers) {
     int able = 0;
     if (s != status::success || other == number ||
@@ -127,6 +135,8 @@ result<void> device_thread::make_pool() {
   return {};
 }
 
+/// One registered piece of memory holds reports of kernels, words that ask kernels to
+/// stop, and staging buffers.
 result<void> device_thread::make_slab() {
   const std::size_t bytes =
       slab::staging_offset + family_.staging_buffers * family_.staging_bytes;
@@ -142,6 +152,7 @@ result<void> device_thread::make_slab() {
         api_, s,
         fmt::format("register {} bytes of the host for {}", slab_.size(), facts_.name));
   }
+  // All of them are free; the lowest number is taken first.
   for (std::uint32_t i = 0; i < slab::reports; ++i) {
     free_reports_.push_back(slab::reports - 1 - i);
   }
@@ -166,6 +177,7 @@ void device_thread::close_busy() {
     fail_everything();  // counts reports from the begin of the slab
     deliver();
   } while (take_posted());
+  // Kernels may still write to the slab, so it stays mapped.
   slab_.abandon();
 }
 
@@ -179,6 +191,7 @@ void device_thread::close_here() {
     close_busy();
     return;
   }
+  // Memory that the program has not freed.
   for (std::byte* const address : allocations_) {
     const auto number = reinterpret_cast<device_address>(address);
     if (api_.free(number, fixed_[0]->stream) != status::success) {
@@ -199,6 +212,7 @@ void device_thread::close_here() {
   }
   context_handle popped = nullptr;
   (void)api_.context_pop(&popped);
+  // The context stays if other libraries use it.
   (void)api_.primary_release(family_.numbers[static_cast<std::size_t>(ordinal_)]);
 }
 

@@ -14,6 +14,7 @@
 
 namespace weir::tessera::cuda {
 
+/// Returns when the kernel has been given to the driver. `done` is called at its end.
 result<std::shared_ptr<persistent_state>> device_thread::start(const grid_launch& launch,
                                                                completion done) {
   auto state = std::make_shared<persistent_state>();
@@ -31,6 +32,7 @@ result<void> device_thread::check_persistent(const grid_launch& launch,
   int per_multiprocessor = 0;
   status s = allow_shared(launch);  // which the driver counts by
   if (s == status::success) {
+    // The driver computes how many blocks fit at the same time.
     s = api_.resident_blocks(&per_multiprocessor,
                              kernel.functions[static_cast<std::size_t>(ordinal_)],
                              static_cast<int>(launch.threads()), launch.shared_bytes);
@@ -38,6 +40,7 @@ result<void> device_thread::check_persistent(const grid_launch& launch,
   if (s != status::success) {
     return returned_or_lost(s, label);
   }
+  // All multiprocessors together.
   const std::int64_t fitting = std::int64_t{per_multiprocessor} * multiprocessors_;
   if (launch.blocks() > fitting) {
     return error(errc::invalid_argument,
@@ -45,6 +48,7 @@ result<void> device_thread::check_persistent(const grid_launch& launch,
                              "{}",
                              label, fitting, launch.threads(), launch.blocks()));
   }
+  // Each persistent kernel needs a word and a report of its own.
   if (free_stop_words_.empty() || free_reports_.empty()) {
     return error(errc::out_of_memory,
                  fmt::format("cannot {}: expected at most {} persistent kernels, found "
@@ -54,6 +58,7 @@ result<void> device_thread::check_persistent(const grid_launch& launch,
   return {};
 }
 
+/// A sticky error ends the device.
 error device_thread::returned_or_lost(status s, const std::string& label) {
   if (kind_of(s) != status_kind::sticky) {
     return failure_of(api_, s, label);
@@ -76,11 +81,14 @@ status device_thread::launch_persistent(stream_handle stream, const grid_launch&
     s = launch_on(stream, launch, facts, true);
   }
   if (api_.free(barrier, stream) != status::success) {
+    // The memory stays until the device is closed.
     allocations_.insert(reinterpret_cast<std::byte*>(barrier));  // freed at the end
   }
   return s;
 }
 
+/// Nothing is taken before the last check; from there on each failure gives everything
+/// back.
 result<void> device_thread::issue_persistent(
     const grid_launch& launch, const std::shared_ptr<persistent_state>& state,
     completion done) {
@@ -93,20 +101,24 @@ result<void> device_thread::issue_persistent(
   if (s != status::success) {
     return returned_or_lost(s, label);
   }
+  // Numbers of free places in the slab.
   const std::uint32_t word = free_stop_words_.back();
   const std::uint32_t report = free_reports_.back();
   const std::size_t word_offset = slab::stop_offset + word * slab::stop_stride;
+  // From here on a request to stop reaches the kernel.
   state->attach(reinterpret_cast<std::uint32_t*>(slab_.data() + word_offset));
   operation made;
   made.label = label;
   made.grid = launch.grid;
   made.report = reinterpret_cast<kernel_report*>(slab_.data()) + report;
+  // The report of an earlier kernel is erased.
   *made.report = {};
   launch_facts facts = facts_of(launch);
   facts.report = reinterpret_cast<kernel_report*>(slab_address_) + report;
   facts.stop = reinterpret_cast<const std::uint32_t*>(slab_address_ + word_offset);
   s = launch_persistent(own.stream, launch, facts);
   if (s != status::success) {
+    // The kernel has not begun.
     (void)api_.stream_destroy(own.stream);
     state->finish({});
     return returned_or_lost(s, label);
@@ -115,10 +127,12 @@ result<void> device_thread::issue_persistent(
   free_reports_.pop_back();
   lanes_.push_back(std::move(own));
   persistent_.push_back(state);
+  // Called on this thread when the kernel has ended.
   made.at_end = [this, word, state](bool) {
     free_stop_words_.push_back(word);
     std::erase(persistent_, state);
   };
+  // The completion of the program comes before the end is announced.
   made.done = [state, done = std::move(done)](result<void> outcome) {
     if (done) {
       done(outcome);

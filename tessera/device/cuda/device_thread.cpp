@@ -17,6 +17,8 @@
 #include "device/cuda/status_table.hpp"
 
 namespace weir::tessera::cuda {
+/// All members that have no lock belong to this thread. Other threads post functions and
+/// work, which it takes at each step.
 namespace {
 
 /// True while this thread calls a completion. Waiting for a device would then never end.
@@ -48,6 +50,7 @@ class awaited_outcome {
 
 }  // namespace
 
+/// Returns when the thread has opened the device.
 result<std::unique_ptr<device_thread>> device_thread::open(device_family& family,
                                                            std::int32_t ordinal) {
   std::unique_ptr<device_thread> made(new device_thread(family, ordinal));
@@ -57,6 +60,7 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
     result<void> outcome = thread->open_here();
     const bool usable = outcome.has_value();
     if (!usable) {
+      // What was opened in part is closed.
       thread->close_here();
     }
     opened->set(std::move(outcome));
@@ -69,6 +73,7 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
   return made;
 }
 
+/// The thread ends its work within a limit of time.
 device_thread::~device_thread() {
   {
     const std::lock_guard lock(mutex_);
@@ -80,6 +85,7 @@ device_thread::~device_thread() {
   }
 }
 
+/// Whether the calling thread is one of any device.
 bool device_thread::is_current() noexcept {
   return serves_device;
 }
@@ -89,6 +95,7 @@ std::optional<error> device_thread::lost() const {
   return lost_;
 }
 
+/// May be called by any thread; the function runs on the thread of the device.
 void device_thread::post(std::function<void()> function) {
   {
     const std::lock_guard lock(mutex_);
@@ -97,6 +104,7 @@ void device_thread::post(std::function<void()> function) {
   changed_.notify_all();
 }
 
+/// The completion is called on the thread of the device.
 void device_thread::submit(const device_work& work, completion done) {
   {
     const std::lock_guard lock(mutex_);
@@ -107,6 +115,7 @@ void device_thread::submit(const device_work& work, completion done) {
 
 // The thread answers every question, also after the device is lost, so the wait ends.
 result<void> device_thread::ask(const std::function<void(reply)>& question) {
+  // Such a call would wait for itself.
   if (inside_completion) {
     return error(
         errc::invalid_argument,
@@ -121,6 +130,7 @@ result<void> device_thread::ask(const std::function<void(reply)>& question) {
   return answer->get();
 }
 
+/// Runs `function` on the thread and returns its outcome.
 result<void> device_thread::call(const std::function<result<void>()>& function,
                                  bool even_if_lost) {
   return ask([&](const reply& answer) {
@@ -144,6 +154,7 @@ result<std::byte*> device_thread::allocate(std::size_t bytes) {
       address = reinterpret_cast<std::byte*>(made);
       allocations_.insert(address);
     }
+    // An operation without work: its end says that the allocation has taken place.
     operation waiting;
     waiting.done = answer;
     waiting.label = fmt::format("allocate {} bytes on {}", bytes, facts_.name);
@@ -169,6 +180,7 @@ void device_thread::free(std::byte* address) {
   });
 }
 
+/// True while anything has not ended or has not been told.
 bool device_thread::busy() const noexcept {
   return !waiting_.empty() || !staged_.empty() || !ended_.empty() ||
          std::any_of(lanes_.begin(), lanes_.end(),
@@ -178,6 +190,7 @@ bool device_thread::busy() const noexcept {
 // Takes what other threads and completions have posted. Returns false if there is
 // nothing.
 bool device_thread::take_posted() {
+  // Functions are called without the lock, since they may post others.
   std::deque<std::function<void()>> calls;
   bool any = false;
   {
@@ -195,8 +208,10 @@ bool device_thread::take_posted() {
   return any;
 }
 
+/// Returns whether anything has happened.
 bool device_thread::step() {
   bool moved = take_posted();
+  // Work waits here if the streams are full.
   while (!waiting_.empty() && issue_next()) {
     waiting_.pop_front();
     moved = true;
@@ -210,12 +225,14 @@ bool device_thread::step() {
   return moved;
 }
 
+/// Calls the completions of what has ended. They may post further work.
 void device_thread::deliver() {
   std::vector<std::pair<completion, result<void>>> ended;
   ended.swap(ended_);
   if (ended.empty()) {
     return;
   }
+  // Completions run without being allowed to wait for a device.
   const no_device_waits scope;
   inside_completion = true;
   for (auto& [done, outcome] : ended) {
@@ -226,6 +243,7 @@ void device_thread::deliver() {
   inside_completion = false;
 }
 
+/// Between steps: at first it only yields, then it sleeps longer and longer.
 void device_thread::rest(bool moved) {
   if (moved) {
     idle_steps_ = 0;
@@ -237,13 +255,16 @@ void device_thread::rest(bool moved) {
     std::this_thread::yield();
     return;
   }
+  // A post wakes the thread.
   std::unique_lock lock(mutex_);
   const auto woken = [this] { return stopping_ || !calls_.empty() || !inbox_.empty(); };
+  // Nothing is in flight, so only a post can change anything.
   if (!in_flight) {
     changed_.wait(lock, woken);
     return;
   }
   const unsigned pause_us = std::min(500U, 10U << std::min(idle_steps_ - 32U, 6U));
+  // The condition is true already, so waiting for it would not sleep.
   if (stopping_) {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
@@ -264,6 +285,7 @@ void device_thread::serve() {
       const std::lock_guard lock(mutex_);
       stopping = stopping_ && calls_.empty() && inbox_.empty();
     }
+    // Once, when the request comes.
     if (stopping && !deadline) {
       deadline = clock::now() + std::chrono::nanoseconds(family_.stop_limit_ns);
       for (const auto& run : persistent_) {
@@ -277,12 +299,14 @@ void device_thread::serve() {
   }
 }
 
+/// The word is read by the kernel in memory of the host.
 void persistent_state::attach(std::uint32_t* stop_word) {
   const std::lock_guard lock(mutex_);
   stop_word_ = stop_word;
   std::atomic_ref(*stop_word_).store(stop_requested_ ? 1 : 0);
 }
 
+/// May be called before the kernel has its word.
 void persistent_state::request_stop() noexcept {
   const std::lock_guard lock(mutex_);
   stop_requested_ = true;
@@ -291,6 +315,7 @@ void persistent_state::request_stop() noexcept {
   }
 }
 
+/// The word is not the kernel's any more.
 void persistent_state::finish(result<void> outcome) {
   {
     const std::lock_guard lock(mutex_);
@@ -305,6 +330,7 @@ bool persistent_state::ended() const noexcept {
   return outcome_.has_value();
 }
 
+/// @param limit_ns  Nanoseconds; below 0 without a limit.
 result<void> persistent_state::wait(std::int64_t limit_ns) {
   std::unique_lock lock(mutex_);
   const auto over = [this] { return outcome_.has_value(); };

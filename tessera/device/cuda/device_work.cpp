@@ -16,15 +16,20 @@
 #include "device/cuda/slab.hpp"
 #include "device/cuda/status_table.hpp"
 
+/// A copy between memory that is not registered and a device goes through staging
+/// buffers in pieces. The pieces of several buffers overlap: while one is copied by the
+/// device, another is filled.
 namespace weir::tessera::cuda {
 namespace {
 
-// Streams by number: 0 allocates.
+// Streams by number: 0 allocates. 1 and 2 copy between host and device, 3 to 6 run
+// kernels, fills and copies between devices.
 constexpr std::size_t to_device_lane = 1;
 constexpr std::size_t to_host_lane = 2;
 constexpr std::size_t first_kernel_lane = 3;
 constexpr std::size_t end_of_lanes = 7;
 
+/// Addresses of the driver are numbers.
 device_address address_of(const void* p) noexcept {
   return reinterpret_cast<device_address>(p);
 }
@@ -51,6 +56,8 @@ lane* device_thread::free_lane(std::size_t first, std::size_t last) noexcept {
   return (*found)->outstanding < family_.max_launches ? *found : nullptr;
 }
 
+/// Returns false if the work must wait for a free stream. `done` is moved away if the
+/// work was taken.
 bool device_thread::issue_next() {
   auto& [work, done] = waiting_.front();
   if (is_lost_) {
@@ -66,10 +73,12 @@ bool device_thread::issue_next() {
   return issue_launch(std::get<grid_work>(work).launch, done);
 }
 
+/// Chooses the stream by the direction of the copy.
 bool device_thread::issue_copy(const copy_work& work, completion& done) {
   const bool down = work.kind == copy_kind::host_to_device;
   const bool up = work.kind == copy_kind::device_to_host;
   const std::byte* const host = down ? work.from : work.to;
+  // No device takes part.
   if (work.kind == copy_kind::host_to_host) {
     std::memcpy(work.to, work.from, work.bytes);
     ended_.emplace_back(std::move(done), result<void>());
@@ -82,6 +91,7 @@ bool device_thread::issue_copy(const copy_work& work, completion& done) {
     staged_.back()->done = std::move(done);
     return true;
   }
+  // Copies between devices use the streams of kernels.
   const std::size_t first = down ? to_device_lane : up ? to_host_lane : first_kernel_lane;
   lane* const l = free_lane(first, down || up ? first + 1 : end_of_lanes);
   if (l == nullptr) {
@@ -95,6 +105,7 @@ bool device_thread::issue_copy(const copy_work& work, completion& done) {
   } else if (work.to_device == work.from_device) {
     s = api_.copy_on_device(address_of(work.to), address_of(work.from), work.bytes,
                             l->stream);
+    // Two GPUs: both contexts are named.
   } else {
     s = api_.copy_to_peer(address_of(work.to),
                           family_.contexts[static_cast<std::size_t>(work.to_device)],
@@ -109,6 +120,8 @@ bool device_thread::issue_copy(const copy_work& work, completion& done) {
   return true;
 }
 
+/// Gives the next piece of the oldest staged copy to its stream. Returns false if there
+/// is none, or no buffer.
 bool device_thread::issue_staged() {
   if (staged_.empty() || free_buffers_.empty()) {
     return false;
@@ -119,12 +132,14 @@ bool device_thread::issue_staged() {
     free_buffers_.pop_back();
     issue_piece(copy, buffer);
   }
+  // All pieces are on their way; the copy lives on in their operations.
   if ((copy->failure || copy->issued == copy->work.bytes) && !staged_.empty()) {
     staged_.pop_front();
   }
   return true;
 }
 
+/// `buffer` is the number of a free staging buffer.
 void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
                                 std::size_t buffer) {
   const copy_work& work = copy->work;
@@ -137,10 +152,13 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
   operation made;
   made.label =
       fmt::format("copy {} bytes through pinned memory on {}", work.bytes, facts_.name);
+  // For copies to the host, the bytes are taken out of the buffer when they have
+  // arrived.
   made.at_end = [this, copy, buffer, staging, begin, bytes, down](bool good) {
     if (good && !down) {
       std::memcpy(copy->work.to + begin, staging, bytes);
     }
+    // The first failure counts, unless the device is lost.
     if (!good && !copy->failure) {
       const auto known = lost();
       copy->failure =
@@ -149,6 +167,7 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
     }
     free_buffers_.push_back(buffer);
     copy->ended += bytes;
+    // The last piece ends the copy.
     if (copy->ended == copy->issued &&
         (copy->failure || copy->ended == copy->work.bytes)) {
       finish(*copy, ended_);
@@ -156,6 +175,7 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
   };
   lane& l = *fixed_[down ? to_device_lane : to_host_lane];
   status s = status::success;
+  // For copies to the device, the bytes are put into the buffer first.
   if (down) {
     std::memcpy(staging, work.from + begin, bytes);
     s = api_.copy_to_device(address_of(work.to + begin), staging, bytes, l.stream);
@@ -168,6 +188,7 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
   give(l, std::move(made), s, false);
 }
 
+/// Fills do not need a kernel.
 bool device_thread::issue_fill(const fill_work& work, completion& done) {
   lane* const l = free_lane(first_kernel_lane, end_of_lanes);
   if (l == nullptr) {
@@ -190,9 +211,11 @@ status device_thread::fill_stream(stream_handle stream, const fill_work& work,
   const device_address to = address_of(work.to);
   const std::size_t size = work.pattern_bytes;
   const std::size_t unit =
+      // The largest power of two that divides the address, at most 4.
       std::min({size, std::size_t{4}, std::size_t{1} << std::countr_zero(to | 4)});
   const std::size_t times = work.bytes / size;
   for (std::size_t at = 0; at < size; at += unit) {
+    // The bytes of the pattern at this place.
     std::uint32_t value = 0;
     std::memcpy(&value, work.pattern.data() + at, unit);
     status s = status::success;
@@ -208,6 +231,7 @@ status device_thread::fill_stream(stream_handle stream, const fill_work& work,
               : api_.fill_strided8(to + at, size, static_cast<unsigned char>(value), 1,
                                    times, stream);
     }
+    // `begun` tells that a part has been given already.
     if (s != status::success) {
       return s;
     }
@@ -216,6 +240,7 @@ status device_thread::fill_stream(stream_handle stream, const fill_work& work,
   return status::success;
 }
 
+/// What the kernel can learn of its launch.
 launch_facts device_thread::facts_of(const grid_launch& launch) const noexcept {
   launch_facts f{};
   f.struct_size = sizeof f;
@@ -235,6 +260,7 @@ status device_thread::allow_shared(const grid_launch& launch) {
   const auto& kernel = *reinterpret_cast<const device_kernel*>(launch.code.entry);
   const auto index = static_cast<std::size_t>(ordinal_);
   std::size_t& allowed = kernel.shared_limits[index];
+  // The limit is raised only if needed, and kept for each GPU.
   if (launch.shared_bytes <= allowed) {
     return status::success;
   }
@@ -254,6 +280,7 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
   const auto index = static_cast<std::size_t>(ordinal_);
   std::vector<void*> arguments;
   arguments.reserve(kernel.places.size() + 1);
+  // Each argument by the address of its place in the buffer.
   for (const std::uint32_t place : kernel.places) {
     arguments.push_back(const_cast<std::byte*>(launch.args.data() + place));
   }
@@ -268,6 +295,7 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
   }
   config.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
   config.stream = stream;
+  // The attribute makes all blocks run at the same time.
   launch_attribute together;
   together.cooperative = 1;
   config.attributes = &together;
@@ -275,6 +303,7 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
   return api_.launch(&config, kernel.functions[index], arguments.data(), nullptr);
 }
 
+/// Needs a stream, a place for a report, and a buffer if there are constants.
 bool device_thread::issue_launch(const grid_launch& launch, completion& done) {
   const auto constants = launch.facts.constants;
   lane* const l = free_lane(first_kernel_lane, end_of_lanes);
@@ -286,6 +315,7 @@ bool device_thread::issue_launch(const grid_launch& launch, completion& done) {
   made.done = std::move(done);
   made.label = fmt::format("run kernel {} on {}", launch.code.name, facts_.name);
   made.grid = launch.grid;
+  // Constants are read from a staging buffer.
   if (constants.size() > family_.staging_bytes) {
     end_failed(made,
                error(errc::unsupported,
@@ -298,6 +328,7 @@ bool device_thread::issue_launch(const grid_launch& launch, completion& done) {
   const std::uint32_t report = free_reports_.back();
   free_reports_.pop_back();
   made.report = reinterpret_cast<kernel_report*>(slab_.data()) + report;
+  // The report of an earlier kernel is erased.
   *made.report = {};
   facts.report = reinterpret_cast<kernel_report*>(slab_address_) + report;
   if (!constants.empty()) {
@@ -307,6 +338,7 @@ bool device_thread::issue_launch(const grid_launch& launch, completion& done) {
     std::memcpy(slab_.data() + offset, constants.data(), constants.size());
     facts.constants = reinterpret_cast<const void*>(slab_address_ + offset);
     facts.constant_bytes = constants.size();
+    // The buffer is free when the kernel has ended.
     made.at_end = [this, buffer](bool) { free_buffers_.push_back(buffer); };
   }
   const status s = launch_on(l->stream, launch, facts, false);

@@ -18,6 +18,7 @@
 namespace weir::tessera::cuda {
 namespace {
 
+/// Version of CUDA, first driver, version of PTX (times ten).
 constexpr std::array<driver_series, 11> all_series{{{12000, "525.60", 80},
                                                     {12010, "530.30", 81},
                                                     {12020, "535.54", 82},
@@ -41,7 +42,8 @@ driver_series series_of(int version) noexcept {
   return found;
 }
 
-/// Returns the number before the point of a version such as "580.65".
+/// Returns the number before the point of a version such as "580.65". Texts show
+/// branches, as users know drivers by them.
 std::string_view branch_of(std::string_view driver) noexcept {
   return driver.substr(0, driver.find('.'));
 }
@@ -63,6 +65,7 @@ result<void> look_up(lookup_function finder, F& function, const char* name, int 
   void* found = nullptr;
   lookup outcome = lookup::success;
   const status s = finder(name, &found, version, 0, &outcome);
+  // A function that is not needed may be missing.
   if (s != status::success || outcome != lookup::success || found == nullptr) {
     if (!needed) {
       function = nullptr;
@@ -71,6 +74,8 @@ result<void> look_up(lookup_function finder, F& function, const char* name, int 
     return error(errc::unsupported,
                  fmt::format("cannot use the CUDA driver: expected the function {} of "
                              "version {}.{}, found none (status {})",
+                             // Versions are 1000 times the major number plus 10 times
+                             // the minor one.
                              name, version / 1000, version % 1000 / 10,
                              static_cast<int>(s)))
         .hint("install a newer driver");
@@ -79,6 +84,7 @@ result<void> look_up(lookup_function finder, F& function, const char* name, int 
   return {};
 }
 
+/// One line per function of the table in driver_api.hpp.
 result<void> look_up_all(lookup_function finder, driver_api& api) {
 #define WEIR_CUDA_LOOK_UP(member, name, version, needed, parameters) \
   WEIR_CHECK(look_up(finder, api.member, #name, version, needed));
@@ -89,10 +95,12 @@ result<void> look_up_all(lookup_function finder, driver_api& api) {
 
 }  // namespace
 
+/// For texts about which driver is needed.
 std::span<const driver_series> known_series() noexcept {
   return all_series;
 }
 
+/// The library stays loaded until the process ends. No GPU is touched.
 result<driver> load_driver(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -127,6 +135,7 @@ result<driver> load_driver(const std::string& library) {
   return made;
 }
 
+/// Version times ten, such as 85 for 8.5; 0 if the text has none.
 int version_of_ptx(std::string_view text) noexcept {
   constexpr std::string_view directive = ".version";
   // The directive is the first statement, behind comments only.
@@ -149,12 +158,14 @@ int version_of_ptx(std::string_view text) noexcept {
   return sensible ? major * 10 + minor : 0;
 }
 
+/// Compares before the driver would refuse the module with a less clear message.
 result<void> check_ptx_version(int driver_version, std::string_view ptx,
                                std::string_view module) {
   const int wanted = version_of_ptx(ptx);
   const driver_series present = series_of(driver_version);
   // Later drivers than the table's newest read everything that the table names.
   const bool newer = driver_version > all_series.back().version;
+  // A text without a version is left to the driver.
   if (wanted == 0 || wanted <= present.ptx || (newer && driver_for(wanted).empty())) {
     return {};
   }

@@ -11,6 +11,8 @@
 
 #include <fmt/core.h>
 
+/// The pages are mapped, not allocated, so that registering and unregistering never
+/// touches other memory of the process.
 namespace weir::tessera::cuda {
 
 host_pages::~host_pages() {
@@ -28,6 +30,7 @@ host_pages& host_pages::operator=(host_pages&& other) noexcept {
   return *this;
 }
 
+/// Rounded up to whole pages; a size of 0 gives no memory.
 result<host_pages> host_pages::map(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   host_pages made;
@@ -50,11 +53,13 @@ result<host_pages> host_pages::map(std::size_t bytes) {
                            bytes));
 }
 
+/// Called after the driver has registered the range.
 void pinned_ranges::add(const std::byte* first, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   ranges_[first] = bytes;
 }
 
+/// Returns the size, or nothing if no range begins there.
 std::optional<std::size_t> pinned_ranges::remove(const std::byte* first) {
   const std::lock_guard lock(mutex_);
   const auto found = ranges_.find(first);
@@ -66,6 +71,7 @@ std::optional<std::size_t> pinned_ranges::remove(const std::byte* first) {
   return bytes;
 }
 
+/// True if all bytes lie in one range, as a copy needs it.
 bool pinned_ranges::contains(const std::byte* first, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   auto after = ranges_.upper_bound(first);

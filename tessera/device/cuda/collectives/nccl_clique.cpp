@@ -85,7 +85,6 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
     status outcome_;
   };
 
-  // The thread.
   void serve();
   [[nodiscard]] result<void> open_here();
   [[nodiscard]] result<void> open_rank(rank_state& rank);
@@ -339,7 +338,6 @@ result<void> clique_state::make_communicators() {
       outcome = failure_of(driver_, current.outcome(), action);
       break;
     }
-    // Calls return at once and are completed in the background.
     nccl_config config;
     config.blocking = 0;
     s = api.init_rank(&ranks_[r].communicator, static_cast<int>(ranks_.size()), id,
@@ -428,7 +426,6 @@ result<void> clique_state::record(flight& made) {
     const current_context current(driver_, rank);
     status s = current.outcome();
     event_handle event = nullptr;
-    // Events are used again.
     if (s == status::success && rank.events.empty()) {
       s = driver_.event_create(&event, event_disable_timing);
     } else if (s == status::success) {
@@ -535,8 +532,7 @@ void clique_state::break_all(error why) {
   std::map<std::uint64_t, completion> left;
   {
     const std::lock_guard lock(mutex_);
-    // Completions are called outside of the lock.
-    left.swap(pending_);
+      left.swap(pending_);
   }
   for (const auto& [number, done] : left) {
     if (done) {
