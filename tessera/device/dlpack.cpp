@@ -2,6 +2,9 @@
 /// @file
 /// Exports that keep their memory alive, and checks of tensors from other libraries.
 /// Every number of a foreign tensor is checked, with overflow, before it is used.
+///
+/// Exports give memory of this library to others, imports take theirs. The structures
+/// are those of DLPack 1 and of its older form.
 #include "weir/tessera/device/dlpack.hpp"
 
 #include <unistd.h>
@@ -25,7 +28,8 @@ struct type_row {
   data_type theirs;
 };
 
-/// All types that both sides have.
+/// All types that both sides have. The search goes from the front, so no type may occur
+/// twice.
 constexpr std::array<type_row, 17> types{{
     {dtype::fp8_e4m3, {type_float8_e4m3fn, 8, 1}},
     {dtype::fp8_e5m2, {type_float8_e5m2, 8, 1}},
@@ -60,7 +64,8 @@ result<data_type> their_type(dtype type) {
                            info_of(type).tensogram));
 }
 
-/// Returns the type in this library's terms. @error{unsupported; it has none}
+/// Returns the type in this library's terms. @error{unsupported; it has none} Types with
+/// several lanes, as for vectors of a GPU, are not known here.
 result<dtype> our_type(data_type type) {
   for (const auto& row : types) {
     if (row.theirs.code == type.code && row.theirs.bits == type.bits && type.lanes == 1) {
@@ -85,16 +90,19 @@ struct extent {
 /// strides mean row-major order. Strides may be negative.
 std::optional<extent> extent_of(std::span<const std::int64_t> shape,
                                 const std::int64_t* strides, std::int64_t element) {
+  // A tensor without elements covers no bytes, whatever its strides are.
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
     return extent{0, 0, true};
   }
   extent e{0, element, false};
   std::int64_t row_major = 1;
+  // From the innermost dimension on, which gives the strides of row-major order.
   for (std::size_t i = shape.size(); i-- > 0;) {
     const std::int64_t stride = strides != nullptr ? strides[i] : row_major;
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(shape[i] - 1, stride, &reach) ||
         __builtin_mul_overflow(reach, element, &reach) ||
+        // A negative stride extends the range downwards.
         __builtin_add_overflow(reach < 0 ? e.low : e.high, reach,
                                reach < 0 ? &e.low : &e.high) ||
         __builtin_mul_overflow(row_major, shape[i], &row_major)) {
@@ -114,6 +122,7 @@ struct exported {
   pid_t process = ::getpid();
 
   static void drop(Managed* self) {
+    // The context of the manager is this object.
     auto* const tensor = static_cast<exported*>(self->context);
     // In the child of a fork, threads that no longer exist may have held locks that the
     // destructor needs. The memory is then leaked.
@@ -132,6 +141,7 @@ result<void> check_shape(std::span<const std::int64_t> shape, std::size_t stride
           fmt::format("describe a tensor: expected extents of at least 0, found {}", n));
     }
   }
+  // No strides at all stand for row-major order.
   if (shape.size() > max_dims || (strides != 0 && strides != shape.size())) {
     return error(
         errc::invalid_argument,
@@ -157,6 +167,7 @@ result<std::byte*> check_export(const allocation& memory, const export_options& 
                 info_of(options.type).size);
   // Allocations are far smaller than 2^63 bytes, so the conversions below are exact.
   const auto bytes = static_cast<std::int64_t>(memory.bytes());
+  // The lowest and the highest byte must lie inside of the instance.
   const bool fits = options.offset <= memory.bytes() && reach.has_value() &&
                     reach->low >= -static_cast<std::int64_t>(options.offset) &&
                     reach->high <= bytes - static_cast<std::int64_t>(options.offset);
@@ -185,6 +196,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     auto made = std::make_unique<exported<Managed>>();
     made->shape.assign(options.shape.begin(), options.shape.end());
     made->strides.assign(options.strides.begin(), options.strides.end());
+    // Row-major strides.
     if (made->strides.empty()) {  // some consumers treat null strides as an error
       made->strides.assign(made->shape.size(), 1);
       for (std::size_t i = made->shape.size(); i-- > 1;) {
@@ -197,6 +209,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     made->memory->lend();
     made->managed.context = made.get();
     made->managed.deleter = &exported<Managed>::drop;
+    // The pointers refer to the vectors of the object.
     tensor& t = made->managed.tensor;
     const bool empty =
         std::find(made->shape.begin(), made->shape.end(), 0) != made->shape.end();
@@ -206,6 +219,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     t.type = type;
     t.shape = made->shape.data();
     t.strides = made->strides.data();
+    // The object belongs to the caller from here on, who calls the deleter.
     return made.release();
   } catch (const std::bad_alloc&) {
     return error(errc::out_of_memory,
@@ -217,6 +231,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
 /// @error{invalid_argument; a shape or an address that cannot be}
 /// @error{out_of_range; bytes outside of the address space}
 result<description> describe_tensor(const tensor& t) {
+  // The number of dimensions is checked before the arrays are read.
   if (t.ndim < 0 || t.ndim > max_dims || (t.ndim > 0 && t.shape == nullptr)) {
     return error(errc::invalid_argument,
                  fmt::format("import a tensor: expected a shape of 0 to {} dimensions, "
@@ -268,6 +283,7 @@ result<allocation_ptr> adopt_any(symmetric_memory& into, Managed* foreign,
     return error(errc::invalid_argument,
                  "import a tensor: expected at least one element, found none");
   }
+  // Called when the last user has released the memory.
   const auto release = [foreign] {
     if (foreign->deleter != nullptr) {
       foreign->deleter(foreign);
@@ -333,6 +349,7 @@ result<allocation_ptr> adopt(symmetric_memory& into, managed_tensor_versioned* f
   return adopt_any(into, foreign, on_device, owner);
 }
 
+/// Both forms differ only in their head.
 result<allocation_ptr> adopt(symmetric_memory& into, managed_tensor* foreign,
                              std::int32_t on_device, std::uint64_t owner) {
   return adopt_any(into, foreign, on_device, owner);

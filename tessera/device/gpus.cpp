@@ -17,6 +17,7 @@ class gpu_code final : public device_code {
  public:
   gpu_code(std::shared_ptr<cuda_backend> gpus, std::unique_ptr<cuda_module> code)
       : gpus_(std::move(gpus)), code_(std::move(code)) {}
+  // The entry is valid as long as this object.
   [[nodiscard]] result<kernel_entry> entry(std::string_view kernel) const override {
     WEIR_TRY(const kernel_code found, code_->kernel(kernel));
     return found.entry;
@@ -86,6 +87,7 @@ class gpu_collectives final : public group_collectives {
 
 }  // namespace
 
+/// Fails on a machine without a driver or a GPU, with the reason as the cause.
 result<gpus> open_gpus() {
   auto made = make_cuda_backend();
   if (!made) {
@@ -96,6 +98,7 @@ result<gpus> open_gpus() {
         .because(std::move(made).error());
   }
   const std::shared_ptr<cuda_backend> backend = *std::move(made);
+  // The function that loads modules keeps the backend.
   const auto load =
       [backend](const fatbin& module) -> result<std::shared_ptr<const device_code>> {
     WEIR_TRY(auto code, backend->load(module, to_hex(module.content_hash).substr(0, 8)));

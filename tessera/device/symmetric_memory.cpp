@@ -15,6 +15,9 @@
 
 #include "device/address_table.hpp"
 
+/// There are four kinds of memory: allocated on devices, allocated on the host,
+/// registered by the program, and imported from another library. Symmetric memory has
+/// one instance per rank, all of the same size.
 namespace weir::tessera {
 namespace {
 
@@ -49,6 +52,7 @@ allocation::~allocation() {
       (*on_damage_)(freed.error());
     }
   };
+  // How the memory is returned depends on its kind.
   switch (kind_) {
     case memory_kind::device:
       for (std::size_t r = 0; r < instances_.size(); ++r) {
@@ -60,6 +64,7 @@ allocation::~allocation() {
         report(backend_->free_host(address));
       }
       break;
+    // Without a backend, pinning has failed.
     case memory_kind::registered:
       if (backend_ != nullptr) {
         backend_->unpin_host(data(), bytes_);
@@ -67,7 +72,8 @@ allocation::~allocation() {
       break;
     case memory_kind::imported: break;
   }
-  // Imported memory is released by its owner's function.
+  // Imported memory is released by its owner's function. Called after the memory is no
+  // longer used here.
   if (on_release_) {
     on_release_();
   }
@@ -79,12 +85,14 @@ allocation::~allocation() {
 // Counts the release of this allocation, unless another library has it: its end may then
 // be arbitrarily late, and an allocation that waits for it would wait in vain.
 void allocation::release_late(std::shared_ptr<late_releases> releases) const {
+  // Memory that another library has does not count.
   if (!lent()) {
     late_ = std::move(releases);
     late_->add();
   }
 }
 
+/// Counts an allocation that was removed while it was in use.
 void late_releases::add() noexcept {
   const std::lock_guard lock(mutex_);
   ++count_;
@@ -103,6 +111,7 @@ bool late_releases::pending() const noexcept {
   return count_ != 0;
 }
 
+/// Returns false if the limit has passed.
 bool late_releases::wait_for_none(std::int64_t limit_ns) const {
   std::unique_lock lock(mutex_);
   return none_.wait_for(lock, std::chrono::nanoseconds(limit_ns),
@@ -117,6 +126,7 @@ std::byte* memory_place::on_rank(std::int32_t other) const noexcept {
   return instances[static_cast<std::size_t>(translated ? other : rank)] + offset;
 }
 
+/// The function for damage is shared, as allocations may outlive this object.
 symmetric_memory::symmetric_memory(std::shared_ptr<device_backend> backend,
                                    std::function<void(const error&)> on_damage)
     : backend_(std::move(backend)),
@@ -147,6 +157,7 @@ result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> 
                  fmt::format("allocate {} bytes: expected devices, found none", bytes));
   }
   if (bytes == 0) {
+    // An allocation of 0 bytes is null.
     return allocation_ptr();
   }
   try {
@@ -156,6 +167,7 @@ result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> 
     made->instances_.reserve(devices.size());
     for (const std::int32_t device : devices) {
       WEIR_TRY(auto* address, backend_->allocate(device, bytes));
+      // Only a complete allocation becomes known.
       made->instances_.push_back(address);
     }
     WEIR_CHECK(table_->add(made));
@@ -165,6 +177,7 @@ result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> 
   }
 }
 
+/// Memory that devices can copy directly.
 result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
                                                        std::uint64_t owner) {
   if (bytes == 0) {
@@ -189,6 +202,7 @@ result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
 result<allocation_ptr> symmetric_memory::register_host(std::byte* address,
                                                        std::size_t bytes,
                                                        std::uint64_t owner) {
+  // The range belongs to the program, which must keep it until it is removed.
   WEIR_CHECK(check_range(address, bytes));
   try {
     auto made = make(memory_kind::registered, bytes, owner);
@@ -219,10 +233,12 @@ result<allocation_ptr> symmetric_memory::adopt(std::byte* address, std::size_t b
     made->instances_.assign(1, address);
     if (table_->contains(address, bytes)) {
       const std::lock_guard lock(aliases_mutex_);
+      // It is found by its exact address only.
       aliases_.push_back(made);
     } else {
       WEIR_CHECK(table_->add(made));
     }
+    // Nothing above has taken over the memory, so a failure leaves it to the caller.
     made->on_release_ = std::move(on_release);  // from here on, the destructor calls it
     return allocation_ptr(std::move(made));
   } catch (const std::bad_alloc&) {
@@ -234,6 +250,7 @@ result<allocation_ptr> symmetric_memory::adopt(std::byte* address, std::size_t b
 allocation_ptr symmetric_memory::take_alias(const void* address, std::uint64_t owner) {
   const std::lock_guard lock(aliases_mutex_);
   for (auto i = aliases_.begin(); i != aliases_.end(); ++i) {
+    // Address and owner must be those of the import.
     if ((*i)->data() == address && (*i)->owner() == owner) {
       allocation_ptr taken = std::move(*i);
       aliases_.erase(i);
@@ -248,6 +265,7 @@ allocation_ptr symmetric_memory::take_alias(const void* address, std::uint64_t o
 result<allocation_ptr> symmetric_memory::remove(const void* address, memory_kind kind,
                                                 std::uint64_t owner) {
   const memory_place place = table_->find(address);
+  // The address must be that of the whole allocation on rank 0.
   const bool fits = place.memory != nullptr && place.rank == 0 && place.offset == 0 &&
                     place.memory->kind() == kind && place.memory->owner() == owner;
   // Memory that was imported twice stays known until both imports have been removed.
@@ -271,6 +289,7 @@ result<allocation_ptr> symmetric_memory::remove(const void* address, memory_kind
                                           : "one of another kind or owner"));
 }
 
+/// Puts an allocation back that `remove` has taken out.
 result<void> symmetric_memory::restore(const allocation_ptr& memory) try {
   return table_->add(memory);
 } catch (const std::bad_alloc&) {
@@ -286,6 +305,7 @@ std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
     }
   }
   const std::lock_guard lock(aliases_mutex_);
+  // Aliases of the owner go as well.
   std::erase_if(aliases_, [&](allocation_ptr& alias) {
     if (alias->owner() != owner) {
       return false;
@@ -305,6 +325,7 @@ std::optional<memory_place> symmetric_memory::find(const void* address) const {
   return place;
 }
 
+/// See `address_table::translate`: no lock is taken.
 std::byte* symmetric_memory::translate(void* address, std::int32_t rank) const noexcept {
   return table_->translate(static_cast<std::byte*>(address), rank);
 }

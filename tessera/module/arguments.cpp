@@ -6,6 +6,9 @@
 /// kernels and containers of all versions compute the same offsets from the parameters
 /// alone; a container stores them as well, so that a disagreement is found when it is
 /// read.
+///
+/// An example: parameters of 4, 8 and 2 bytes have the offsets 0, 8 and 16; 18 bytes are
+/// used, and the buffer is padded to 24.
 #include "weir/tessera/module/arguments.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +21,8 @@ namespace weir::tessera {
 
 namespace {
 
-/// Size of a pointer on every device, and the unit to which buffers are padded.
+/// Size of a pointer on every device, and the unit to which buffers are padded. Sizes in
+/// bytes.
 constexpr std::uint32_t pointer_bytes = 8;
 constexpr std::uint32_t unit = 8;
 
@@ -46,17 +50,20 @@ result<void> check_kind(const kernel_parameter& p) {
     return misfit(p, "a dtype of the ABI", fmt::format("{}", p.dtype));
   }
   switch (p.kind) {
+    // Every device has pointers of 8 bytes.
     case parameter_kind::pointer:
       if (p.size != pointer_bytes) {
         return misfit(p, "8 bytes for a pointer", fmt::format("{}", p.size));
       }
       break;
+    // A scalar has the size of its type.
     case parameter_kind::scalar:
       if (p.size == 0 || p.size != size_of_dtype(p.dtype)) {
         return misfit(p, "the size of its dtype",
                       fmt::format("{} bytes for dtype {}", p.size, p.dtype));
       }
       break;
+    // Opaque bytes have no type.
     case parameter_kind::opaque:
       if (p.size == 0 || p.dtype != 0) {
         return misfit(p, "bytes without a dtype",
@@ -67,11 +74,13 @@ result<void> check_kind(const kernel_parameter& p) {
       return misfit(p, "scalar, pointer or opaque",
                     fmt::format("kind {}", static_cast<std::uint32_t>(p.kind)));
   }
+  // Only pointers can be written through.
   if (p.direction > parameter_direction::inout ||
       (p.kind != parameter_kind::pointer && p.direction != parameter_direction::in)) {
     return misfit(p, "a direction that its kind has",
                   fmt::format("{}", static_cast<std::uint32_t>(p.direction)));
   }
+  // Other address spaces cannot be passed to a kernel.
   if (p.space != address_space::generic && p.space != address_space::global &&
       p.space != address_space::constant) {
     return misfit(p, "address space 0, 1 or 4",
@@ -90,11 +99,13 @@ result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place
     const kernel_parameter& p = parameters[i];
     WEIR_CHECK(check_kind(p));
     const std::uint64_t offset = align_up<std::uint64_t>(cursor, alignment_of(p));
+    // The limit is that of the ABI.
     cursor = offset + p.size;
     if (cursor > max_argument_bytes) {
       return misfit(p, fmt::format("an end at {} or before", max_argument_bytes),
                     fmt::format("{}", cursor));
     }
+    // The callback may refuse an offset.
     WEIR_CHECK(place(i, static_cast<std::uint32_t>(offset)));
   }
   const auto used = static_cast<std::uint32_t>(cursor);
@@ -119,11 +130,13 @@ kernel_parameter opaque_parameter(std::string name, std::uint32_t bytes) {
           address_space::generic, parameter_direction::in};
 }
 
+/// 0 for a type that the ABI does not have.
 std::uint32_t size_of_dtype(std::uint32_t id) noexcept {
   const dtype_info* info = abi_dtype(id);
   return info == nullptr ? 0 : info->size;
 }
 
+/// Empty for such a type.
 std::string_view name_of_dtype(std::uint32_t id) noexcept {
   const dtype_info* info = abi_dtype(id);
   return info == nullptr ? std::string_view() : info->tessera;
@@ -135,6 +148,7 @@ std::uint32_t alignment_of(const kernel_parameter& p) noexcept {
                                                                            : p.size;
 }
 
+/// Sets the offsets.
 result<argument_extent> lay_out(std::span<kernel_parameter> parameters) {
   return walk(parameters, [&](std::size_t i, std::uint32_t offset) -> result<void> {
     parameters[i].offset = offset;
@@ -192,7 +206,8 @@ result<byte_vector> copy_arguments(std::span<const kernel_parameter> parameters,
   return out;
 }
 
-// Bytes between arguments are zeros, so equal arguments give equal buffers.
+// Bytes between arguments are zeros, so equal arguments give equal buffers. `values` has
+// one view per parameter, with exactly its bytes.
 result<byte_vector> pack_arguments(std::span<const kernel_parameter> parameters,
                                    std::span<const bytes_view> values) {
   if (values.size() != parameters.size()) {

@@ -8,6 +8,9 @@
 /// and the hash of the content agree. An entry of another environment (compiler, runtime,
 /// processor) is stale and is removed. A damaged entry is renamed, so that it can be
 /// examined, and is made anew; in strict mode it is an error.
+///
+/// Two processes may make the same entry at the same time; the last rename wins, and
+/// both files are equal in meaning.
 #include "weir/tessera/module/cache.hpp"
 
 #include <fmt/core.h>
@@ -32,11 +35,13 @@ namespace {
 constexpr std::array<std::uint8_t, 8> trailer_magic{'T', 'E', 'S', 'S',
                                                     'K', 'E', 'P', 'T'};
 constexpr std::uint32_t trailer_version = 1;
-/// Offsets of fields in the trailer. `at_self` is the hash of all bytes before it.
+/// Offsets of fields in the trailer. `at_self` is the hash of all bytes before it. All
+/// offsets count from the begin of the trailer.
 constexpr std::size_t at_version = 8, at_kind = 12, at_bytes = 16, at_key = 24,
                       at_environment = 56, at_content = 88, at_self = 120;
 constexpr std::size_t trailer_bytes = 152;
-/// Largest size of an entry file that is read, in bytes.
+/// Largest size of an entry file that is read, in bytes. A larger file is treated as
+/// damaged.
 constexpr std::uint64_t max_entry_bytes = std::uint64_t{1} << 32;
 /// Ends of file names: entries, and damaged entries that were set aside.
 constexpr std::string_view entry_suffix = ".entry";
@@ -49,12 +54,14 @@ void put_bytes(trailer& to, std::size_t offset, const std::array<std::byte, N>& 
   std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-/// Returns true if the stored bytes are this digest.
+/// Returns true if the stored bytes are this digest. `stored` has the size of a digest.
 bool same(bytes_view stored, const digest256& expected) {
   return std::equal(stored.begin(), stored.end(), expected.begin(), expected.end());
 }
 
 /// Returns the trailer of an entry.
+///
+/// Computes the hashes of the content and of the trailer itself.
 trailer make_trailer(cache_kind kind, const digest256& key, const digest256& environment,
                      bytes_view content) {
   trailer out{};
@@ -74,6 +81,9 @@ enum class entry_state : std::uint8_t { good, stale, damaged };
 
 /// Examines a file. The trailer's own hash comes first: fields of a damaged trailer say
 /// nothing about age. An unknown version and another environment are no damage.
+///
+/// The order of the tests is important: only a sound trailer can say that an entry is
+/// old.
 entry_state judge(bytes_view file, const std::string& name,
                   const digest256& environment) {
   if (file.size() < trailer_bytes) {
@@ -90,6 +100,7 @@ entry_state judge(bytes_view file, const std::string& name,
   if (load_le<std::uint32_t>(end.data() + at_version) != trailer_version) {
     return entry_state::stale;
   }
+  // Size and name must agree with the trailer.
   if (load_le<std::uint64_t>(end.data() + at_bytes) != content.size() ||
       to_hex(end.subspan(at_key, sizeof(digest256))) + std::string(entry_suffix) !=
           name) {
@@ -98,6 +109,7 @@ entry_state judge(bytes_view file, const std::string& name,
   if (!same(end.subspan(at_environment, sizeof(digest256)), environment)) {
     return entry_state::stale;
   }
+  // The content is hashed last, as this takes longest.
   return same(end.subspan(at_content, sizeof(digest256)), sha256(content))
              ? entry_state::good
              : entry_state::damaged;
@@ -134,6 +146,7 @@ digest256 cache_key::digest() const {
   return hash.digest();
 }
 
+/// The build of this library is used unless a test gives another.
 digest256 environment_digest(std::string_view arch, std::string_view driver) {
   return environment_digest(arch, driver, library_build());
 }
@@ -154,6 +167,7 @@ digest256 environment_digest(std::string_view arch, std::string_view driver,
   return hash.digest();
 }
 
+/// A moved file has no descriptor any more.
 cached_file::cached_file(cached_file&& other) noexcept
     : descriptor_(other.release()), bytes_(other.bytes_) {}
 cached_file& cached_file::operator=(cached_file&& other) noexcept {
@@ -166,6 +180,7 @@ cached_file::~cached_file() {
     ::close(descriptor_);
   }
 }
+/// The descriptor belongs to the caller from here on.
 int cached_file::release() noexcept {
   return std::exchange(descriptor_, -1);
 }
@@ -190,6 +205,7 @@ class module_cache::impl {
     const std::string path = join_path(options_.folder, name);
     auto file = open_private(path);
     if (!file) {
+      // A link, or a file of somebody else, counts as damaged.
       return file.error().code() == errc::corrupt ? damaged(key, path) : missed(key);
     }
     if (!file->is_open()) {
@@ -203,6 +219,7 @@ class module_cache::impl {
     }
     switch (judge(*bytes, name, options_.environment)) {
       case entry_state::damaged: return damaged(key, path);
+      // Removed, since no later run can use it.
       case entry_state::stale:
         ++stale_;
         ::unlink(path.c_str());
@@ -212,10 +229,12 @@ class module_cache::impl {
     }
     ++hits_;
     report(key, "is used");
+    // The content alone is handed out.
     bytes->resize(bytes->size() - trailer_bytes);
     return std::optional(opened{std::move(*file), std::move(*bytes)});
   }
 
+  // A failure is reported and counted; the caller goes on without the entry.
   result<void> write(const cache_key& key, bytes_view content) {
     const digest256 digest = key.digest();
     const trailer end = make_trailer(key.kind, digest, options_.environment, content);
@@ -237,6 +256,7 @@ class module_cache::impl {
       }
       auto bytes = file ? read_private(*file, max_entry_bytes)
                         : result<byte_vector>(std::move(file).error());
+      // A file that cannot be read counts as bad.
       if (!bytes || judge(*bytes, name, options_.environment) == entry_state::damaged) {
         first = ++bad == 1 ? path : first;
       }
@@ -255,6 +275,7 @@ class module_cache::impl {
     for (const std::string_view suffix : {entry_suffix, bad_suffix}) {
       for (const std::string& name : names_in(options_.folder, suffix)) {
         const std::string path = join_path(options_.folder, name);
+        // Another process may have removed it.
         if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
           return system_error("remove cache entry", path, errno);
         }
@@ -274,6 +295,7 @@ class module_cache::impl {
     out.writes = writes_;
     out.failed_writes = failed_writes_;
     for (const std::string& name : names_in(options_.folder, entry_suffix)) {
+      // An entry that is removed meanwhile is left out.
       struct stat facts {};
       if (::stat(join_path(options_.folder, name).c_str(), &facts) == 0) {
         ++out.entries;
@@ -286,6 +308,7 @@ class module_cache::impl {
   [[nodiscard]] const std::string& folder() const { return options_.folder; }
 
  private:
+  // For reports.
   static std::string kind_name(const cache_key& key) {
     const std::string_view kind = key.kind == cache_kind::code ? "code" : "tuning";
     return key.kernel.empty() ? std::string(kind)
@@ -304,6 +327,7 @@ class module_cache::impl {
     }
   }
 
+  // Every lookup ends as a hit or a miss.
   std::optional<opened> missed(const cache_key& key) {
     ++misses_;
     report(key, "is not there");
@@ -315,6 +339,7 @@ class module_cache::impl {
     if (options_.strict) {
       return corrupt_entry(path);
     }
+    // If it cannot be renamed, it is removed.
     if (::rename(path.c_str(), (path + std::string(bad_suffix)).c_str()) != 0) {
       ::unlink(path.c_str());
     }
@@ -342,6 +367,7 @@ const std::string& module_cache::folder() const noexcept {
 
 namespace {
 
+/// A constant text, as memory is short.
 error no_memory_for_cache() {
   return error(errc::out_of_memory,
                "cannot use the cache: expected memory for an entry, found none");
@@ -359,6 +385,7 @@ result<std::unique_ptr<module_cache>> module_cache::open(cache_options options) 
   return no_memory_for_cache();
 }
 
+/// Nothing if the entry is missing, stale or damaged.
 result<std::optional<byte_vector>> module_cache::get(const cache_key& key) try {
   WEIR_TRY(std::optional<impl::opened> entry, impl_->read(key));
   return entry ? std::optional(std::move(entry->content)) : std::nullopt;
@@ -378,12 +405,14 @@ result<std::optional<cached_file>> module_cache::open_entry(const cache_key& key
   return no_memory_for_cache();
 }
 
+/// An entry with the same key is replaced.
 result<void> module_cache::put(const cache_key& key, bytes_view content) try {
   return impl_->write(key, content);
 } catch (const std::bad_alloc&) {
   return no_memory_for_cache();
 }
 
+/// Fails if any entry is damaged.
 result<void> module_cache::verify() try {
   return impl_->verify();
 } catch (const std::bad_alloc&) {

@@ -25,6 +25,8 @@
 
 #include "weir/base/file.hpp"
 
+/// Every step that examines a file uses its descriptor, never its name, because the name
+/// could mean another file a moment later.
 namespace weir::tessera {
 
 namespace {
@@ -63,6 +65,7 @@ bool lock_with_name(const private_file& file) {
   while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   struct stat facts {};
+  // A file without a name was removed meanwhile.
   return ::fstat(file.get(), &facts) == 0 && facts.st_nlink != 0;
 }
 
@@ -75,11 +78,13 @@ result<private_file> create_temporary(const std::string& folder, std::string& pa
   for (int attempt = 0; attempt < 1000; ++attempt) {
     path = join_path(folder, fmt::format(".{}-{}{}", ::getpid(), serial.fetch_add(1),
                                          temporary_suffix));
+    // O_EXCL: the file must not exist.
     private_file file(
         ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (file.is_open() && lock_with_name(file)) {
       return file;
     }
+    // Any other failure would come again.
     if (!file.is_open() && errno != EEXIST) {
       break;
     }
@@ -90,6 +95,7 @@ result<private_file> create_temporary(const std::string& folder, std::string& pa
 /// Makes a folder and those above it. Only the failure of the last one counts: folders
 /// above may exist although this process could not make them.
 result<void> make_folders(const std::string& path) {
+  // Each prefix that ends before a slash, and the whole path at last.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && end == std::string::npos) {
@@ -133,6 +139,7 @@ result<void> prepare_private_folder(const std::string& path) {
   if (!S_ISDIR(facts.st_mode)) {
     return refused_folder(path, "a folder", "something else");
   }
+  // Root may provide a folder for all users.
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
     return refused_folder(path, "one of this user or of root",
                           fmt::format("one of user {}", facts.st_uid));
@@ -149,6 +156,7 @@ result<private_file> open_private(const std::string& path) {
   private_file file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) {
     if (errno == ENOENT) {
+      // A missing file is no error: the result is not open.
       return file;
     }
     return errno == ELOOP ? error(errc::corrupt,
@@ -161,6 +169,7 @@ result<private_file> open_private(const std::string& path) {
   if (::fstat(file.get(), &facts) != 0) {
     return system_error("look at", path, errno);
   }
+  // The file must belong to this user and be writable for nobody else.
   if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() ||
       (facts.st_mode & writable_by_others) != 0) {
     return error(errc::corrupt,
@@ -196,6 +205,7 @@ result<byte_vector> read_private(const private_file& file, std::uint64_t max_byt
       return system_error("read", "an entry of the cache", errno);
     }
     if (n == 0) {
+      // The file ends here.
       break;
     }
     got += static_cast<std::size_t>(n);
@@ -221,6 +231,7 @@ result<void> write_private(const std::string& folder, const std::string& name,
     }
     return {};
   };
+  // The temporary file is removed after any failure.
   if (auto filled = fill(); !filled) {
     ::unlink(temporary.c_str());
     return filled;
@@ -233,6 +244,7 @@ void remove_abandoned(const std::string& folder) {
   for (const std::string& name : names_in(folder, temporary_suffix)) {
     const std::string path = join_path(folder, name);
     const auto file = open_private(path);
+    // The lock also keeps a writer from going on, see `lock_with_name`.
     if (file && file->is_open() && ::flock(file->get(), LOCK_EX | LOCK_NB) == 0) {
       ::unlink(path.c_str());
     }

@@ -70,12 +70,15 @@ std::vector<std::string> find_levels() {
   constexpr std::uint32_t saves_ymm = bits({1, 2});
   constexpr std::uint32_t saves_zmm = bits({1, 2, 5, 6, 7});
 
+  // The leaves of cpuid with the features.
   const cpuid_words one = cpuid(1);
   const cpuid_words seven = cpuid(7);
   const cpuid_words extended = cpuid(0x80000001);
+  // The instruction may be used only if the system has enabled it.
   const std::uint32_t saved = has(one.c, osxsave) ? saved_registers() : 0;
 
   std::vector<std::string> out{"x86-64-v1"};
+  // Each level requires the one below.
   const bool v2 = has(one.c, v2_c) && has(extended.c, lahf);
   const bool v3 = v2 && has(one.c, v3_c) && has(seven.b, v3_b) &&
                   has(extended.c, lzcnt) && has(saved, saves_ymm);
@@ -104,12 +107,15 @@ std::vector<std::string> find_levels() {
 
 }  // namespace
 
+/// Found once, best level first.
 const std::vector<std::string>& host_levels() {
   // Threads of the library may run while the process ends, so this is never destroyed.
   static const auto* const levels = new std::vector<std::string>(find_levels());
   return *levels;
 }
 
+/// `highest` limits the levels, for instance for tests; a name that is not among them
+/// gives none.
 std::vector<std::string> host_levels_up_to(std::string_view highest) {
   const std::vector<std::string>& all = host_levels();
   const auto from =

@@ -17,6 +17,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// libsodium takes `unsigned char`.
 const unsigned char* unsigned_bytes(bytes_view bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
@@ -49,6 +50,7 @@ sha256_stream::sha256_stream() : state_(std::make_unique<state>()) {
 }
 sha256_stream::~sha256_stream() = default;
 
+/// May be called any number of times before `digest`.
 void sha256_stream::update(bytes_view bytes) {
   crypto_hash_sha256_update(&state_->hash, unsigned_bytes(bytes), bytes.size());
 }
@@ -66,12 +68,14 @@ void sha256_stream::text(std::string_view value) {
   update(as_view(value));
 }
 
+/// Ends the stream; no `update` may follow.
 digest256 sha256_stream::digest() {
   digest256 out;
   crypto_hash_sha256_final(&state_->hash, reinterpret_cast<unsigned char*>(out.data()));
   return out;
 }
 
+/// Two lower-case digits per byte.
 std::string to_hex(bytes_view bytes) {
   std::string out;
   out.reserve(2 * bytes.size());
@@ -121,6 +125,7 @@ std::string id_in(bytes_view notes) {
     notes = notes.subspan(sizeof head);
     const std::size_t name = aligned(head.n_namesz);
     const std::size_t content = aligned(head.n_descsz);
+    // A note that does not fit ends the list.
     if (name > notes.size() || content > notes.size() - name) {
       break;
     }
@@ -160,6 +165,7 @@ int look_into(dl_phdr_info* object, std::size_t, void* user) {
   if (!contains(*object, wanted.address)) {
     return 0;
   }
+  // Notes may lie in several segments.
   for (std::size_t i = 0; i < object->dlpi_phnum && wanted.found.empty(); ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type == PT_NOTE) {
@@ -173,6 +179,7 @@ int look_into(dl_phdr_info* object, std::size_t, void* user) {
 
 }  // namespace
 
+/// Found once. Empty if the linker has written no build id.
 const std::string& library_build() {
   // Never destroyed, because threads of the library may run while the process ends.
   static const auto* const id = [] {

@@ -16,6 +16,9 @@
 #include "device/cuda/status_table.hpp"
 #include "weir/base/text.hpp"
 
+/// Several devices with the same architecture share one section and one library. Loading
+/// reads the code of a module only; parameters and names come from the container, which
+/// was checked before.
 namespace weir::tessera {
 namespace {
 
@@ -25,7 +28,8 @@ struct cuda_arch {
   std::string_view suffix;
 };
 
-/// Reads a name such as "sm_90a" or "compute_75"; the number is 0 for others.
+/// Reads a name such as "sm_90a" or "compute_75"; the number is 0 for others. "sm_"
+/// names machine code, "compute_" names PTX.
 cuda_arch arch_named(std::string_view name) noexcept {
   for (const std::string_view prefix : {"sm_", "compute_"}) {
     if (name.starts_with(prefix)) {
@@ -42,6 +46,8 @@ cuda_arch arch_named(std::string_view name) noexcept {
 
 /// Returns true if a device runs a section. Code with the suffix "a" runs on its own
 /// version alone, with "f" on later minor versions too.
+///
+/// Machine code runs on devices of the same major version, PTX on all later ones.
 bool runs(const code_section& section, int capability) noexcept {
   const cuda_arch arch = arch_named(section.arch);
   if (arch.number == 0 || arch.number > capability) {
@@ -59,9 +65,12 @@ bool runs(const code_section& section, int capability) noexcept {
 
 }  // namespace
 
+/// Prefers machine code to PTX, and then the highest version. Returns the number of the
+/// section in the module.
 result<std::size_t> choose_cuda_section(const fatbin& module, int capability) {
   std::optional<std::size_t> best;
   std::string present;
+  // A pair is compared from its first member on.
   const auto rank = [&](const code_section& s) {
     return std::pair(s.kind == section_kind::cubin, arch_named(s.arch).number);
   };
@@ -70,6 +79,7 @@ result<std::size_t> choose_cuda_section(const fatbin& module, int capability) {
     if (s.kind != section_kind::cubin && s.kind != section_kind::ptx) {
       continue;
     }
+    // For the error: all sections for GPUs that the module has.
     present +=
         (present.empty() ? "" : ", ") + std::string(name_of(s.kind)) + " " + s.arch;
     if (runs(s, capability) && (!best || rank(module.code[*best]) < rank(s))) {
@@ -96,6 +106,7 @@ class loaded_library {
   // Unloading waits for running kernels, so a thread that must not wait leaves it to the
   // thread of the device.
   ~loaded_library() {
+    // The copies of the members live as long as the function needs them.
     const auto unload = [api = api_, handle = handle_]() -> result<void> {
       (void)api->library_unload(handle);
       return {};
@@ -116,8 +127,10 @@ class loaded_library {
   library_handle handle_;
 };
 
+/// Libraries end before the threads that unload them.
 class loaded_cuda_module final : public cuda_module {
  public:
+  // The result refers to this object, which must live longer.
   [[nodiscard]] result<kernel_code> kernel(std::string_view name) const override {
     const auto found = kernels.find(name);
     if (found == kernels.end()) {
@@ -127,6 +140,7 @@ class loaded_cuda_module final : public cuda_module {
                                json_quote(name)));
     }
     const auto& [made, flags] = *found->second;
+    // `entry_of` makes the address that a launch passes to the backend.
     return kernel_code{made.name, entry_of(made), flags};
   }
   [[nodiscard]] const std::vector<std::size_t>& sections() const noexcept override {
@@ -148,6 +162,7 @@ result<library_handle> load_library(const driver& from, const code_section& sect
   if (section.kind == section_kind::ptx) {
     WEIR_CHECK(check_ptx_version(from.version, image, name));
   }
+  // The driver writes its reasons here, mostly those of the compiler of PTX.
   std::array<char, 8192> log{};
   std::array options{jit_option::error_log_buffer,
                      jit_option::error_log_buffer_size_bytes};
@@ -159,6 +174,7 @@ result<library_handle> load_library(const driver& from, const code_section& sect
   if (s == status::success) {
     return made;
   }
+  // The driver may have filled all of it.
   log.back() = '\0';
   std::string_view said(log.data());
   said = said.substr(0, said.find_last_not_of(" \n") + 1);
@@ -172,6 +188,7 @@ result<library_handle> load_library(const driver& from, const code_section& sect
 /// Compares a kernel's parameters with its record, if the driver tells them.
 result<void> check_parameters(const driver_api& api, kernel_handle kernel,
                               const kernel_record& record) {
+  // Older drivers do not tell parameters.
   if (api.kernel_parameter_of == nullptr) {
     return {};
   }
@@ -188,6 +205,7 @@ result<void> check_parameters(const driver_api& api, kernel_handle kernel,
                       s == status::success ? bytes : 0));
     }
   }
+  // Behind the parameters of the record, a kernel may take the facts of its launch.
   std::size_t offset = 0;
   std::size_t bytes = 0;
   const std::size_t next = record.parameters.size();
@@ -208,6 +226,7 @@ result<void> find_kernels(const driver_api& api, const fatbin& module,
                           loaded_cuda_module& made, std::size_t device) {
   const std::size_t section = made.chosen[device];
   for (const kernel_record& record : module.kernels) {
+    // The kernel has no code in this section.
     if ((record.targets >> section & 1) == 0) {
       continue;
     }
@@ -227,11 +246,13 @@ result<void> find_kernels(const driver_api& api, const fatbin& module,
 
 }  // namespace
 
+/// Fails as a whole if one device has no code that fits.
 result<std::unique_ptr<cuda_module>> load_module_on(
     device_family& family, const std::vector<std::unique_ptr<device_thread>>& threads,
     const fatbin& module, std::string_view name) {
   auto made = std::make_unique<loaded_cuda_module>();
   for (const auto& t : threads) {
+    // Each device has the section that is best for it.
     WEIR_TRY(const std::size_t chosen, choose_cuda_section(module, t->capability()));
     made->chosen.push_back(chosen);
     if (!made->libraries.contains(chosen)) {
@@ -244,6 +265,7 @@ result<std::unique_ptr<cuda_module>> load_module_on(
           chosen, std::make_unique<loaded_library>(*t, family.from.api, handle));
     }
   }
+  // Places for handles of all devices; the next loop fills them.
   for (const kernel_record& record : module.kernels) {
     auto entry = std::make_unique<std::pair<device_kernel, std::uint32_t>>();
     device_kernel& k = entry->first;
@@ -258,6 +280,7 @@ result<std::unique_ptr<cuda_module>> load_module_on(
     entry->second = record.flags;
     made->kernels.emplace(record.name, std::move(entry));
   }
+  // Each device looks up the kernels on its own thread.
   for (std::size_t d = 0; d < threads.size(); ++d) {
     WEIR_CHECK(threads[d]->call(
         [&] { return find_kernels(family.from.api, module, *made, d); }));

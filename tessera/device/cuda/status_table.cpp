@@ -13,11 +13,13 @@
 namespace weir::tessera::cuda {
 namespace {
 
+/// One outcome: can the context be used afterwards, and which error does it become.
 struct status_row {
   status code;
   status_kind kind;
   errc error;
 };
+/// The rows have the order of the numbers of the driver.
 using enum status_kind;
 constexpr std::array<status_row, 43> status_rows{{
     {status::invalid_value, returned, errc::invalid_argument},
@@ -65,6 +67,7 @@ constexpr std::array<status_row, 43> status_rows{{
     {status::unknown, sticky, errc::device_lost},
 }};
 
+/// Null for an outcome that the table does not have.
 const status_row* row_of(status s) noexcept {
   for (const status_row& row : status_rows) {
     if (row.code == s) {
@@ -76,6 +79,8 @@ const status_row* row_of(status s) noexcept {
 
 }  // namespace
 
+/// Newer drivers may have outcomes that are not known here. Those from 700 to 799 are
+/// errors of kernels, after which a context cannot be used.
 status_kind kind_of(status s) noexcept {
   if (const status_row* const row = row_of(s)) {
     return row->kind;
@@ -91,6 +96,7 @@ errc code_of(status s) noexcept {
   return kind_of(s) == sticky ? errc::device_lost : errc::internal;
 }
 
+/// Name and text as the driver has them.
 std::string text_of(const driver_api& api, status s) {
   const char* name = nullptr;
   const char* text = nullptr;
@@ -103,6 +109,7 @@ std::string text_of(const driver_api& api, status s) {
   return fmt::format("{} ({})", name, text);
 }
 
+/// `action` is what was tried, as a verb with its object.
 error failure_of(const driver_api& api, status s, std::string_view action) {
   return error(code_of(s), fmt::format("cannot {}: expected success of the driver, "
                                        "found {}",
