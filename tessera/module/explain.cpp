@@ -2,6 +2,9 @@
 /// @file
 /// The description of a module as JSON. Members stand in a fixed order, so that equal
 /// modules have equal descriptions.
+///
+/// The text is what `tessModuleExplain` and `weir module inspect` show. It is written by
+/// hand and not by a JSON library, because its members must keep their order.
 #include "explain.hpp"
 
 #include <fmt/core.h>
@@ -24,6 +27,7 @@ std::string_view word_of(parameter_kind kind) {
   return "unknown";
 }
 
+/// Only pointers have another direction than "in".
 std::string_view word_of(parameter_direction direction) {
   switch (direction) {
     case parameter_direction::in: return "in";
@@ -33,6 +37,7 @@ std::string_view word_of(parameter_direction direction) {
   return "unknown";
 }
 
+/// The numbers are those of the plans of a container.
 std::string_view word_of_algorithm(std::uint32_t algorithm) {
   switch (algorithm) {
     case 0: return "any";
@@ -71,6 +76,7 @@ std::string list(const Range& range, One one) {
   return out + "]";
 }
 
+/// Pointers have two members more.
 std::string parameter_json(const kernel_parameter& p) {
   std::string out = fmt::format(
       R"({{"name":{},"kind":"{}","dtype":{},"size":{},"offset":{})", json_quote(p.name),
@@ -88,6 +94,7 @@ std::string flags_json(std::uint32_t flags) {
     std::uint32_t flag;
     std::string_view word;
   };
+  // The order is that of the words in the output.
   constexpr std::array<flag_word, 6> words{{
       {TESS_KERNEL_DETERMINISTIC, "deterministic"},
       {TESS_KERNEL_USES_BARRIER, "uses_barrier"},
@@ -110,6 +117,7 @@ std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t sele
   const kernel_record& k = module.kernels[i];
   const argument_extent extent = extent_of(k.parameters);
   std::vector<std::size_t> targets;
+  // Numbers of the sections that have code for the kernel.
   for (std::size_t s = 0; s < module.code.size(); ++s) {
     if ((k.targets >> s & 1) != 0) {
       targets.push_back(s);
@@ -175,6 +183,7 @@ std::string explain_json(const fatbin& module, const std::vector<section_facts>&
     kernels += i == 0 ? "" : ",";
     kernels += kernel_json(module, i, selected_section[i]);
   }
+  // Null without a signature.
   const std::string key =
       module.signature ? json_quote(to_hex(module.signature->key)) : "null";
   return fmt::format(

@@ -44,6 +44,7 @@ class byte_sink {
 /// the empty string.
 class string_table {
  public:
+  // Offsets count from the begin of the table.
   std::uint32_t offset_of(const std::string& text) {
     const auto [entry, fresh] =
         offsets_.emplace(text, static_cast<std::uint32_t>(bytes_.size()));
@@ -72,6 +73,7 @@ struct pending_section {
   std::uint64_t offset = 0;
 };
 
+/// For entries of the table of sections.
 std::uint32_t number_of(section_kind kind) {
   return static_cast<std::uint32_t>(kind);
 }
@@ -91,6 +93,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   out.head(lay::kernel_bytes, f.kernels.size());
   std::uint32_t first = 0;
+  // One bit per section of code.
   const std::uint64_t present =
       f.code.size() >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << f.code.size()) - 1;
   for (const kernel_record& k : f.kernels) {
@@ -98,6 +101,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
     out.u32(strings.offset_of(k.name));
     out.u32(strings.offset_of(k.symbol));
     out.u32(first);
+    // Parameters of a kernel follow each other in their table.
     out.u32(count);
     out.u32(extent_of(k.parameters).padded);
     for (const std::uint32_t extent : k.default_block) {
@@ -106,6 +110,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
     out.u32(k.max_threads);
     out.u32(k.shared_bytes);
     out.u32(k.flags);
+    // Reserved.
     out.u32(0);
     out.u64(k.targets == ~std::uint64_t{0} ? present : k.targets);
     out.u64(0);
@@ -185,10 +190,12 @@ std::vector<pending_section> sections_of(const fatbin& f, bool is_signed) {
     const bytes_view text = as_view(f.explain);
     out.push_back(owned(section_kind::explain, {text.begin(), text.end()}));
   }
+  // Filled in at the end, by `seal`.
   if (is_signed) {
     out.push_back(
         owned(section_kind::signature, byte_vector(lay::signature_section_bytes)));
   }
+  // Code is not copied; the section refers to the bytes of the caller.
   const auto add = [&](const code_section& code, std::uint32_t align) {
     pending_section s;
     s.kind = number_of(code.kind);
@@ -198,12 +205,15 @@ std::vector<pending_section> sections_of(const fatbin& f, bool is_signed) {
     s.bytes = code.bytes;
     out.push_back(std::move(s));
   };
+  // Sections that this version does not know are kept.
   for (const code_section& code : f.others) {
     add(code, lay::table_align);
   }
+  // Code begins at a page, so that it can be mapped.
   for (const code_section& code : f.code) {
     add(code, code.bytes.empty() ? lay::table_align : lay::code_align);
   }
+  // All names are known now.
   out[0] = owned(section_kind::strings, strings.bytes());
   return out;
 }
@@ -253,6 +263,7 @@ result<void> seal(byte_vector& image, const pending_section* signature,
   if (signature == nullptr) {
     return {};
   }
+  // The signature covers the content hash, which does not cover the signature.
   WEIR_TRY(const signature_bytes bytes, sign_digest(*key, hash));
   const public_key open = public_half(*key);
   std::byte* to = image.data() + signature->offset;
@@ -275,6 +286,7 @@ result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
   }
   byte_vector image(align_up<std::uint64_t>(end, lay::table_align));
   write_header(image, f, sections.size());
+  // Hashes of the sections are computed while they are written.
   for (std::size_t i = 0; i < sections.size(); ++i) {
     write_section(image, i, sections[i]);
   }
@@ -293,6 +305,7 @@ bool same_content(const fatbin& read, const fatbin& written) {
   const auto same_section = [](const code_section& a, const code_section& b) {
     return a.arch == b.arch;
   };
+  // Kernels, code and plans are compared, since they have names.
   return std::equal(read.kernels.begin(), read.kernels.end(), written.kernels.begin(),
                     written.kernels.end(), same_kernel) &&
          std::equal(read.code.begin(), read.code.end(), written.code.begin(),
@@ -317,12 +330,15 @@ result<void> fatbin_builder::add_kernel(kernel_record kernel) {
   return {};
 }
 
+/// Returns the number of the section, for the targets of kernels. The bytes must live
+/// until `build`.
 std::size_t fatbin_builder::add_code(section_kind kind, std::string arch,
                                      bytes_view bytes) {
   content_.code.push_back({kind, false, std::move(arch), bytes});
   return content_.code.size() - 1;
 }
 
+/// Old readers skip such a section.
 void fatbin_builder::add_optional(std::uint32_t kind, bytes_view bytes) {
   content_.others.push_back({static_cast<section_kind>(kind), true, "", bytes});
 }

@@ -47,6 +47,7 @@ constexpr std::array<kind_name, 14> kind_names{{
     {section_kind::hsaco, "HSACO"},
 }};
 
+/// Underscores count as letters, as in C.
 bool is_letter(char c) {
   const char lower = static_cast<char>(c | 0x20);
   return (lower >= 'a' && lower <= 'z') || c == '_';
@@ -72,6 +73,7 @@ class record_table {
     }
     out.record_bytes_ = load_le<std::uint32_t>(section.data());
     out.count_ = load_le<std::uint32_t>(section.data() + 4);
+    // The product of two numbers of 32 bits fits into 64.
     const std::uint64_t bytes = std::uint64_t{out.record_bytes_} * out.count_;
     if (out.record_bytes_ < least_bytes || out.record_bytes_ % lay::table_align != 0 ||
         bytes != section.size() - lay::table_head) {
@@ -93,6 +95,7 @@ class record_table {
   }
 
  private:
+  // The record is inside of the section, as `open` has checked.
   [[nodiscard]] const std::byte* record(std::uint32_t i) const {
     return records_.data() + std::size_t{i} * record_bytes_;
   }
@@ -128,6 +131,7 @@ class fatbin_reader {
     for (const section_entry& s : sections_) {
       const auto kind = static_cast<section_kind>(s.kind);
       const bool known = name_of(kind) != "unknown";
+      // Only the flag "optional" is known.
       const bool flagged = (s.flags & ~lay::flag_optional) != 0;
       if ((!known && !s.optional()) || flagged) {
         return error(
@@ -156,6 +160,7 @@ class fatbin_reader {
   // zero bytes at both ends make every offset inside a string that ends.
   result<void> read_strings() {
     const section_entry* s = section(section_kind::strings);
+    // A single zero byte is the empty string.
     strings_ = s == nullptr ? std::string_view("", 1) : as_text(s->bytes);
     if (strings_.empty() || strings_.front() != '\0' || strings_.back() != '\0') {
       return damaged_fatbin("strings", "NUL at both ends", "something else");
@@ -171,6 +176,7 @@ class fatbin_reader {
                             fmt::format("less than {}", strings_.size()),
                             fmt::format("{}", offset));
     }
+    // A string longer than a name is refused, even if it ends somewhere.
     const std::string_view rest = strings_.substr(offset, lay::max_name_bytes + 1);
     const std::size_t end = rest.find('\0');
     if (end == std::string_view::npos) {
@@ -187,6 +193,7 @@ class fatbin_reader {
     std::set<std::pair<std::uint32_t, std::string>> seen;
     for (const section_entry& s : sections_) {
       const auto kind = static_cast<section_kind>(s.kind);
+      // Tables and the like were read elsewhere.
       if (!holds_code(kind) && name_of(kind) != "unknown") {
         continue;
       }
@@ -207,6 +214,7 @@ class fatbin_reader {
                               registered ? "no bytes" : "bytes in pages, and a machine",
                               fmt::format("{} for \"{}\"", s.bytes.size(), arch));
       }
+      // The set grows only with sections that exist.
       if (!seen.emplace(s.kind, arch).second ||
           out_.code.size() == lay::max_code_sections) {
         return damaged_fatbin(name_of(kind),
@@ -231,6 +239,7 @@ class fatbin_reader {
     p.space = static_cast<address_space>(table.u32(i, lay::parameter::space));
     p.direction =
         static_cast<parameter_direction>(table.u32(i, lay::parameter::direction));
+    // A name must be usable in generated code.
     if (!is_kernel_name(p.name) || table.u32(i, lay::parameter::reserved) != 0) {
       return damaged_fatbin("name of a parameter", "a C identifier", json_quote(p.name));
     }
@@ -245,6 +254,7 @@ class fatbin_reader {
                                kernel_record& k) const {
     const std::uint32_t first = kernels.u32(i, lay::kernel::first);
     const std::uint32_t count = kernels.u32(i, lay::kernel::count);
+    // `next` never exceeds the size of the table, so the difference is not negative.
     if (first != next || count > table.size() - next) {
       return damaged_fatbin(
           fmt::format("parameters of \"{}\"", k.name),
@@ -261,11 +271,13 @@ class fatbin_reader {
       }
       k.parameters.push_back(std::move(parameter));
     }
+    // Kinds, sizes and offsets are checked together.
     const auto extent = check_layout(k.parameters);
     if (!extent) {
       return damaged_fatbin(fmt::format("parameters of \"{}\"", k.name), "their layout",
                             extent.error().text());
     }
+    // The size of the buffer is stored as well.
     if (extent->padded != kernels.u32(i, lay::kernel::arguments)) {
       return damaged_fatbin(fmt::format("buffer of \"{}\"", k.name),
                             fmt::format("{} bytes", extent->padded),
@@ -287,6 +299,7 @@ class fatbin_reader {
     k.max_threads = table.u32(i, lay::kernel::max_threads);
     for (std::size_t d = 0; d < k.default_block.size(); ++d) {
       k.default_block[d] = table.u32(i, lay::kernel::block + 4 * d);
+      // An extent of 0 stands for one that the launch chooses.
       const std::uint64_t extent = std::max(k.default_block[d], 1U);
       // Stops multiplying once the limit is exceeded, so the product cannot overflow.
       threads = threads > k.max_threads ? threads : threads * extent;
@@ -303,6 +316,7 @@ class fatbin_reader {
     const std::uint64_t present = out_.code.size() == 64
                                       ? ~std::uint64_t{0}
                                       : (std::uint64_t{1} << out_.code.size()) - 1;
+    // Unknown flags could change the meaning of the kernel.
     if ((k.flags & ~lay::known_kernel_flags) != 0 || (k.targets & ~present) != 0 ||
         table.u32(i, lay::kernel::reserved) != 0 ||
         table.u64(i, lay::kernel::more) != 0) {
@@ -336,6 +350,7 @@ class fatbin_reader {
       }
       out_.kernels.push_back(std::move(k));
     }
+    // Every parameter belongs to a kernel.
     if (next != all.size()) {
       return damaged_fatbin("parameters", fmt::format("{} that kernels take", next),
                             fmt::format("{}", all.size()));
@@ -386,6 +401,7 @@ class fatbin_reader {
       p.max_bytes = table.u64(i, lay::plan::max_bytes);
       p.chunk_bytes = table.u64(i, lay::plan::chunk);
       p.wire_dtype = table.u32(i, lay::plan::wire);
+      // 0 stands for any type.
       const auto known = [](std::uint32_t id) {
         return id == 0 || size_of_dtype(id) != 0;
       };
@@ -420,6 +436,7 @@ class fatbin_reader {
       return {};
     }
     const bytes_view bytes = s->bytes;
+    // The only algorithm is Ed25519.
     if (bytes.size() != lay::signature_section_bytes ||
         load_le<std::uint32_t>(bytes.data() + lay::signature::algorithm) !=
             lay::signature::ed25519 ||
@@ -430,6 +447,7 @@ class fatbin_reader {
     std::copy_n(bytes.begin() + lay::signature::key, found.key.size(), found.key.begin());
     std::copy_n(bytes.begin() + lay::signature::bytes, found.bytes.size(),
                 found.bytes.begin());
+    // The content hash was compared with the image before.
     if (!verify_digest(found.key, out_.content_hash, found.bytes)) {
       return damaged_fatbin("signature", "one over the content by the key beside it",
                             "another");
@@ -445,12 +463,14 @@ class fatbin_reader {
 
 }  // namespace
 
+/// Letters, digits and underscores, beginning with a letter or an underscore.
 bool is_kernel_name(std::string_view text) noexcept {
   return !text.empty() && text.size() <= lay::max_name_bytes && is_letter(text[0]) &&
          std::all_of(text.begin(), text.end(),
                      [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
+/// "unknown" for other kinds.
 std::string_view name_of(section_kind kind) noexcept {
   for (const kind_name& k : kind_names) {
     if (k.kind == kind) {
@@ -486,6 +506,7 @@ result<section_kind> code_kind_named(std::string_view name) {
                            name, did_you_mean(upper, names)));
 }
 
+/// Null if the module has no kernel of that name.
 const kernel_record* fatbin::find(std::string_view name) const noexcept {
   const auto found = std::find_if(kernels.begin(), kernels.end(),
                                   [&](const kernel_record& k) { return k.name == name; });

@@ -12,10 +12,13 @@
 
 #include "fatbin_layout.hpp"
 
+/// Only sizes and places are judged here; what sections mean is the matter of
+/// fatbin_parse.cpp.
 namespace weir::tessera {
 
 namespace lay = fatbin_layout;
 
+/// `thing` names the part, in words that follow "the".
 error damaged_fatbin(std::string_view thing, std::string_view expected,
                      std::string_view found) {
   return error(errc::corrupt,
@@ -23,10 +26,12 @@ error damaged_fatbin(std::string_view thing, std::string_view expected,
                            expected, found));
 }
 
+/// Readers may skip such a section.
 bool section_entry::optional() const noexcept {
   return (flags & lay::flag_optional) != 0;
 }
 
+/// For tools that must tell containers from other files.
 bool looks_like_fatbin(bytes_view image) noexcept {
   return image.size() >= lay::magic.size() &&
          std::memcmp(image.data(), lay::magic.data(), lay::magic.size()) == 0;
@@ -69,6 +74,7 @@ result<void> check_version(bytes_view image, abi_version runtime, fatbin& out) {
   }
   out.abi = {u16_at(image, lay::header::abi_major),
              u16_at(image, lay::header::abi_minor)};
+  // A newer minor version of the runtime reads older modules.
   if (out.abi.major != runtime.major || out.abi.minor > runtime.minor) {
     return error(
         errc::unsupported_version,
@@ -77,6 +83,7 @@ result<void> check_version(bytes_view image, abi_version runtime, fatbin& out) {
                     runtime.major, runtime.major, runtime.minor, out.abi.major,
                     out.abi.minor));
   }
+  // No flags are known.
   const std::uint16_t version = u16_at(image, lay::header::version);
   const std::uint16_t flags = u16_at(image, lay::header::flags);
   if (version != lay::container_version || flags != 0) {
@@ -98,6 +105,7 @@ result<void> check_header(bytes_view image) {
     return damaged_fatbin("header", fmt::format("{} bytes", lay::header_bytes),
                           fmt::format("{}", u32_at(image, lay::header::bytes)));
   }
+  // The size in the header must be that of the image.
   if (u64_at(image, lay::header::file_bytes) != image.size()) {
     return damaged_fatbin("size",
                           fmt::format("{} bytes", u64_at(image, lay::header::file_bytes)),
@@ -107,6 +115,7 @@ result<void> check_header(bytes_view image) {
                               lay::header_bytes - lay::header::reserved))) {
     return damaged_fatbin("header", "zeros behind its hashes", "other bytes");
   }
+  // The table lies behind the header.
   const std::uint32_t count = u32_at(image, lay::header::sections);
   const std::uint64_t table = u64_at(image, lay::header::table);
   if (count > lay::max_sections || table < lay::header_bytes ||
@@ -129,6 +138,7 @@ result<section_entry> read_entry(bytes_view image, bytes_view record) {
   out.align = u32_at(record, lay::entry::align);
   out.offset = u64_at(record, lay::entry::offset);
   const std::uint64_t bytes = u64_at(record, lay::entry::bytes);
+  // Every section lies behind the header and inside of the image.
   if (out.offset < lay::header_bytes || !inside(out.offset, bytes, image.size())) {
     return damaged_fatbin("place of a section",
                           fmt::format("an extent inside {} bytes", image.size()),
@@ -143,6 +153,7 @@ result<section_entry> read_entry(bytes_view image, bytes_view record) {
   if (!all_zero(record.subspan(lay::entry::reserved))) {
     return damaged_fatbin("entry of a section", "zeros at its end", "other bytes");
   }
+  // Compressed sections are refused later, as an unknown flag.
   const std::uint64_t plain = u64_at(record, lay::entry::plain_bytes);
   if ((out.flags & lay::flag_compressed) == 0 && plain != bytes) {
     return damaged_fatbin("size of a section", fmt::format("{} bytes", bytes),
@@ -180,10 +191,12 @@ result<void> check_overlaps(const std::vector<section_entry>& sections,
   for (const section_entry& s : sections) {
     taken.push_back({s.offset, s.offset + s.bytes.size()});
   }
-  // Empty sections take no bytes, so they may lie anywhere.
+  // Empty sections take no bytes, so they may lie anywhere. Their hash is checked all
+  // the same.
   std::erase_if(taken, [](const extent& e) { return e.from == e.to; });
   std::sort(taken.begin(), taken.end(),
             [](const extent& a, const extent& b) { return a.from < b.from; });
+  // After sorting, an overlap is one of neighbours.
   for (std::size_t i = 1; i < taken.size(); ++i) {
     if (taken[i].from < taken[i - 1].to) {
       return damaged_fatbin("sections", "no two that share bytes",
@@ -219,6 +232,7 @@ result<std::vector<section_entry>> read_sections(bytes_view image, abi_version r
   WEIR_CHECK(check_header(image));
   const std::uint64_t table = u64_at(image, lay::header::table);
   std::vector<section_entry> sections;
+  // The number of sections was limited by `check_header`.
   for (std::uint32_t i = 0; i < u32_at(image, lay::header::sections); ++i) {
     const std::uint64_t offset = table + std::uint64_t{i} * lay::entry_bytes;
     WEIR_TRY(const section_entry entry,
@@ -232,6 +246,8 @@ result<std::vector<section_entry>> read_sections(bytes_view image, abi_version r
     return damaged_fatbin("content", fmt::format("hash {}", to_hex(stored)),
                           to_hex(out.content_hash));
   }
+  // The hash of the content covers the sections already; this names the one that is
+  // damaged.
   WEIR_CHECK(check_section_hashes(image, table, sections));
   std::copy_n(image.begin() + lay::header::source_hash, out.source_hash.size(),
               out.source_hash.begin());

@@ -41,6 +41,7 @@ host_kernel_table& host_kernels() {
 // The layout of the parameters is computed here, so that loading can compare it with that
 // of a module.
 result<void> register_host_kernel(host_kernel kernel) {
+  // The name must be one that a module can have.
   if (kernel.entry == nullptr || !is_kernel_name(kernel.name) ||
       (kernel.flags & ~fatbin_layout::known_kernel_flags) != 0) {
     return error(
@@ -53,6 +54,7 @@ result<void> register_host_kernel(host_kernel kernel) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);
   const std::string name = kernel.name;
+  // Replacing a function could change a loaded module.
   if (!table.kernels.emplace(name, std::move(kernel)).second) {
     return error(
         errc::already_exists,
@@ -61,6 +63,7 @@ result<void> register_host_kernel(host_kernel kernel) {
   return {};
 }
 
+/// Modules that are loaded keep the function.
 result<void> unregister_host_kernel(std::string_view name) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);

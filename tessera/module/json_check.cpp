@@ -16,6 +16,7 @@ constexpr unsigned max_depth = 64;
 /// parser keeps one bit for each open object or array, so the limit of depth also limits
 /// its memory.
 class depth_check {
+  // Each event returns whether the parser goes on.
  public:
   using json = nlohmann::json;
 

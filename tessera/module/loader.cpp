@@ -42,10 +42,12 @@ tessBlockEntry loaded_kernel::block_entry() const noexcept {
   return per_thread() ? nullptr : reinterpret_cast<tessBlockEntry>(entry);
 }
 tessThreadEntry loaded_kernel::thread_entry() const noexcept {
+  // Null if the kernel is entered once per block.
   return per_thread() ? reinterpret_cast<tessThreadEntry>(entry) : nullptr;
 }
 
-// The words of descriptions.
+// The words of descriptions. Trusted means that the key is listed, valid only that the
+// signature fits the key beside it.
 std::string_view name_of(signature_state state) noexcept {
   switch (state) {
     case signature_state::absent: return "absent";
@@ -66,9 +68,11 @@ const digest256& loaded_module::source_hash() const noexcept {
 const digest256& loaded_module::content_hash() const noexcept {
   return content_->content_hash;
 }
+/// In the order of the container.
 std::span<const loaded_kernel> loaded_module::kernels() const noexcept {
   return content_->kernels;
 }
+/// The result lives as long as the module.
 const loaded_kernel* loaded_module::find(std::string_view name) const noexcept {
   const auto& kernels = content_->kernels;
   const auto found =
@@ -100,6 +104,8 @@ result<signature_state> check_trust(const fatbin& module, const trust_policy& tr
   if (module.signature && trust.trusts(module.signature->key)) {
     return signature_state::trusted;
   }
+  // A required signature must be of a trusted key; a valid one of another key is not
+  // enough.
   if (trust.required) {
     return error(
         errc::invalid_argument,
@@ -139,6 +145,7 @@ std::string targets_of(const fatbin& module, const kernel_record& kernel) {
 // error `unsupported`, since a compiler could use it.
 result<std::size_t> choose_section(const fatbin& module, const kernel_record& kernel,
                                    const std::vector<std::string>& levels) {
+  // Levels come best first.
   for (const std::string& level : levels) {
     for (std::size_t i = 0; i < module.code.size(); ++i) {
       const code_section& s = module.code[i];
@@ -147,6 +154,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
       }
     }
   }
+  // A registered function is used only if no level fits.
   bool bitcode = false;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
     if (has_code(kernel, i) && module.code[i].kind == section_kind::cpu_registered) {
@@ -162,6 +170,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
         fmt::format("cannot compile kernel \"{}\": expected code for {}, found {}",
                     kernel.name, here, found));
   }
+  // For another machine than this one.
   return error(errc::arch_mismatch,
                fmt::format("cannot run kernel \"{}\": expected code for {}, found {}",
                            kernel.name, here, found));
@@ -186,6 +195,7 @@ result<kernel_entry> entry_in(const tessKernelLibrary& table,
     if (e->name == nullptr || kernel.symbol != e->name) {
       continue;
     }
+    // The layout of the record decides how large the buffer is.
     const std::uint32_t padded = extent_of(kernel.parameters).padded;
     if (e->argBytes != padded || e->flags != kernel.flags || e->entry == nullptr) {
       return disagrees(
@@ -209,6 +219,7 @@ result<kernel_entry> registered_entry(const kernel_record& kernel) {
                              kernel.name, kernel.symbol));
   }
   const argument_extent extent = extent_of(there->parameters);
+  // Parameters are compared by the size of their buffers.
   if (extent != extent_of(kernel.parameters) || there->flags != kernel.flags) {
     return disagrees(kernel,
                      fmt::format("a registered function with {} bytes and flags {:#x}",
@@ -232,9 +243,11 @@ class module_loader {
   /// Chooses all sections before any code is loaded, so that a module that cannot run
   /// here runs none of its initializers.
   result<std::shared_ptr<const loaded_module>> load() {
+    // Trust comes before everything else.
     WEIR_TRY(content_->signature, check_trust(module_, options_.trust));
     content_->sections = facts_of(module_);
     std::vector<std::ptrdiff_t> chosen;
+    // GPUs load code by a function of the backend.
     if (options_.devices) {
       WEIR_CHECK(load_on_devices());
       const std::size_t section = content_->devices->sections().front();
@@ -257,6 +270,7 @@ class module_loader {
   result<std::vector<std::ptrdiff_t>> load_on_processor() {
     std::vector<std::ptrdiff_t> chosen;
     const std::vector<std::string> levels = host_levels_up_to(options_.max_level);
+    // All kernels must have code before any is loaded.
     for (const kernel_record& k : module_.kernels) {
       WEIR_TRY(const std::size_t section, choose_section(module_, k, levels));
       chosen.push_back(static_cast<std::ptrdiff_t>(section));
@@ -272,6 +286,7 @@ class module_loader {
     WEIR_TRY(content_->devices, options_.devices(module_));
     const auto& used = content_->devices->sections();
     for (const kernel_record& k : module_.kernels) {
+      // Every kernel needs code on every device.
       for (const std::size_t section : used) {
         if (!has_code(k, section)) {
           return error(
@@ -283,6 +298,7 @@ class module_loader {
         content_->sections[section].selected = true;
       }
       WEIR_TRY(const kernel_entry entry, content_->devices->entry(k.name));
+      // The section of the first device is shown.
       content_->kernels.push_back({k, extent_of(k.parameters), entry, used.front()});
     }
     return {};
@@ -307,6 +323,7 @@ class module_loader {
     if (tables_[section] == nullptr) {
       WEIR_TRY(std::unique_ptr<shared_object> code, load_code(module_.code[section]));
       WEIR_TRY(tables_[section], code->library(options_.abi));
+      // Kept as long as the module.
       content_->code.push_back(std::move(code));
     }
     return tables_[section];
@@ -316,6 +333,7 @@ class module_loader {
   result<std::unique_ptr<shared_object>> load_code(const code_section& section) {
     if (!options_.from_files) {
       auto loaded = shared_object::from_memory(section.bytes);
+      // Any other failure would come from a file, too.
       if (loaded || loaded.error().code() != errc::unsupported) {
         return loaded;
       }
@@ -337,12 +355,14 @@ class module_loader {
     key.arch = section.arch;
     WEIR_TRY(std::optional<cached_file> file, options_.cache->open_entry(key));
     if (!file) {
+      // Without the cache, code cannot be loaded here.
       if (auto put = options_.cache->put(key, section.bytes); !put) {
         return error(errc::unsupported,
                      "cannot load the code of a module: expected a cache folder that "
                      "takes it, found another")
             .because(std::move(put).error());
       }
+      // The entry is examined like any other.
       WEIR_TRY(file, options_.cache->open_entry(key));
     }
     if (!file) {

@@ -66,6 +66,7 @@ result<void> write_whole(int descriptor, bytes_view bytes) {
     if (n < 0 && errno == EINTR) {
       continue;
     }
+    // A short write is repeated.
     if (n <= 0) {
       return no_memory_file(errno);
     }
@@ -100,7 +101,8 @@ bool is_loaded(const std::string& name) {
 }
 
 // Returns true if some object was loaded under this name. Only names are compared,
-// because one file, which the linker loads once, may have many names.
+// because one file, which the linker loads once, may have many names. Names are compared
+// by the list of the linker itself.
 bool is_taken(const std::string& name) {
   const auto compare = [](dl_phdr_info* object, std::size_t, void* wanted) {
     return *static_cast<const std::string*>(wanted) == object->dlpi_name ? 1 : 0;
@@ -120,6 +122,7 @@ result<void> check_executable(int descriptor) {
   return {};
 }
 
+/// The code itself is at fault, so no other way of loading would help.
 error refused(std::string_view expected, std::string found) {
   return error(errc::invalid_argument,
                fmt::format("cannot use the code of a module: expected {}, found {}",
@@ -137,6 +140,7 @@ result<std::unique_ptr<shared_object>> shared_object::from_memory(bytes_view cod
   }
   WEIR_CHECK(write_whole(memory.get(), code));
   WEIR_CHECK(check_executable(memory.get()));
+  // The descriptor belongs to the object from here on.
   return load(memory.release());
 }
 
@@ -149,7 +153,8 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   auto own = std::make_unique<owned_descriptor>(descriptor);
   const std::lock_guard guard(linker());
   // Another part of the program may have loaded an object under this name and closed its
-  // descriptor. The descriptor is duplicated until its number gives a free name.
+  // descriptor. The descriptor is duplicated until its number gives a free name. Each
+  // duplicate has another number and so another name.
   while (is_taken(path_of(own->get()))) {
     auto other = std::make_unique<owned_descriptor>(
         ::fcntl(own->get(), F_DUPFD_CLOEXEC, own->get() + 1));
@@ -160,6 +165,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   }
   // RTLD_LOCAL keeps symbols of different modules apart.
   std::string name = path_of(own->get());
+  // Initializers of the code run here.
   void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = ::dlerror();
@@ -170,6 +176,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
       new shared_object(own->release(), handle, std::move(name)));
 }
 
+/// Finalizers of the code run here.
 shared_object::~shared_object() {
   const std::lock_guard guard(linker());
   ::dlclose(handle_);
@@ -185,9 +192,11 @@ result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
   const auto query =
       reinterpret_cast<tessKernelLibraryFn>(::dlsym(handle_, TESS_KERNEL_LIBRARY_SYMBOL));
   const tessKernelLibrary* table = query == nullptr ? nullptr : query();
+  // The code tells its table by a function.
   if (table == nullptr) {
     return refused(fmt::format("a table behind {}", TESS_KERNEL_LIBRARY_SYMBOL), "none");
   }
+  // A larger structure comes from a newer version.
   if (table->structSize < sizeof(tessKernelLibrary) ||
       table->entrySize < sizeof(tessKernelEntry) ||
       table->entrySize % alignof(tessKernelEntry) != 0 ||

@@ -24,6 +24,7 @@ namespace {
 constexpr std::uint64_t max_key_file_bytes = std::uint64_t{1} << 20;
 constexpr std::string_view separators = ",: \t\r\n";
 
+/// libsodium takes `unsigned char`.
 unsigned char* raw(std::byte* bytes) {
   return reinterpret_cast<unsigned char*>(bytes);
 }
@@ -45,6 +46,7 @@ std::string without_comments(std::string_view text) {
   std::string out;
   bool comment = false;
   for (const char c : text) {
+    // A line feed ends a comment.
     comment = c == '\n' ? false : comment || c == '#';
     out += comment ? ' ' : c;
   }
@@ -58,6 +60,7 @@ result<std::vector<public_key>> parse_keys(std::string_view text) {
   while (start != std::string_view::npos) {
     const std::size_t end = std::min(text.find_first_of(separators, start), text.size());
     public_key key;
+    // Anything that is no key makes the whole text wrong.
     WEIR_CHECK(from_hex(text.substr(start, end - start), key));
     keys.push_back(key);
     start = text.find_first_not_of(separators, end);
@@ -79,6 +82,7 @@ result<std::string> read_key_file(const std::string& path) {
     return refused(std::move(opened).error());
   }
   const auto size = (*opened)->size();
+  // A larger file is no list of keys.
   if (!size || *size > max_key_file_bytes) {
     return refused(error(errc::invalid_argument,
                          fmt::format("cannot read key file {}: expected at most {} bytes",
@@ -103,6 +107,7 @@ result<key_pair> make_key_pair() {
   return pair;
 }
 
+/// Equal seeds give equal keys, for tests.
 result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed) {
   WEIR_CHECK(ready());
   key_pair pair;
@@ -118,6 +123,7 @@ public_key public_half(const secret_key& secret) {
   return out;
 }
 
+/// `secret` has the seed and the public key.
 result<signature_bytes> sign_digest(const secret_key& secret, const digest256& digest) {
   WEIR_CHECK(ready());
   // Libsodium copies the public half into the signature's hash without checking it. Two
@@ -145,6 +151,7 @@ bool verify_digest(const public_key& key, const digest256& digest,
                                              digest.size(), raw(key.data())) == 0;
 }
 
+/// A linear search, since lists are short.
 bool trust_policy::trusts(const public_key& key) const noexcept {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
@@ -156,6 +163,7 @@ result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
   }
   const std::string path(text);
   WEIR_TRY(const std::string content, read_key_file(path));
+  // Only files have comments.
   auto keys = parse_keys(without_comments(content));
   if (!keys) {
     return std::move(keys.error()).located(path);
@@ -167,6 +175,7 @@ result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
 result<trust_policy> trust_from_environment() {
   trust_policy out;
   const char* required = std::getenv("TESS_REQUIRE_SIGNED");
+  // Unset, empty and "0" mean that no signature is required.
   out.required =
       required != nullptr && *required != '\0' && std::string_view(required) != "0";
   if (const char* keys = std::getenv("TESS_TRUSTED_KEYS")) {
