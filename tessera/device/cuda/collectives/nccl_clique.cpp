@@ -532,7 +532,7 @@ void clique_state::break_all(error why) {
   std::map<std::uint64_t, completion> left;
   {
     const std::lock_guard lock(mutex_);
-      left.swap(pending_);
+    left.swap(pending_);
   }
   for (const auto& [number, done] : left) {
     if (done) {
