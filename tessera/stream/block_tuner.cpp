@@ -22,11 +22,15 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/hash.hpp"
 
+/// A choice of the block must never change a result: the tuner is asked only if the
+/// kernel gives equal values with any block, or if the policy does not ask for equal
+/// values.
 namespace weir::tessera {
 namespace {
 
 /// Block sizes along x that are tried in addition to the module's own. Each is four times
-/// the one before, because neighbouring sizes hardly differ in speed.
+/// the one before, because neighbouring sizes hardly differ in speed. Limits of kernel
+/// and device apply.
 constexpr std::array<std::int32_t, 4> tried_extents = {16, 64, 256, 1024};
 
 /// Returns the blocks that are measured. The first is the usual block; the others are
@@ -58,6 +62,7 @@ std::uint64_t digits(std::uint64_t number) {
   return static_cast<std::uint64_t>(std::bit_width(number));
 }
 
+/// The numbers of the signed integer types follow each other.
 bool is_whole_number(const kernel_parameter& p) {
   return p.kind == parameter_kind::scalar &&
          p.dtype >= static_cast<std::uint32_t>(dtype::int8) &&
@@ -76,9 +81,12 @@ block_key key_of(const stream& target, const launch_request& request,
   for (const std::int32_t extent : request.grid) {
     out.shape.push_back(digits(static_cast<std::uint64_t>(extent)));
   }
+  // Memory, devices and workers count like sizes.
   out.shape.push_back(digits(request.shared_bytes));
   out.shape.push_back(target.lanes());
   out.shape.push_back(target.context().workers());
+  // Types of all parameters, and sizes of those that are whole numbers: the latter are
+  // mostly sizes of tensors.
   for (const kernel_parameter& p : kernel.record.parameters) {
     out.dtypes.push_back(p.dtype);
     if (is_whole_number(p)) {
@@ -89,6 +97,7 @@ block_key key_of(const stream& target, const launch_request& request,
     }
   }
   const tessDeterminism determinism = target.describe(policy);
+  // The policy decides which code of a kernel runs.
   const std::array<std::uint32_t, 3> words = {determinism.policy, determinism.level,
                                               determinism.stableToggles};
   out.policy = xxh3_64(std::as_bytes(std::span(words)));
@@ -104,6 +113,7 @@ std::optional<block_extents> block_from(std::string_view text) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto [next, problem] = std::from_chars(next_char, end, out[i]);
     const bool last = i + 1 == out.size();
+    // Three numbers from 1 on, separated by commas, and nothing behind them.
     if (problem != std::errc() || out[i] < 1 || (last ? next != end : next == end) ||
         (!last && *next != ',')) {
       return std::nullopt;
@@ -119,6 +129,7 @@ bool is_zero(const block_extents& block) noexcept {
   return std::all_of(block.begin(), block.end(), [](std::int32_t n) { return n == 0; });
 }
 
+/// The block of the module, or 128 threads. Extents of 0 become 1.
 block_extents usual_block(const kernel_record& record) {
   // Threads of a block if the module does not name a default.
   constexpr std::int32_t unsaid = 128;
@@ -148,6 +159,7 @@ cache_key cache_key_of(const block_key& key) {
   return out;
 }
 
+/// The cache must live longer than the store.
 block_tuner::store block_store_in(module_cache& cache) {
   block_tuner::store out;
   out.load = [&cache](const block_key& key) -> result<std::optional<block_extents>> {
@@ -176,6 +188,7 @@ result<block_choice> choose_block(stream& target, const launch_request& request,
   }
   const block_key key = key_of(target, request, policy);
   const auto candidates = [&] { return blocks_of(target, record); };
+  // The tuner belongs to the context, so all of its streams share what was measured.
   block_tuner& known = target.context().blocks();
   WEIR_TRY(const auto fastest, known.fastest(key, candidates));
   if (fastest) {
@@ -185,12 +198,14 @@ result<block_choice> choose_block(stream& target, const launch_request& request,
   if (!target.context().measures(policy) || request.in_graph || target.records()) {
     return usual;
   }
+  // Without a next candidate, all are being measured by other launches.
   const auto next = known.next(key, candidates);
   return next ? block_choice{*next, block_trial{key, *next}} : usual;
 }
 
 // Called on a worker, which must not wait for files: a deferred call writes the cache.
 void context::took(const block_trial& trial, std::int64_t ns) {
+  // Returns true for the last measurement of a key.
   if (!blocks_->took(trial.key, trial.block, ns)) {
     return;
   }

@@ -33,6 +33,7 @@ struct buffer_sizes {
   std::size_t input = 0;
   std::size_t output = 0;
 };
+/// A barrier has no buffers.
 buffer_sizes sizes_of(const collective::collective_plan& plan) {
   const collective::collective_call& call = plan.call();
   if (call.kind == collective::collective_kind::barrier) {
@@ -53,6 +54,8 @@ struct used_bytes {
   byte_range read;
   byte_range written;
 };
+/// `all` is a whole buffer, `own` the shard of the rank, `only` a buffer that one rank
+/// alone uses.
 used_bytes used_by(const collective::collective_plan& plan, std::size_t rank) {
   using kind = collective::collective_kind;
   const collective::collective_call& call = plan.call();
@@ -64,6 +67,7 @@ used_bytes used_by(const collective::collective_plan& plan, std::size_t rank) {
   const auto only = [&](int member) {
     return static_cast<int>(rank) == member ? all : byte_range{};
   };
+  // The first range is read, the second is written.
   switch (call.kind) {
     case kind::all_reduce:
     case kind::all_to_all: return {all, all};
@@ -83,12 +87,14 @@ used_bytes used_by(const collective::collective_plan& plan, std::size_t rank) {
 std::unique_ptr<host_copies> make_copies(const collective_group& g,
                                          const buffer_sizes& sizes) {
   auto out = std::make_unique<host_copies>();
+  // Every copy begins at the alignment of scratch.
   const std::size_t of_rank = padded_copy(sizes.input) + padded_copy(sizes.output);
   out->bytes.reset(new std::byte[of_rank * g.ranks.size() + scratch_alignment]);
   std::byte* next = aligned_address(out->bytes.get());
   for (std::size_t r = 0; r < g.ranks.size(); ++r) {
     std::byte* const input = next;
     next += padded_copy(sizes.input);
+    // An operation in place stays in place.
     std::byte* const output = g.inputs[r] == g.outputs[r] ? input : next;
     next += padded_copy(sizes.output);
     out->inputs.push_back(g.inputs[r] == nullptr ? nullptr : input);
@@ -188,10 +194,12 @@ void collective_operation::break_group(collective_group& g, error why) {
   g.broken.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
+/// Copies inputs from the devices. The task ends when all copies have ended.
 void collective_operation::fetch(collective_group& g) noexcept {
   std::shared_ptr<device_step> reading;
   auto begun = guarded([&]() -> result<void> {
     g.on_host = make_copies(g, sizes_of(*plan_));
+    // Called at the end of all copies, with the first failure.
     reading = std::make_shared<device_step>(*this, [this, &g](std::optional<error> why) {
       if (why) {
         break_group(g, *std::move(why));
@@ -199,6 +207,7 @@ void collective_operation::fetch(collective_group& g) noexcept {
       if (g.broken || verify_ == nullptr) {
         return;
       }
+      // The inputs are needed once more for the verification.
       auto kept = guarded([&]() -> result<void> {
         keep_inputs(g);
         return {};
@@ -207,6 +216,7 @@ void collective_operation::fetch(collective_group& g) noexcept {
         break_group(g, std::move(kept).error());
       }
     });
+    // Only what the rank reads is copied.
     for (std::size_t r = 0; r < g.ranks.size(); ++r) {
       const byte_range read = used_by(*plan_, r).read;
       if (read.bytes > 0) {
@@ -219,6 +229,7 @@ void collective_operation::fetch(collective_group& g) noexcept {
     }
     return {};
   });
+  // Nothing has begun, so nothing will call the end.
   if (reading == nullptr) {
     break_group(g, std::move(begun).error());
     return;
@@ -226,6 +237,7 @@ void collective_operation::fetch(collective_group& g) noexcept {
   if (!begun) {
     reading->refuse(std::move(begun).error());
   }
+  // No further copies are added.
   reading->close();
 }
 
@@ -235,11 +247,13 @@ void collective_operation::write_back(collective_group& g) noexcept {
     if (why) {
       break_group(g, *std::move(why));
     }
+    // The memory of the host is not needed any more.
     g.on_host = nullptr;
     close(g);
   };
   std::shared_ptr<device_step> writing;
   auto begun = guarded([&]() -> result<void> {
+    // The results are verified before the devices get them.
     if (!g.broken && verify_ != nullptr) {
       WEIR_CHECK(verify(g));
     }
@@ -258,6 +272,7 @@ void collective_operation::write_back(collective_group& g) noexcept {
     }
     return {};
   });
+  // Nothing is to be copied.
   if (writing == nullptr) {
     end(begun ? std::nullopt : std::optional(std::move(begun).error()));
     return;
@@ -283,6 +298,7 @@ result<void> collective_operation::verify(collective_group& g) const {
   const std::size_t bytes = extent(call, 1, false);
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
+  // The second computation is in place, on the copies.
   for (std::size_t r = 0; r < g.inputs.size(); ++r) {
     outputs.push_back(g.before.data() + r * bytes);
     inputs.push_back(outputs.back());
@@ -296,6 +312,7 @@ result<void> collective_operation::verify(collective_group& g) const {
     WEIR_CHECK(collective::run_step(*verify_, i, buffers));
   }
   const auto ranks = g.inputs.size();
+  // Only results that are defined are compared.
   for (std::size_t r = 0; r < ranks; ++r) {
     if (call.kind == collective::collective_kind::reduce &&
         static_cast<int>(r) != call.root) {
@@ -304,6 +321,7 @@ result<void> collective_operation::verify(collective_group& g) const {
     const bool shard = call.kind == collective::collective_kind::reduce_scatter;
     const std::size_t length = shard ? bytes / ranks : bytes;
     const std::size_t offset = shard ? r * length : 0;
+    // A packed shard stands at the begin of its buffer.
     const std::size_t there = shard && call.packed_shards ? 0 : offset;
     if (std::memcmp(g.outputs_here()[r] + there, outputs[r] + there, length) != 0) {
       return error(errc::determinism_violation,

@@ -19,10 +19,12 @@ std::size_t extent(const collective::collective_call& call, int ranks, bool pack
   return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
 }
 
+/// Only these kinds have a shard as input.
 bool input_is_packed(const collective::collective_call& call) noexcept {
   return call.packed_shards && (call.kind == collective::collective_kind::all_gather ||
                                 call.kind == collective::collective_kind::gather);
 }
+/// And only these have one as output.
 bool output_is_packed(const collective::collective_call& call) noexcept {
   return call.packed_shards &&
          (call.kind == collective::collective_kind::reduce_scatter ||
@@ -49,6 +51,7 @@ result<memory_place> place_of(const stream& target, const void* address,
     return refuse(fmt::format("memory of the mesh as {}", role),
                   address == nullptr ? "null" : "another address");
   }
+  // Every rank of the mesh must have an instance.
   if (!target.fits(*place)) {
     return refuse(fmt::format("an instance of the {} on each of {} devices", role,
                               target.mesh()->ranks()),
@@ -59,6 +62,7 @@ result<memory_place> place_of(const stream& target, const void* address,
         fmt::format("{} at a multiple of its element's {} bytes", role, element_bytes),
         fmt::format("it at byte {} of its allocation", place->offset));
   }
+  // The buffer must end inside of the allocation.
   if (bytes > place->bytes_left()) {
     return refuse(fmt::format("{} bytes of {}", bytes, role),
                   fmt::format("{} to the end of the allocation", place->bytes_left()));
@@ -80,6 +84,7 @@ result<void> check_apart(const collective_request& request, const std::byte* fro
   const std::size_t in_bytes = extent(request.call, ranks, input_is_packed(request.call));
   const std::size_t out_bytes =
       extent(request.call, ranks, output_is_packed(request.call));
+  // The ranges overlap.
   if (input < output + out_bytes && output < input + in_bytes) {
     return error(errc::invalid_argument,
                  fmt::format("collective not posted: expected an output {}beside the "
@@ -92,6 +97,7 @@ result<void> check_apart(const collective_request& request, const std::byte* fro
 
 }  // namespace
 
+/// Requires a call with elements.
 result<buffer_places> places_of(const stream& target, const collective_request& request,
                                 int ranks) {
   buffer_places out;

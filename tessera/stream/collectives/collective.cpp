@@ -39,6 +39,7 @@ collective::tuner_lookup tuner_of(context& owner, bool measures,
              -> result<std::optional<collective::collective_hint>> {
     WEIR_TRY(std::optional<collective::algorithm> how,
              owner.tuner().fastest(call, ranks, shape));
+    // A trial is proposed only if nothing is known yet.
     if (!how && measures) {
       trial = owner.tuner().next(call, ranks, shape);
       how = trial ? std::optional(trial->how) : std::nullopt;
@@ -64,6 +65,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
                   ? collective::algorithm::ring
                   : collective::algorithm::tree;
   other.chunk_bytes = 4096;
+  // Not every schedule can do every call.
   if (!collective::is_legal(other.how, call, ranks, shape)) {
     other.how = collective::algorithm::direct;
   }
@@ -185,6 +187,7 @@ result<planned> plan_for(stream& target, const collective_request& request, int 
 
 }  // namespace
 
+/// `scratch_limit` is in bytes.
 collective_operation::collective_operation(
     std::shared_ptr<const collective::collective_plan> plan,
     collective::collective_choice how, pooled_list<collective_group> groups,
@@ -195,6 +198,7 @@ collective_operation::collective_operation(
       groups_(std::move(groups)),
       scratch_limit_(scratch_limit) {}
 
+/// One task per group, or its steps with opening and closing.
 std::uint32_t collective_operation::tasks(unsigned) const {
   const auto steps = static_cast<std::uint32_t>(plan_->steps().size());
   return static_cast<std::uint32_t>(groups_.size()) *
@@ -216,6 +220,7 @@ std::string collective_operation::details() const {
       collective::name_of(how_.how), collective::name_of(how_.level), plan_->call().level,
       plan_->ranks());
 }
+/// Bytes over the bus per byte of the buffer, as is usual for bandwidths of collectives.
 double collective_operation::bus_factor() const noexcept {
   const double others = plan_->ranks() - 1;
   switch (plan_->call().kind) {
@@ -232,6 +237,7 @@ double collective_operation::bus_factor() const noexcept {
   }
   return 0;
 }
+/// A group of shares has the streams of its ranks.
 std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   const collective_group& g = groups_.front();
   for (std::size_t i = 0; i < g.streams.size(); ++i) {
@@ -241,12 +247,14 @@ std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   }
   return stream_number;
 }
+/// Used by graphs; the state of a run is not copied.
 ref<operation> collective_operation::clone() const {
   pooled_list<collective_group> groups;
   groups.reserve(groups_.size());
   for (const collective_group& g : groups_) {
     collective_group copy;
     copy.ranks = g.ranks;
+    // The memory is held by the copies as well.
     copy.memory = g.memory;
     copy.inputs = g.inputs;
     copy.outputs = g.outputs;
@@ -278,6 +286,7 @@ void collective_operation::submit(submission& to) {
   submit_groups(to);
 }
 
+/// Tasks of one group depend on each other, groups do not.
 void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
   // A step goes to the same worker in each collective, because its piece of the buffers
@@ -307,6 +316,7 @@ void collective_operation::submit_groups(submission& to) {
       opened.push_back(to.add(*this, i, opening, accesses));
     }
     std::vector<runtime::task_id> ids;
+    // A step waits for the opening and for the steps whose results it reads.
     for (std::uint32_t s = 0; s < steps.size(); ++s) {
       std::vector<runtime::task_id> after = opened;
       for (const std::uint32_t before : plan_->after(steps[s])) {
@@ -331,6 +341,7 @@ void collective_operation::open(collective_group& g) noexcept {
   g.broken = {};
   bool& turn = g.lanes.front()->backwards;
   g.backwards = std::exchange(turn, !turn);
+  // A rank has failed before.
   if (g.skip) {
     return;
   }
@@ -374,6 +385,7 @@ void collective_operation::close(collective_group& g) {
   }
   failure poison = g.broken;
   for (lane* member : g.lanes) {
+    // Failures of streams are joined with that of the collective.
     poison.merge(member->poison);
   }
   if (poison) {
@@ -395,6 +407,7 @@ void collective_operation::close(collective_group& g) {
   }
 }
 
+/// `index` is the number of the step.
 result<void> collective_operation::run_step_of(collective_group& g, std::uint32_t index) {
   collective::collective_buffers buffers;
   buffers.inputs = g.inputs_here();
@@ -404,6 +417,7 @@ result<void> collective_operation::run_step_of(collective_group& g, std::uint32_
   return collective::run_step(*plan_, index, buffers);
 }
 
+/// The body of every task of a collective.
 void collective_operation::step(lane_set& lanes, unsigned group,
                                 std::uint32_t index) noexcept {
   collective_group& g = groups_[group];
@@ -445,6 +459,7 @@ result<std::vector<int>> pair_of(const stream& target,
   WEIR_TRY(const std::vector<int> group,
            target.mesh()->shape.group_of(request.axes, own));
   const int source = group[static_cast<std::size_t>(request.call.root)];
+  // Root and peer count within the group.
   const int receiver = group[static_cast<std::size_t>(request.call.peer)];
   if (own != source && own != receiver) {
     return error(errc::invalid_argument,
@@ -471,6 +486,7 @@ pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes
     g.inputs.reserve(ranks.size());
     g.outputs.reserve(ranks.size());
     for (const int rank : ranks) {
+      // The address of rank 0 stands for all.
       g.inputs.push_back(from ? from->on_rank(rank) : nullptr);
       g.outputs.push_back(to ? to->on_rank(rank) : nullptr);
     }
@@ -508,6 +524,7 @@ result<ref<operation>> make_collective(stream& target, const collective_request&
   const mesh& m = *target.mesh();
   int ranks = m.shape.group_size(checked.axes);
   WEIR_CHECK(collective::check_call(call, ranks));
+  // A send on a stream of one rank has a group of two.
   std::vector<int> pair;
   if (call.kind == collective::collective_kind::send && target.options().rank >= 0) {
     WEIR_TRY(pair, pair_of(target, checked));
@@ -526,6 +543,7 @@ result<ref<operation>> make_collective(stream& target, const collective_request&
     WEIR_TRY(buffers, places_of(target, checked, ranks));
   }
   WEIR_TRY(planned p, plan_for(target, checked, ranks));
+  // Verification costs a second computation, so it must be asked for.
   std::shared_ptr<const collective::collective_plan> verify;
   if (target.context().settings().verify_determinism && needs_memory &&
       collective::reduces(call.kind) && call.level > 0) {

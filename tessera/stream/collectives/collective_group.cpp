@@ -26,6 +26,7 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
     if (!calls[i].operation) {
       continue;
     }
+    // Calls on streams of a whole mesh stay as they are.
     if (calls[i].target->options().rank < 0) {
       out.push_back(std::move(calls[i]));
       continue;
@@ -53,6 +54,7 @@ result<void> enqueue_all(context& owner, const std::vector<made_call>& calls) {
   }
   auto in = owner.submission_lock().enter();
   in.reserve(tasks);
+  // All streams are checked before anything is enqueued.
   for (const made_call& c : calls) {
     if (&c.target->context() == &owner) {
       WEIR_CHECK(c.target->check_caller());
@@ -72,11 +74,13 @@ result<void> enqueue_all(context& owner, const std::vector<made_call>& calls) {
 // session.
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
+  // Nothing is enqueued if any call is refused.
   for (const grouped_call& c : calls) {
     WEIR_TRY(auto operation_of_call, make_collective(*c.target, c.request));
     made.push_back({c.target, std::move(operation_of_call)});
   }
   made = gather_shares(std::move(made));
+  // Each context once.
   std::vector<context*> seen;
   for (const made_call& c : made) {
     context& owner = c.target->context();

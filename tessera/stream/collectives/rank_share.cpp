@@ -75,10 +75,12 @@ rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_o
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
+/// Called when the stream takes the operation.
 void rank_share::taken(submission_lock::session&, stream& owner) {
   owner.context().meetings().number(*this, owner);
 }
 
+/// Called when the operation comes to its turn; the stream then waits.
 void rank_share::admitted(submission_lock::session& in, stream& owner) {
   waiting_stream = owner.shared_from_this();
   owner.hold();
@@ -179,6 +181,7 @@ void share_group::admitted(submission_lock::session& in, stream& owner) {
   owner.proceed(in);
 }
 
+/// Without a limit, meetings wait as long as possible.
 meeting_point::meeting_point(context& owner)
     : context_(owner),
       meetings_(owner.settings().rendezvous_limit_ms > 0
@@ -288,6 +291,7 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
     return;
   }
   const rank_group& group = *share->group;
+  // The group was ended meanwhile.
   if (group.over) {
     share->end(in, out_of_step(*share, *group.over));
     share->proceed(in);
@@ -300,6 +304,7 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
   arriving.call = call_digest(*share);
   arriving.descriptor = share->descriptor;
   arriving.patience_ns = share->request.patience_ns;
+  // The ticket counts as a reference.
   share->retain();
   arriving.ticket = reinterpret_cast<std::uintptr_t>(share.get());
   auto outcome = meetings_.join(arriving, now_ns());
@@ -308,6 +313,7 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
     share->end(in, outcome.error());
     share->proceed(in);
   } else if (outcome->state == collective::meeting_state::waiting) {
+    // The others have not come; a deferred call looks at the limit of time.
     look_later();
   } else {
     settle(in, *outcome);
