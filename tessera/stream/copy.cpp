@@ -22,7 +22,8 @@
 namespace weir::tessera {
 namespace {
 
-/// One side of a copy: the source or the target.
+/// One side of a copy: the source or the target. A side is found once, when the copy is
+/// called, and does not change afterwards.
 struct end_of_copy {
   std::optional<memory_place> place;  ///< set if the address table knows the address
   std::byte* address = nullptr;
@@ -56,7 +57,8 @@ struct end_of_copy {
   }
 };
 
-/// Returns the error for a request that is refused.
+/// Returns the error for a request that is refused. `operation` names the side of the
+/// operation.
 error refused_copy(std::string_view operation, std::string_view expected,
                    std::string_view found) {
   return {errc::invalid_argument,
@@ -75,7 +77,8 @@ result<end_of_copy> find_end(const stream& target, const void* address, std::siz
     return refused_copy(operation, "an address", "null");
   }
   out.address = static_cast<std::byte*>(const_cast<void*>(address));
-  // Memory of the host need not be known to the table.
+  // Memory of the host need not be known to the table. Memory that the table does not
+  // know is taken for memory of the host.
   out.place = target.context().memory().find(address);
   if (out.place && bytes > out.place->bytes_left()) {
     return refused_copy(operation,
@@ -83,6 +86,7 @@ result<end_of_copy> find_end(const stream& target, const void* address, std::siz
                                     out.place->bytes_left()),
                         fmt::format("{}", bytes));
   }
+  // Symmetric memory must have an instance for each rank of the stream.
   if (out.place && out.place->memory->symmetric() && !target.fits(*out.place)) {
     return refused_copy(operation, "memory of the stream's mesh", "another mesh's");
   }
@@ -130,6 +134,7 @@ class copy_operation final : public lane_operation {
   [[nodiscard]] std::string_view name() const noexcept override {
     switch (direction_) {
       case copy_kind::host_to_device: return "copy host to device";
+      // An operation's name is shown by profiles and in errors.
       case copy_kind::device_to_host: return "copy device to host";
       case copy_kind::device_to_device: return "copy device to device";
       case copy_kind::host_to_host: break;
@@ -143,6 +148,7 @@ class copy_operation final : public lane_operation {
     return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, shape_,
                                     only_lane);
   }
+  // The tokens of the lanes themselves are held anyway.
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
     to_.touch(lane, all);
     from_.touch(lane, all);
@@ -151,9 +157,11 @@ class copy_operation final : public lane_operation {
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
     if (mesh_->context->backend().inline_work() ||
         direction_ == copy_kind::host_to_host) {
+      // The calling worker does the work.
       lane_operation::step(lanes, lane, index);
       return;
     }
+    // The task ends when the device has copied all rows.
     run_later(lanes, lane, [&](device_step& to) {
       return for_each_row(lane, [&](const copy_work& row) -> result<void> {
         to.give(mesh_->context->backend(), row);
@@ -175,7 +183,8 @@ class copy_operation final : public lane_operation {
   }
 
  private:
-  /// Calls `copy` for each row of a lane, until the first error.
+  /// Calls `copy` for each row of a lane, until the first error. Bound streams have one
+  /// lane, whose rank is that of the stream.
   template <class Copy>
   result<void> for_each_row(unsigned lane, Copy&& copy) const {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
@@ -255,7 +264,8 @@ class fill_operation final : public lane_operation {
 };
 
 /// A call of a function of the program, when all lanes have reached it. It is not called
-/// if a lane has a failure. An exception from it becomes a failure of lane 0.
+/// if a lane has a failure. An exception from it becomes a failure of lane 0. It runs on
+/// a worker, so it must not wait for streams.
 class host_function final : public joining_operation {
  public:
   explicit host_function(std::function<void()> call)
@@ -269,6 +279,7 @@ class host_function final : public joining_operation {
 
  protected:
   void run(lane_set& lanes) override {
+    // A failure of the stream keeps the function from being called.
     if (lanes.first_failure()) {
       return;
     }
@@ -305,6 +316,7 @@ class failing final : public lane_operation {
 /// its own instance.
 int lane_that_copies(const copy_request& request, const end_of_copy& to,
                      const end_of_copy& from) noexcept {
+  // A request may name the rank.
   if (request.rank >= 0) {
     return request.rank;
   }
@@ -321,6 +333,7 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
                                     const std::byte* address, const std::byte* base) {
   const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
                                               static_cast<std::int64_t>(shape.bytes)};
+  // The second dimension is a single byte, so rows of any length have one form.
   const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
   return runtime::footprint::of_view({1, 1}, address - base, counts, strides, 1);
 }
@@ -332,12 +345,14 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
 result<void> check_copies_apart(const stream& target, const copy_shape& shape,
                                 const end_of_copy& to, const end_of_copy& from,
                                 int only) {
+  // All ranks that copy, or one of them.
   const int first = only >= 0 ? only : target.rank_of(0);
   const int end = only >= 0 ? only + 1 : first + static_cast<int>(target.lanes());
   for (int rank = first; rank < end; ++rank) {
     const std::byte* const a = to.on_rank(rank);
     const std::byte* const b = from.on_rank(rank);
     const bool same = a == b && (shape.rows == 1 || shape.to_pitch == shape.from_pitch);
+    // The quick test: the ranges lie apart, or both sides are the same.
     if (same || a >= b + shape.span(shape.from_pitch) ||
         b >= a + shape.span(shape.to_pitch)) {
       continue;
@@ -360,6 +375,7 @@ result<copy_shape> shape_of(const copy_request& request) {
   if (request.rows == 1) {
     return copy_shape{request.bytes, 1, 0, 0};
   }
+  // Both sides have rows of the same length.
   for (const std::size_t pitch : {request.to_pitch, request.from_pitch}) {
     if (pitch < request.bytes) {
       return refused_copy(
@@ -368,6 +384,7 @@ result<copy_shape> shape_of(const copy_request& request) {
           fmt::format("{}", pitch));
     }
     constexpr std::size_t max_bytes = std::numeric_limits<std::int64_t>::max();
+    // The limit of a signed number, since footprints use those.
     if (request.bytes > max_bytes ||
         pitch > (max_bytes - request.bytes) / (request.rows - 1)) {
       return refused_copy(
@@ -395,6 +412,7 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
   if (request.bytes == 0 || request.rows == 0) {
     return ref<operation>();
   }
+  // The rank is checked before the addresses.
   if (request.rank < -1 || request.rank >= static_cast<int>(target.mesh()->ranks())) {
     return refused_copy("copy to a rank",
                         fmt::format("one in [0, {})", target.mesh()->ranks()),
@@ -413,6 +431,7 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
   WEIR_TRY(end_of_copy from,
            find_end(target, request.from, shape.span(shape.from_pitch),
                     has_device_source(request.kind), false, "copy from its source"));
+  // Source and target are equal on every rank.
   if (to.address == from.address &&
       (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
     return ref<operation>();
@@ -431,6 +450,7 @@ result<ref<operation>> make_fill(stream& target, const fill_request& request) {
   if (request.bytes == 0) {
     return ref<operation>();
   }
+  // The pattern must fit a whole number of times.
   if (request.pattern_bytes == 0 || request.bytes % request.pattern_bytes != 0) {
     return refused_copy(
         "fill", "a multiple of the pattern's size",
@@ -442,10 +462,12 @@ result<ref<operation>> make_fill(stream& target, const fill_request& request) {
                                                  std::move(to), request));
 }
 
+/// The function is called once per run, also for several devices.
 ref<operation> make_host_function(std::function<void()> function) {
   return make_ref<host_function>(std::move(function));
 }
 
+/// The error is found by the next synchronization.
 ref<operation> make_failing(error why) {
   return make_ref<failing>(std::move(why));
 }

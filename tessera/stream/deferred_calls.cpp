@@ -4,6 +4,9 @@
 ///
 /// The thread sleeps until the time of the first call, or until a request comes. The name
 /// of the thread is visible in debuggers.
+///
+/// Calls with the same time are made in the order of the requests. All calls are made by
+/// one thread, one after another.
 #include "stream/deferred_calls.hpp"
 
 #include <chrono>
@@ -56,6 +59,7 @@ void deferred_calls::later(std::function<void()> call, std::int64_t when_ns) {
   changed_.notify_one();
 }
 
+/// Sleeps without the lock.
 void deferred_calls::work() {
   name_this_thread("weir-deferred");
   std::unique_lock lock(mutex_);
@@ -65,6 +69,7 @@ void deferred_calls::work() {
       continue;
     }
     const auto first = calls_.begin();
+    // The time of the first call has not come.
     const std::int64_t wait = first->first - now_ns();
     if (wait > 0) {
       changed_.wait_for(lock, std::chrono::nanoseconds(wait));

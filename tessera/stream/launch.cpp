@@ -30,6 +30,7 @@ std::size_t rank_in(const memory_place& place) noexcept {
 /// symmetric memory of another mesh}
 result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& record,
                                            const launch_request& request) {
+  // The text of the error gets the name of the kernel.
   auto fits = check_arguments(record.parameters, request.args, request.args_bytes);
   if (!fits) {
     return std::move(fits.error()).located(fmt::format("kernel \"{}\"", record.name));
@@ -49,6 +50,7 @@ result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& 
     if (pointer == nullptr) {
       continue;
     }
+    // Pointers to unknown memory are passed as they are.
     auto place = target.context().memory().find(pointer);
     if (place && place->memory->symmetric() && !target.fits(*place)) {
       return error(errc::invalid_argument,
@@ -88,6 +90,7 @@ result<grid_launch> grid_of(stream& target, const launch_request& request) {
   if (is_zero(request.block)) {
     grid.block = usual_block(record);
   }
+  // A product above this limit is refused anyway.
   constexpr std::int64_t too_many = std::int64_t{1} << 31;
   std::int64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -103,6 +106,7 @@ result<grid_launch> grid_of(stream& target, const launch_request& request) {
                              "a block, found {}",
                              record.name, record.max_threads, threads));
   }
+  // The sum of both sizes must not overflow.
   if (request.shared_bytes > SIZE_MAX - record.shared_bytes) {
     return error(errc::invalid_argument,
                  fmt::format("kernel not launched \"{}\": expected shared memory that "
@@ -132,6 +136,7 @@ result<ref<launch_shape>> shape_of_launch(stream& target, const launch_request& 
   out->rank = target.options().rank;
   const auto& of_module = request.kernel.module->policy();
   out->determinism = target.describe(policy, of_module ? of_module->seed : 0);
+  // Every lane has its device and its place in the mesh.
   for (unsigned lane = 0; lane < target.lanes(); ++lane) {
     grid.device = target.device_of(lane);
     grid.facts = target.mesh()->places[static_cast<std::size_t>(target.rank_of(lane))];
@@ -201,6 +206,7 @@ result<ref<operation>> make_launch(stream& target, const launch_request& request
                       (!request.in_graph && !(target.records() && only_records(target)));
   WEIR_TRY(auto shape,
            target.shared_by_launches<launch_shape>(terms, counts, make, accept));
+  // The request names no kernel.
   if (!shape) {
     return ref<operation>();
   }
@@ -248,6 +254,7 @@ result<ref<operation>> make_launch_in_any_block(stream& target,
 }  // namespace
 
 result<ref<operation>> make_launch(stream& target, const launch_request& request) {
+  // A single launch may ask for more than the policy.
   numerics_policy policy = target.context().policy();
   policy.deterministic |= request.deterministic;
   // Only blocks that run on workers are measured.

@@ -50,6 +50,7 @@ memory_need launch_operation::needs() const noexcept {
           args_ ? args_->bytes.size() : 0};
 }
 
+/// For profiles; the text continues an object.
 std::string launch_operation::details() const {
   const grid_launch& g = shape_->grid();
   return fmt::format(
@@ -87,6 +88,7 @@ ref<operation> launch_operation::clone() const {
   return out;
 }
 
+/// A launch of one slice is one task per device.
 void launch_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   const unsigned devices = lanes.devices();
@@ -104,6 +106,7 @@ void launch_operation::submit(submission& to) {
 // of other memory that the launch touches.
 void launch_operation::submit_on(submission& to, unsigned d,
                                  std::span<const runtime::access> accesses, bool last) {
+  // The number is the same on all devices.
   const std::int64_t slices = shape_->slices.slices;
   if (slices <= 1) {
     if (last) {
@@ -166,6 +169,7 @@ std::string launch_operation::listed_arguments() const {
   return out;
 }
 
+/// Part of the workers that the blocks keep busy.
 double launch_operation::occupancy() const {
   const auto workers = static_cast<double>(shape_->mesh->context->workers());
   return std::min(1.0, static_cast<double>(resident()) / workers);
@@ -256,6 +260,7 @@ tessDeterminism launch_operation::determinism() const noexcept {
   return out;
 }
 
+/// The time covers all lanes.
 void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept {
   if (index == whole || index == opening) {
     std::int64_t none = 0;  // only the first lane to begin sets the time

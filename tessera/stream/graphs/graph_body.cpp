@@ -24,12 +24,14 @@ namespace weir::tessera {
 
 // The nodes of a graph.
 
+/// Lanes are taken by `make`.
 graph_body::graph_body(context& owner) : context_(owner.shared_from_this()) {}
 
 result<std::shared_ptr<graph_body>> graph_body::make(context& owner, const graph& from,
                                                      const graph_run_facts* top) {
   std::shared_ptr<graph_body> out(new graph_body(owner));
   out->top_ = top != nullptr ? top : &out->run;
+  // A set of lanes per recorded stream.
   out->streams = from.streams;
   for (const auto& s : from.streams) {
     WEIR_TRY(auto made, owner.take_lanes(s->lanes()));
@@ -38,7 +40,7 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& owner, const graph
   }
   // Waits name the recorded points. Each is replaced by the copy of the point in this
   // body. Points from outside of the recording have no copy; the run waits for those as a
-  // whole.
+  // whole. Points of the recording and their copies.
   std::map<const operation*, ref<point>> points;
   const auto take_waits = [&](operation& to, const operation& recorded) {
     for (const ref<point>& p : recorded.waits) {
@@ -49,6 +51,7 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& owner, const graph
   };
   for (const graph_node& node : from.nodes) {
     graph_node copy{{}, {}, node.chain, node.after};
+    // A point in front of the node, if the recording has one.
     if (node.before) {
       copy.before = make_ref<point>(out->lanes[node.chain]->devices(), owner.notifier());
       take_waits(*copy.before, *node.before);
@@ -64,6 +67,7 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& owner, const graph
     }
     if (node.operation->kind() == operation_kind::memory) {
       const auto& memory = static_cast<const memory_node&>(*node.operation).memory();
+      // Each memory once.
       if (std::find(out->memories.begin(), out->memories.end(), memory) ==
           out->memories.end()) {
         out->memories.push_back(memory);
@@ -150,6 +154,7 @@ void graph_body::sum_needs() {
   needs_ = {};
   for (const graph_node& node : nodes) {
     const memory_need need = node.operation->needs();
+    // The largest need of each chain.
     scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
     needs_.in_graph += need.in_graph;
   }
@@ -164,6 +169,7 @@ std::uint32_t graph_body::counted_launches() const noexcept {
   return out;
 }
 
+/// Launches get consecutive numbers, in the order of the nodes.
 void graph_body::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
   for (const graph_node& node : nodes) {
     node.operation->count_from(stream, next);
@@ -179,6 +185,7 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
       const auto& memory_operation = static_cast<const memory_node&>(*node.operation);
       std::erase(out, memory_operation.memory());
       if (memory_operation.takes()) {
+        // Taken by the last node, so it is left to the program.
         out.push_back(memory_operation.memory());
       }
     }
@@ -227,6 +234,7 @@ void graph_frame::submit(submission& to) {
   to.add(*this, 0, 0, accesses);
 }
 
+/// Called before the replay, under the session.
 void graph_frame::expect(const graph_run_facts& run) {
   const std::lock_guard lock(mutex_);
   runs_.push_back(run);
@@ -255,6 +263,7 @@ void graph_frame::take_next_run() {
   if (inside_.run.called_ns == 0) {
     inside_.run.called_ns = now_ns();  // no observer noted the time of the launch
   }
+  // Numbers of launches follow those of the stream.
   std::uint64_t next = inside_.run.ordinal;
   inside_.count_from(inside_.run.stream, next);
 }
@@ -285,6 +294,7 @@ void graph_frame::leave() {
     for (unsigned i = 0; i < lanes->devices(); ++i) {
       failure left = std::exchange(lanes->lane_of(i).poison, {});
       left.operation = run;  // inside, numbers are those of nodes
+      // The failure belongs to the launch of the graph.
       outside_.lane_of(corresponds(*lanes) ? i : 0).poison.merge(left);
     }
     static_cast<void>(lanes->take_failures());
@@ -300,6 +310,7 @@ result<ref<operation>> child_graph::instance(context& owner,
   return ref<operation>(std::move(out));
 }
 
+/// The copy shares the recorded graph and gets a body by `instance`.
 ref<operation> child_graph::clone() const {
   return make_ref<child_graph>(graph_);
 }
@@ -327,6 +338,7 @@ void child_graph::submit(submission& to) {
   }
 }
 
+/// Only the tasks for waits have steps.
 void child_graph::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
 }

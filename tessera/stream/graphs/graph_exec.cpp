@@ -52,6 +52,7 @@ class graph_run final : public operation {
         exec_(std::move(exec)),
         recorded_(std::move(recorded)) {}
 
+  // The frame and the nodes, and a task per lane for waits.
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     return exec_->body_->tasks() + devices;
   }
@@ -67,6 +68,7 @@ class graph_run final : public operation {
         to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
       }
     }
+    // Made by `capture_for` before the run was enqueued.
     const auto found = exec_->captures_.find(stream_number);
     WEIR_EXPECT(found != exec_->captures_.end());
     static_cast<graph_frame&>(*found->second.frame.front())
@@ -107,6 +109,7 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
 
 graph_exec::~graph_exec() = default;
 
+/// The nodes of whichever kind this graph is.
 std::vector<graph_node>& graph_exec::nodes() const noexcept {
   return reissue_ != nullptr ? reissue_->nodes : body_->nodes;
 }
@@ -133,6 +136,7 @@ result<const runtime::capture*> graph_exec::capture_for(submission_lock::session
   body_->submit(to, made.frame);
   auto tasks = in.to().end_capture();
   if (!tasks) {
+    // Nothing of the attempt stays.
     captures_.erase(target.number());
     return std::move(tasks).error();
   }
@@ -159,6 +163,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
   WEIR_CHECK(target->check_caller());
   ref<operation> recorded;
   if (target->recording() != nullptr) {
+    // A recording of the stream gets the graph as a node.
     WEIR_TRY(recorded, as_node());
     if (target->recording_only()) {
       target->enqueue(in, std::move(recorded));
@@ -173,6 +178,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
   }
   const memory_need need = needs();
   const std::size_t free_bytes = target->budget()->free_bytes();
+  // Two comparisons, so that the sum cannot overflow.
   if (need.in_graph > free_bytes || need.scratch > free_bytes - need.in_graph) {
     target->enqueue(
         in, make_failing(
@@ -218,6 +224,7 @@ result<ref<operation>> graph_exec::as_node() const {
 // must wait for, at which the program's last use of this memory ends. If one piece cannot
 // be lent, those that were lent before are taken back.
 result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
+  // Nothing is lent twice.
   for (const auto& memory : left_) {
     if (memory->lent()) {
       return not_launched(
@@ -252,6 +259,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& exec) {
   }
   auto in = exec->context_->submission_lock().enter();
   for (const auto& [number, made] : exec->captures_) {
+    // Streams that are gone have no runs in flight.
     if (const auto s = made.target.lock()) {
       auto end = make_ref<point>(s->lanes(), exec->context_->notifier());
       end->when_reached([exec] {});
@@ -291,6 +299,7 @@ result<void> graph_exec::check_update(std::size_t node, const operation& operati
   return {};
 }
 
+/// Fails without a change if the operation does not fit.
 result<void> graph_exec::update(std::size_t node, const operation& operation,
                                 const stream& made_on) {
   WEIR_CHECK(check_update(node, operation, made_on));
@@ -319,6 +328,7 @@ std::uint64_t graph_exec::wait_for_runs() {
       }
     }
   }
+  // A wait without a limit, as runs end by themselves.
   for (const auto& s : used) {
     auto end = make_ref<point>(s->lanes(), context_->notifier());
     s->enqueue_beside(end);

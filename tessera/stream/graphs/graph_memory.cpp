@@ -30,6 +30,7 @@ graph_memory::~graph_memory() {
   if (state_ == state::shown) {
     hide_address();
   }
+  // The lane was taken for its token only.
   if (token_ != nullptr) {
     mesh_->context->return_lanes(std::move(token_));
   }
@@ -61,6 +62,7 @@ bool graph_memory::lent() const {
 // reads. Everything is undone if the address cannot be restored.
 result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
   const std::lock_guard lock(mutex_);
+  // Known to nobody when it ends.
   if (memory_->lent()) {
     return error(errc::invalid_argument,
                  fmt::format("graph not launched: expected the {} bytes at {} that it "
@@ -68,6 +70,7 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
                              bytes(), data()))
         .hint("tessMemExportDlpack has exported them; nobody knows until when");
   }
+  // The stream pays for the memory that the program gets.
   if (!pays->charge(bytes())) {
     return error(
         errc::out_of_memory,
@@ -97,6 +100,7 @@ void graph_memory::take_back() {
   state_ = state::hidden;
 }
 
+/// Called when the program has freed the memory; `ends` are its last uses.
 void graph_memory::given_back(std::vector<ref<point>> ends) {
   const std::lock_guard lock(mutex_);
   state_ = state::hidden;

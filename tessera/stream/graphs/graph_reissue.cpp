@@ -35,6 +35,7 @@ class clear_failures_operation final : public joining_operation {
 result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& owner,
                                                            const graph& from) {
   std::unique_ptr<graph_reissue> out(new graph_reissue(owner));
+  // Streams of the graph that nobody else uses.
   for (const auto& s : from.streams) {
     WEIR_TRY(auto made, s->stand_in());
     out->streams_.push_back(std::move(made));
@@ -54,6 +55,7 @@ result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& owner,
 // Only collectives of ranks can be unable to run; their groups may be broken.
 result<void> graph_reissue::check() const {
   for (const graph_node& node : nodes) {
+    // Other operations can always run.
     if (node.operation->waits_for_ranks()) {
       const auto& meets = static_cast<const meeting_operation&>(*node.operation);
       WEIR_CHECK(meets.check(*streams_[node.chain]));
@@ -164,6 +166,7 @@ void graph_reissue::run(submission_lock::session& in, stream& target,
   end(in, target);
 }
 
+/// Ends the streams of the graph.
 void graph_reissue::close() {
   for (const auto& s : streams_) {
     s->close();

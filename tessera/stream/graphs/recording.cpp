@@ -31,6 +31,7 @@ error lost(std::string_view why) {
 // `last_` has, for each stream, the index of its last node plus 1, or 0.
 std::size_t graph_recording::chain_of(stream& by) {
   for (std::size_t i = 0; i < made_.streams.size(); ++i) {
+    // Recordings have few streams, so a search is enough.
     if (made_.streams[i].get() == &by) {
       return i;
     }
@@ -49,6 +50,7 @@ void graph_recording::add(stream& by, const ref<operation>& operation) {
   graph_node node;
   node.chain = chain_of(by);
   node.operation = operation;
+  // The node follows the last one of its stream.
   if (last_[node.chain] != 0) {
     node.after.push_back(last_[node.chain] - 1);
   }
@@ -96,6 +98,7 @@ result<void> graph_recording::join(submission_lock::session& in, const point& re
         .hint(
             "tessStreamBeginCaptureEx begins a capture that takes calls of all threads");
   }
+  // What the stream was to wait for does not belong to the graph.
   waits.flush_waits(in);
   waits.record_into(recording, true);
   recording->take_part(waits);
@@ -117,6 +120,7 @@ void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   const auto found =
       std::find_if(memories_.begin(), memories_.end(),
                    [&](const taken_memory& m) { return m.memory == node.memory(); });
+  // The first node with this memory makes the entry.
   taken_memory& entry = found != memories_.end()
                             ? *found
                             : memories_.emplace_back(taken_memory{node.memory(), 0});
@@ -161,7 +165,8 @@ bool graph_recording::all_reach(std::size_t last) const {
     }
   }
   for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
-    // A point alone does nothing that would have to be waited for.
+    // A point alone does nothing that would have to be waited for. Every other operation
+    // must be waited for.
     if (!reached[i] && made_.nodes[i].operation->kind() != operation_kind::marker) {
       return false;
     }
@@ -184,6 +189,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
       m.memory->hide_address();  // a launch of the graph shows it to the program again
     }
   }
+  // The first reason was kept.
   if (!spoilt_.empty()) {
     return lost(spoilt_);
   }
@@ -200,6 +206,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
 
 // One line for each node and for each edge, in the order of the recording.
 std::string graph::to_dot() const {
+  // The language of Graphviz.
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     out += fmt::format("  n{} [label=\"{}: {}\\nstream {}\"];\n", i, i,
