@@ -27,6 +27,7 @@ struct accounts_settings {
   std::uint64_t curve_window = 0;
 };
 
+/// The curve has about 256 points unless the setting says otherwise.
 settings_table<accounts_settings> accounts_table() {
   settings_table<accounts_settings> table("the stage prose.accounts");
   table
@@ -41,6 +42,7 @@ settings_table<accounts_settings> accounts_table() {
 class prose_accounts final : public flow::stage_object {
  public:
   explicit prose_accounts(accounts_settings settings) : settings_(settings) {
+    // Ports by their number in the description.
     score_.index = 0;
     tokens_.index = 0;
     bits_.index = 1;
@@ -54,6 +56,7 @@ class prose_accounts final : public flow::stage_object {
   /// Everything happens in `on_done`.
   result<void> on_item(step&) override { return {}; }
 
+  /// Counts a pulse and hands the curve on if it has a new point.
   result<void> on_done(step& s) override {
     // prose.learn writes the score before it hands it on; only behind other stages do
     // tasks write it.
@@ -63,11 +66,13 @@ class prose_accounts final : public flow::stage_object {
     const auto words = s.value(score_);
     pulse_score score;
     score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));
+    // Sums of nats are integers, so their order does not matter.
     score.tokens = word(words, score_word::tokens);
     score.nats_q32 = word(words, score_word::nats_q32);
     const std::uint64_t scored = word(words, score_word::scored);
     // An end-of-text token is scored and is no byte of the text.
     score.bytes = scored - std::min(scored, word(words, score_word::ends_of_text));
+    // Rules are the same in every pulse of a run.
     score_rules rules;
     rules.build_budget = word(words, score_word::build_budget);
     // The window is part of the settings, or follows from the first pulse.
@@ -75,6 +80,7 @@ class prose_accounts final : public flow::stage_object {
         settings_.curve_window != 0
             ? settings_.curve_window
             : curve_window_of(word(words, score_word::pulse_tokens), rules.build_budget);
+    // The curve grows at its end only.
     const std::size_t points = accounts_.curve.size();
     accounts_.count(score, build_tokens_, rules);
     note(s, score);
@@ -87,10 +93,12 @@ class prose_accounts final : public flow::stage_object {
 
   /// Copies sums and curve, and the number of Build tokens.
   result<void> copy_state(flow::state_writer& to) override {
+    // Sums are integers, so they are stored without rounding.
     const byte_vector metrics = encode(accounts_);
     std::copy(metrics.begin(), metrics.end(),
               to.add(metrics_part, metrics.size()).begin());
     store_le(to.add(build_part, sizeof(build_tokens_)).data(), build_tokens_);
+    // The progress then shows the tokens of the checkpoint.
     copied_ = seen_;
     return {};
   }
@@ -100,6 +108,7 @@ class prose_accounts final : public flow::stage_object {
     WEIR_TRY(accounts_, decode_accounts(metrics));
     WEIR_TRY(const bytes_view build, from.part(build_part));
     build_tokens_ = record_reader(build).get<std::uint64_t>();
+    // The report says how often the run was resumed.
     accounts_.resumed += 1;
     before_ = accounts_;
     return {};
@@ -107,6 +116,7 @@ class prose_accounts final : public flow::stage_object {
 
   /// The counts of pulses and tokens are those of this process.
   void report(figures& to) const override {
+    // Earlier processes are added by the reader of the figures.
     to.set("pulses", seen_.pulses);
     to.set("tokens", seen_.tokens);
     to.set("checkpoint_pulses", copied_.pulses);
@@ -120,6 +130,7 @@ class prose_accounts final : public flow::stage_object {
         to.set(fmt::format("{}_tokens", models::name_of(phase)), phase_tokens_[i]);
       }
       to.set("phase_bits_per_byte", phase_sum().bits_per_byte());
+      // The fraction has 32 bits.
       to.set("nats", static_cast<double>(nats_.whole) +
                          static_cast<double>(nats_.fraction) * 0x1p-32);
       to.set("bytes", nats_.bytes);
@@ -141,6 +152,7 @@ class prose_accounts final : public flow::stage_object {
   }
   /// Returns the scores of the phase so far.
   [[nodiscard]] nat_sum phase_sum() const {
+    // Sums of all processes.
     switch (phase_) {
       case models::pulse_phase::build: return accounts_.build;
       case models::pulse_phase::test: return accounts_.test;
@@ -150,6 +162,7 @@ class prose_accounts final : public flow::stage_object {
   }
   /// Counts what is reported and is no part of the results.
   void note(const step& s, const pulse_score& score) {
+    // Not part of the state.
     seen_.pulses += 1;
     seen_.tokens += score.tokens;
     phase_ = score.phase;
@@ -160,13 +173,16 @@ class prose_accounts final : public flow::stage_object {
       return;
     }
     build_tokens_ += score.tokens;
+    // The first pulse begins the time of the phase.
     begin_ns_ = begin_ns_ == 0 ? s.source_time() : begin_ns_;
     accounts_.build_ns = before_.build_ns + (now_ns() - begin_ns_);
+    // Kernel time of the engine includes other stages of the run.
     accounts_.kernel_ns = before_.kernel_ns + engine_->counters().kernel_ns;
   }
   /// Hands on the whole curve so far. The memory that `make` returns has no users, so the
   /// values are written without a task.
   result<void> emit_curve(step& s) {
+    // An item of its own for each curve, so the extents differ.
     const auto points = static_cast<std::int64_t>(accounts_.curve.size());
     WEIR_TRY(const auto tokens, s.make(tokens_, points));
     WEIR_TRY(const auto bits, s.make(bits_, points));
@@ -179,6 +195,7 @@ class prose_accounts final : public flow::stage_object {
     return s.emit();
   }
 
+  /// The window of the curve, if the user has set it.
   accounts_settings settings_;
   runtime::engine* engine_ = nullptr;
   /// The inlet, and the outlets of the curve.
@@ -186,6 +203,7 @@ class prose_accounts final : public flow::stage_object {
   out<std::uint64_t, 1> tokens_;
   out<double, 1> bits_;
   /// Sums since the beginning of the run.
+  /// Part of the state.
   run_accounts accounts_;
   std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
   run_accounts before_;             ///< as of the checkpoint that the run continues

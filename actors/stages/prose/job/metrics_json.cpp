@@ -13,10 +13,12 @@ namespace weir::actors {
 
 namespace {
 
+/// Keeps keys in the order in which they were added.
 using json = nlohmann::ordered_json;
 
 /// Counters of the task engine.
 json json_counters_of(const runtime::engine_counters& c) {
+  // Stalls are counts of waits, by what the engine was short of.
   return {{"tasks", c.submitted},
           {"replayed", c.replayed},
           {"finished", c.finished},
@@ -51,6 +53,7 @@ json curve_of(const std::vector<curve_point>& curve) {
 /// Tokens and rate of each lane.
 json lanes_of(const std::vector<lane_report>& lanes) {
   json all = json::array();
+  // Rates are those of this process.
   for (const lane_report& one : lanes) {
     all.push_back({{"tokens", one.tokens}, {"tokens_per_second", one.tokens_per_second}});
   }
@@ -61,6 +64,7 @@ json lanes_of(const std::vector<lane_report>& lanes) {
 json changes_of(const std::vector<storage::run_change>& history) {
   json all = json::array();
   for (const storage::run_change& one : history) {
+    // Values are texts, as in the configuration.
     all.push_back({{"pulse", one.pulse},
                    {"token", one.token},
                    {"key", one.key},
@@ -90,6 +94,7 @@ std::string metrics_json(const run_report& r) {
   j["parameter_hash"] = hex64(r.parameter_hash);
   j["history_hash"] = hex64(r.history_hash);
   j["content_hash"] = hex64(r.content_hash);
+  // The largest norm of a memory, and where it is.
   j["memory_norm"] = {{"largest", r.largest_memory.norm},
                       {"lane", r.largest_memory.lane},
                       {"block", r.largest_memory.block},
@@ -104,6 +109,7 @@ std::string metrics_json(const run_report& r) {
                         {"last_quarter", r.bits_last_quarter},
                         {"test", r.bits_test},
                         {"stream", r.bits_stream}};
+  // Times and rates are those of the Build phase.
   j["tokens_per_second"] = r.tokens_per_second;
   j["build_seconds"] = r.build_seconds;
   j["kernel_seconds"] = r.kernel_seconds;

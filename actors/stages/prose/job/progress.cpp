@@ -38,12 +38,14 @@ std::size_t number_of(std::string_view phase) {
 std::vector<std::string> short_shares(const std::vector<std::string>& lines) {
   std::vector<std::string> out;
   for (const std::string& line : lines) {
+    // The rest of the line is not shown in the progress.
     out.push_back(line.substr(0, line.find(" of the tokens")));
   }
   return out;
 }
 
 /// Returns the bits per byte of scores in nats.
+// Before the first byte there is no rate.
 double bits_of(double nats, std::uint64_t bytes) {
   return bytes == 0 ? 0 : nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
@@ -56,6 +58,7 @@ progress_meter::progress_meter(const run_config& config, const flow::graph& grap
     : config_(config), graph_(graph), build_budget_(config.phase.build.tokens) {
   if (before != nullptr) {
     before_ = before->record;
+    // The budget of the run before stays, unless the stage says another one below.
     build_budget_ = before->build_budget;
     durable_tokens_ = before_.tokens;
   }
@@ -68,6 +71,7 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   }
   started_ = true;
   const stage_reports stages(graph_, p.stages);
+  // The stage may have replaced "all" by a number.
   build_budget_ = stages.get<std::uint64_t>(stage_names::text, "build_budget");
   run_start s;
   s.folder = config_.folder;
@@ -75,6 +79,7 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   s.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
   read_ = read_before();
   note_chain(stages);
+  // Sources of the chain that were begun before are not told again.
   while (begun_ < chain_.size() && chain_[begun_].first < read_) {
     ++begun_;  // an earlier process has said so
   }
@@ -86,6 +91,7 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
 /// The budget of all steps of a phase together.
 std::uint64_t progress_meter::budget_of(std::size_t phase) const {
   const auto& order = config_.phase.order;
+  // A phase can occur several times in the order.
   const auto count = static_cast<std::uint64_t>(std::count_if(
       order.begin(), order.end(),
       [&](const std::string& name) { return number_of_phase(name) == phase; }));
@@ -97,11 +103,13 @@ std::uint64_t progress_meter::budget_of(std::size_t phase) const {
 
 /// Pulses that were read and not yet processed by the model.
 std::uint64_t progress_meter::queue_of(const pipeline_progress& p) const {
+  // The counters are those of the first two stages, text and model.
   if (!p.counters || p.counters->stages.size() < 2) {
     return 0;
   }
   const auto& text = p.counters->stages[0];
   const auto& learn = p.counters->stages[1];
+  // The counters are read at different moments, so the second may be ahead.
   return text.items - std::min(text.items, learn.items);
 }
 
@@ -118,6 +126,7 @@ std::uint64_t progress_meter::read_before() const {
 std::uint64_t progress_meter::read_since(const stage_reports& stages) const {
   std::uint64_t sum = 0;
   for (std::size_t phase = 0; phase < phase_count; ++phase) {
+    // The stage has a figure for each phase.
     const auto name = models::name_of(static_cast<models::pulse_phase>(phase));
     const auto figure = fmt::format("{}_tokens", name);
     sum +=
@@ -129,12 +138,14 @@ std::uint64_t progress_meter::read_since(const stage_reports& stages) const {
 /// A phase without a source of its own reads the main one.
 bool progress_meter::reads_main(std::size_t phase) const {
   const run_phases& p = config_.phase;
+  // In the order of the numbers of phases.
   return std::array{&p.build_source, &p.test_source, &p.stream_source}[phase]->empty();
 }
 
 /// Adds the sources of the chain that the stage has told since the last time.
 void progress_meter::note_chain(const stage_reports& stages) {
   using strings = std::vector<std::string>;
+  // Both lists grow at their end only.
   const auto names = stages.get<strings>(stage_names::text, "chain");
   const auto starts = stages.get<strings>(stage_names::text, "chain_starts");
   for (std::size_t i = chain_.size(); i < names.size() && i < starts.size(); ++i) {
@@ -145,6 +156,7 @@ void progress_meter::note_chain(const stage_reports& stages) {
 /// Returns the sources of the chain that began since the last call, by the tokens read.
 std::vector<chained_source> progress_meter::take_begun() {
   std::vector<chained_source> begun;
+  // A source has begun when more tokens were read than before it.
   for (; begun_ < chain_.size() && chain_[begun_].first < read_; ++begun_) {
     begun.push_back(chain_[begun_]);
   }

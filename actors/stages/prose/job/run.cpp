@@ -53,6 +53,7 @@ corpus_order order_of(const run_config& config) {
 /// Returns whether a source can be opened once more without a loss: it reads files, and
 /// neither standard input nor what another process writes at the moment.
 bool consists_of_files(const source_settings& source) {
+  // Standard input, pipes, devices and sockets give their bytes once.
   const auto is_live = [](const std::string& path) {
     std::error_code ignored;
     const auto kind = std::filesystem::status(path, ignored).type();
@@ -136,6 +137,7 @@ class runner {
   [[nodiscard]] result<void> report_finished_before(run_report& r);
   void start(run_start s);
   void write_results(run_report& r);
+  /// Warnings go into the report and to the caller.
   void warn(const std::string& text);
   [[nodiscard]] std::string path_of(const char* name) const {
     return join_path(config_.folder, name);
@@ -162,7 +164,9 @@ void runner::warn(const std::string& text) {
 
 /// Makes the folder and takes its lock, so that no other process writes in it.
 result<void> runner::open_folder() {
+  // A new run begins the folder; a resumed one needs it.
   WEIR_TRY(found_, open_checkpoints(options_, resuming_));
+  // A file that an earlier process was writing is left from a crash.
   WEIR_CHECK(remove_unfinished(posix_file_system(), path_of("")));
   if (found_.at) {
     WEIR_TRY(stored_, read_run(std::move(*found_.at)));
@@ -187,6 +191,7 @@ result<void> runner::resolve() {
     WEIR_TRY(config_.phase.build.tokens,
              number_in(stored_->config, "phase.build.tokens"));
   }
+  // Settings that may not differ are an error here; the others are changes.
   WEIR_TRY(changes_, compare_config(stored_->config, config_));
   WEIR_TRY(const auto vocab, number_in(stored_->config, "model.vocab"));
   vocab_ = static_cast<std::uint32_t>(vocab);
@@ -222,6 +227,7 @@ result<void> runner::accept_text() {
 
 /// Opens the texts of named sources behind their cursors, as `accept_text` does.
 result<void> runner::accept_other_texts() {
+  // Phases with a source of their own have a cursor for it.
   for (const auto& [name, bytes] : stored_->other_cursors) {
     // A pipe cannot be opened twice; the stage opens it.
     const auto source = config_.sources.find(name);
@@ -342,6 +348,7 @@ result<run_origin> runner::origin_of(const preset& made) {
     // After a change a finished run has more to do.
     image.finished = image.finished && changes_.empty();
   }
+  // A new output begins empty.
   replace_output(image, changes_, config_);
   if (needs_contexts(changes_, config_)) {
     WEIR_TRY(const auto lanes, stored_->lanes());
@@ -417,6 +424,7 @@ result<void> runner::fill_from_checkpoint(run_report& r) {
   r.build_seconds = static_cast<double>(a.build_ns) * 1e-9;
   r.kernel_seconds = static_cast<double>(a.kernel_ns) * 1e-9;
   r.resumed = a.resumed;
+  // Generations count from 1, so the last one is also their number.
   r.generation = last.file.header().generation;
   r.generations = r.generation;
   r.history = last.history;
@@ -429,6 +437,7 @@ result<void> runner::fill_from_checkpoint(run_report& r) {
     r.ended = "end of stream";
   }
   // The hashes are computed by a model that is built from the checkpoint.
+  // It is the same model as in the run.
   WEIR_TRY(const auto stored, model_of_run(last));
   WEIR_TRY(r.parameter_hash, stored.model->parameter_hash());
   WEIR_TRY(r.context_hash, stored.model->context_hash());
@@ -454,6 +463,7 @@ void runner::fill_from_stages(run_report& r, const pipeline_report& ended) const
   const stage_reports stages(ended.planned.source, ended.stages);
   r.stall_seconds = stages.get<double>(stage_names::learn, "stall_seconds");
   r.checkpoint_stall_ms = stages.get<double>(stage_names::learn, "checkpoint_stall_ms");
+  // Medians and tails of the time per pulse.
   r.next = {stages.get<double>(stage_names::text, "next_p50_seconds"),
             stages.get<double>(stage_names::text, "next_p99_seconds")};
   r.pulse = {stages.get<double>(stage_names::learn, "pulse_p50_seconds"),
@@ -503,6 +513,7 @@ result<run_report> runner::report(const pipeline_report& ended) {
   if (ended.finished_before) {
     WEIR_CHECK(report_finished_before(r));
   }
+  // The peak of this process alone.
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   // The system counts in kilobytes.

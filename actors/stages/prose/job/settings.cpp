@@ -27,10 +27,12 @@ using run_table = settings_table<run_config>;
 
 /// Returns whether a name can be the name of a folder on every system.
 bool is_folder_name(const std::string& name) {
+  // ASCII alone, whatever the locale.
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            c == '-' || c == '_' || c == '.';
   };
+  // A name that begins with a dot would be hidden, or be the folder above.
   return !name.empty() && name.size() <= 100 && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), is_plain);
 }
@@ -39,10 +41,12 @@ bool is_folder_name(const std::string& name) {
 void add_run(run_table& t) {
   using c = run_config;
   using runtime::trace_mode;
+  // The name is only a name, so a resumed run may have another one.
   t.add("name", &c::name, "Name of the run; without --out its folder is runs/NAME-N")
       .rule("1 to 100 letters, digits, \"-\", \"_\" and \".\", the first one no \".\"",
             is_folder_name)
       .may_change();
+  // The seed decides about results and may not change.
   t.add("seed", &c::seed, "Seed of every random number: equal seeds give equal bits");
   t.add("run.workers", &c::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
@@ -67,6 +71,7 @@ void add_run(run_table& t) {
 }
 
 /// Adds the settings of the text and of its way to the model.
+/// The settings of the source stand beside those of the stream, under one prefix.
 void add_stream(run_table& t) {
   using c = run_config;
   t.include("stream.", &c::source, source_table());
@@ -75,6 +80,7 @@ void add_stream(run_table& t) {
       .range(0, 65'536)
       .unit("chunks")
       .may_change();
+  // The model gives the frequencies; see `stream_of`.
   t.include("stream.", &c::stream, storage::stream_settings(), {"frequencies"});
   t.add("stream.chain", &c::chain,
         "Names of the sources that follow one after another, if stream.end is \"chain\"");
@@ -85,6 +91,7 @@ void add_stream(run_table& t) {
 template <class Budget>
 void add_phase(run_table& t, const std::string& name, Budget budget,
                const std::string& documentation) {
+  // Two functions that work for constant and other configurations.
   const auto tokens = [budget](auto& config) -> auto& {
     return budget(config).tokens;
   };
@@ -92,6 +99,7 @@ void add_phase(run_table& t, const std::string& name, Budget budget,
     return budget(config).pulses;
   };
   t.add("phase." + name + ".tokens", tokens, documentation)
+      // The word "all" stands for the largest number.
       .range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())
       .word("all", one_pass)
       .unit("tokens");
@@ -122,6 +130,7 @@ void add_phases(run_table& t) {
         "Phases in the order in which they follow each other; each has its budget every "
         "time")
       .rule("only build, test and stream", are_phases);
+  // A pointer to a member chooses the source of the phase.
   const auto add_source = [&t](const std::string& phase, std::string run_phases::*name) {
     const auto member = [name](auto& config) -> auto& {
       return config.phase.*name;
@@ -138,9 +147,11 @@ void add_phases(run_table& t) {
   t.add("phase.stream.output", output,
         "File for the predictions and scores of the phase, as Tensogram messages; empty: "
         "none")
+      // The curve has a file of that name in the same folder.
       .rule("empty, or a path other than curve.tgm", [](const std::string& path) {
         return path != curve_text::file && !path.ends_with('/');
       });
+  // Checkpoints never change a result, so all of these may change.
   t.add("checkpoint.every_tokens", &run_config::every_tokens,
         "Tokens between checkpoints; 0 writes one at the end only")
       .unit("tokens")
@@ -152,6 +163,7 @@ void add_phases(run_table& t) {
       .may_change();
   t.add("checkpoint.keep", &run_config::keep,
         "Newest checkpoints that stay in the run folder")
+      // With a single one, a damaged checkpoint would end the run.
       .range(2, 100'000)
       .unit("checkpoints")
       .may_change();
@@ -178,9 +190,11 @@ void add_resume(run_table& t) {
 /// run; their ranges narrow the settings from which they are derived.
 void add_model(run_table& t) {
   const auto& model = models::prose_settings();
+  // The names are left out of the table and set by `model_of`.
   std::vector<std::string_view> names;
   for (const derived_setting& derived : derived_settings) {
     names.push_back(derived.name);
+    // The range of the model also holds for the setting of the run.
     if (t.find(derived.key) != nullptr) {
       t.narrow(derived.key, *model.find(derived.name));
     }
@@ -197,6 +211,7 @@ std::vector<source_use> uses_of(const run_config& config) {
     uses.push_back({"stream.chain", name});
   }
   const run_phases& p = config.phase;
+  // In the order of the phases.
   for (const auto& [phase, name] : {std::pair{"build", &p.build_source},
                                     {"test", &p.test_source},
                                     {"stream", &p.stream_source}}) {
@@ -212,6 +227,7 @@ result<void> check_replicas(const run_config& config) {
   if (config.replicas == replica_policy::one) {
     return {};
   }
+  // The model decides which numbers of devices are possible.
   const std::uint32_t ranks = config.stream.ranks;
   if (auto run = models::lanes_per_device(config.stream.lanes, ranks); !run) {
     return error(errc::invalid_argument,
@@ -228,6 +244,7 @@ result<void> check_replicas(const run_config& config) {
 /// Made at the first call. The order of the settings is that of the stored configuration,
 /// so new ones are added where they do not disturb it.
 const settings_table<run_config>& run_settings() {
+  // Initialised once, also if several threads ask at the same time.
   static const run_table all = [] {
     run_table t("the run");
     add_run(t);
@@ -243,12 +260,14 @@ const settings_table<run_config>& run_settings() {
 /// Settings of named sources are not in the table, because their names are free.
 result<void> assign_setting(run_config& config, std::string_view key,
                             const setting_value& value) {
+  // The prefix cannot begin a setting of the table.
   return key.starts_with(source_prefix) ? assign_source(config.sources, key, value)
                                         : run_settings().assign(config, key, value);
 }
 
 /// Checks each setting, and then what several settings say together. Returns warnings.
 result<std::vector<std::string>> check_config(const run_config& config) {
+  // Ranges and rules of single settings come first, so that the rest can rely on them.
   WEIR_CHECK(run_settings().check(config));
   WEIR_CHECK(check_sources(config.source, config.sources));
   WEIR_CHECK(check_uses("the run", uses_of(config), config.sources));
@@ -257,6 +276,7 @@ result<std::vector<std::string>> check_config(const run_config& config) {
                  "cannot use the run folder: expected a path, found an empty one");
   }
   // The checks of stream and model are those of their modules.
+  // The stream can be possible and still unwise.
   WEIR_TRY(const std::string warning, storage::check_config(stream_of(config)));
   WEIR_CHECK(models::check_config(model_of(config, storage::byte_vocabulary)));
   WEIR_CHECK(check_replicas(config));
@@ -275,6 +295,7 @@ std::vector<const source_settings*> sources_of(const run_config& config) {
   if (config.stream.end == storage::end_policy::chain) {
     names.insert(names.end(), config.chain.begin(), config.chain.end());
   }
+  // An empty name stands for the main source, which is there already.
   for (const std::string& name : names) {
     const auto found = config.sources.find(name);
     if (found != config.sources.end()) {
@@ -293,6 +314,7 @@ result<std::uint32_t> vocabulary_of(const run_config& config,
 
 /// Settings that the run derives are set here; see `derived_settings`.
 models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
+  // All other settings of the model are the user's.
   models::prose_config model = config.model;
   model.vocab = vocab;
   model.lanes = config.stream.lanes;
@@ -303,6 +325,7 @@ models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
 
 /// The levels of the model decide about the places of chunks.
 storage::stream_config stream_of(const run_config& config) {
+  // The stream has no setting of its own for them.
   storage::stream_config stream = config.stream;
   stream.frequencies = config.model.frequencies;
   return stream;

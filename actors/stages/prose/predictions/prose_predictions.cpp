@@ -20,6 +20,7 @@ struct predictions_settings {
   std::string path;
 };
 
+/// See `predictions_settings`.
 settings_table<predictions_settings> predictions_table() {
   settings_table<predictions_settings> table("the sink prose.predictions");
   table
@@ -32,6 +33,7 @@ settings_table<predictions_settings> predictions_table() {
 }
 
 /// Returns an object that refers to the words.
+// Both element types have four bytes.
 formats::object_to_write object_of(const char* name, dtype type,
                                    std::span<const std::uint32_t> words) {
   formats::object_to_write object;
@@ -50,22 +52,27 @@ class prose_predictions final : public flow::stage_object {
 
   /// Empties a file of messages; other files are refused.
   result<void> open(opening& run) override {
+    // A file that is no sequence of messages is not overwritten.
     return output_.open(path_of(run, settings_.path), run.resuming(), true);
   }
   /// Writes the chunks of a pulse in the order of the lanes.
   result<void> put(taken& t) override {
+    // The item is a record of words with all lanes.
     const runtime::tensor& item = t[any_in{0}];
     WEIR_TRY(const pulse_predictions pulse,
              read_predictions({item.as<const std::uint32_t>(),
                                static_cast<std::size_t>(item.count())}));
     for (const chunk_predictions& chunk : pulse.chunks) {
       WEIR_TRY(auto message, encode_chunk(pulse, chunk));
+      // Messages wait in memory for a slow reader of a pipe, up to a limit.
       WEIR_CHECK(
           output_.append(std::make_shared<byte_vector>(std::move(message)), max_held));
     }
     return {};
   }
+  /// Everything that was appended is durable behind it.
   result<flow::small_record> settle() override { return output_.settle(); }
+  /// Cuts what lies behind the offset.
   result<void> rewind(bytes_view stored) override { return output_.rewind(stored); }
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
@@ -76,6 +83,7 @@ class prose_predictions final : public flow::stage_object {
   /// Encodes the three objects of a chunk and what identifies it.
   [[nodiscard]] static result<byte_vector> encode_chunk(const pulse_predictions& pulse,
                                                         const chunk_predictions& chunk) {
+    // Same order as in the documentation, which names the objects.
     formats::object_to_write objects[] = {
         object_of("tokens", dtype::uint32, chunk.tokens),
         object_of("predictions", dtype::uint32, chunk.likeliest),
@@ -84,11 +92,13 @@ class prose_predictions final : public flow::stage_object {
     formats::message_options options;
     // A score that is not known yet is NaN.
     options.floats = formats::non_finite::store;
+    // These keys identify the chunk in the run.
     options.extra.set("lane", std::uint64_t{chunk.lane});
     options.extra.set("position", chunk.position);
     options.extra.set("pulse", pulse.pulse);
     options.extra.set("phase_pulse", pulse.phase_pulse);
     options.extra.set("updates", pulse.updates);
+    // A chunk that begins in the middle of a text completes the chunk before it.
     if (chunk.pending_score) {
       options.extra.set("pending_score", static_cast<double>(*chunk.pending_score));
     }
@@ -157,8 +167,10 @@ result<void> make_prose_predictions(flow::described_stage& made,
   made.info.example = prose_predictions_example;
   WEIR_TRY(predictions_settings settings,
            flow::read_settings(made.info, predictions_table(), given));
+  // The length of the record differs from pulse to pulse.
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u32[?]"));
   made.info.ports = {{"predictions", std::move(type), true}};
+  // A pipe cannot be cut back, so its reader may see messages twice.
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::at_least_once;
   }

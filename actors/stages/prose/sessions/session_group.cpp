@@ -5,6 +5,14 @@
 /// A lane of the model is a context beside others over the same parameters, and a pulse
 /// in which a lane has no tokens leaves its context as it is. So a session takes a lane,
 /// and the turns of several sessions are computed in the same pulses.
+///
+/// A turn is computed in pulses of the Stream phase: first the tokens of the turn, in
+/// chunks, and then one token per pulse, each of which is drawn from the logits behind
+/// the one before. Sessions whose turn is longer go on while the lanes of the others are
+/// empty.
+///
+/// Random numbers are counted per session (`drawn`), so an answer does not depend on the
+/// lane, the other sessions, or a restart.
 #include "weir/actors/sessions.hpp"
 
 #include <fmt/core.h>
@@ -31,12 +39,14 @@ constexpr std::uint64_t session_stream = 0x73657373696F6E;  // "session"
 constexpr const char* parameters_section = "PARAM/message";
 
 /// A session in memory.
+/// Its lane may differ from process to process.
 struct open_session {
   stored_session stored;
   std::uint32_t lane = 0;
 };
 
 /// A turn that is being computed.
+/// It is valid during one call of `answer`, which owns the turn.
 struct turn_in_work {
   const session_turn* turn = nullptr;
   open_session* session = nullptr;
@@ -52,7 +62,9 @@ error turn_error(const session_turn& turn, errc code, std::string_view text) {
   return error(code, fmt::format("cannot answer session {}: {}", turn.session, text));
 }
 
+/// Returns a hash of a hash and of the ids behind it, so that histories form a chain.
 std::uint64_t hash_of_ids(std::uint64_t before, std::span<const std::uint32_t> ids) {
+  // Eight bytes of the hash before, and four for each id.
   byte_vector raw(8 + 4 * ids.size());
   store_le(raw.data(), before);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -62,7 +74,9 @@ std::uint64_t hash_of_ids(std::uint64_t before, std::span<const std::uint32_t> i
 }
 
 /// Returns a digest of what a turn asks for.
+/// The seed is not part of it, because it is compared with that of the session.
 std::uint64_t digest_of(const session_turn& turn) {
+  // Kind and tokens are hashed first, then temperature and length of the answer.
   const std::uint64_t with_kind =
       hash_of_ids(static_cast<std::uint64_t>(turn.kind), turn.tokens);
   return hash_of_ids(
@@ -86,10 +100,12 @@ result<void> check_turn(const session_turn& turn, std::uint32_t vocabulary) {
                     "most as many, found {} and {}",
                     max_turn_tokens, turn.tokens.size(), turn.answer_tokens));
   }
+  // The negation also refuses a NaN.
   if (!(turn.temperature >= 0 && turn.temperature <= 100)) {
     return wrong(
         fmt::format("expected a temperature from 0 to 100, found {}", turn.temperature));
   }
+  // An id that the model does not know would be read behind its table.
   for (std::size_t i = 0; i < turn.tokens.size(); ++i) {
     if (turn.tokens[i] >= vocabulary) {
       return wrong(fmt::format("expected ids below {}, found {} as token {}", vocabulary,
@@ -99,6 +115,8 @@ result<void> check_turn(const session_turn& turn, std::uint32_t vocabulary) {
   return {};
 }
 
+/// Returns the parameters of a run folder or of a volume. @error{not_found, neither
+/// exists}
 result<parameter_set> parameters_from(const session_options& options) {
   std::error_code ignored;
   if (!std::filesystem::exists(options.from, ignored)) {
@@ -122,6 +140,7 @@ struct session_group::state {
   parameter_set parameters;
   byte_vector message;  ///< the parameters as the checkpoints hold them
   storage::checkpoint_store store;
+  /// By name, so that checkpoints have the sessions in order.
   std::map<std::string, open_session> sessions;
   std::vector<bool> lane_taken;
   std::uint64_t turns = 0;       ///< turns of all sessions
@@ -166,9 +185,11 @@ result<void> session_group::state::build(std::uint32_t limit) {
   return {};
 }
 
+/// Reads parameters and contexts of a checkpoint. The sessions get the first lanes.
 result<void> session_group::state::load(const storage::checkpoint& from,
                                         std::uint32_t limit) {
   const auto located = [&](error e) { return std::move(e).located(from.path()); };
+  // A checkpoint of a run has no such section.
   const auto section = from.find(storage::section::sessions);
   if (!section) {
     return located(error(errc::config_mismatch,
@@ -186,21 +207,25 @@ result<void> session_group::state::load(const storage::checkpoint& from,
                              "number of sessions, found {}",
                              record->sessions.size(), limit));
   }
+  // The message is kept as it was, because later checkpoints contain it again.
   WEIR_TRY(const auto* stored, from.find(parameters_section));
   message.assign(stored->data.begin(), stored->data.end());
   WEIR_TRY(parameters, decode_parameters(message, from.path()));
   WEIR_CHECK(build(limit));
+  // The contexts are used all the same, and the user is told.
   if (record->kernels != prose().kernel_set()) {
     problem = fmt::format(
         "{}: the contexts were computed with kernels {}, this is {}; "
         "answers may differ in their bits",
         name_of(errc::build_mismatch), record->kernels, prose().kernel_set());
   }
+  // Names are sorted, so equal checkpoints give equal lanes.
   for (stored_session& one : record->sessions) {
     const auto lane = static_cast<std::uint32_t>(sessions.size());
     const std::string name = one.facts.name;
     WEIR_TRY(const auto* context, from.find(context_section(name)));
     WEIR_CHECK(prose().restore(models::region_kind::context, lane, context->data));
+    // A context knows its position, which must be that of the cursor.
     if (prose().position(lane) != one.facts.position) {
       return located(
           error(errc::corrupt,
@@ -216,8 +241,10 @@ result<void> session_group::state::load(const storage::checkpoint& from,
   return {};
 }
 
+/// The folder is made only after its parameters have been read.
 result<std::unique_ptr<session_group>> session_group::open(
     const session_options& options) {
+  // The limit decides about memory, so it is checked before anything is opened.
   if (options.limit < 1 || options.limit > max_sessions) {
     return error(errc::invalid_argument,
                  fmt::format("cannot open sessions in \"{}\": expected a limit from 1 to "
@@ -239,10 +266,12 @@ result<std::unique_ptr<session_group>> session_group::open(
     WEIR_TRY(given, parameters_from(options));
   }
   WEIR_CHECK(fs.make_folder(options.folder));
+  // The store holds the lock of the folder.
   WEIR_TRY(auto store, storage::checkpoint_store::open(
                            fs, inner, storage::checkpoint_store::role::writer));
   WEIR_TRY(const auto entries, store.list());
   auto s = std::make_unique<state>(std::move(store));
+  // The sessions of the folder go on, with the parameters that they have.
   if (!entries.empty()) {
     WEIR_TRY(const auto newest, s->store.load_newest());
     WEIR_CHECK(s->load(newest, options.limit));
@@ -276,6 +305,7 @@ result<std::unique_ptr<session_group>> session_group::open(
   return made;
 }
 
+/// Returns the first lane without a session, if there is one.
 std::optional<std::uint32_t> session_group::state::free_lane() const {
   const auto found = std::find(lane_taken.begin(), lane_taken.end(), false);
   return found == lane_taken.end()
@@ -288,16 +318,19 @@ std::optional<std::uint32_t> session_group::state::free_lane() const {
 result<std::optional<session_answer>> session_group::state::answer_again(
     const session_turn& turn) {
   const auto found = sessions.find(turn.session);
+  // A session that does not exist has answered no turn.
   const std::uint64_t answered =
       found == sessions.end() ? 0 : found->second.stored.facts.turns;
   session_answer again;
   again.session = turn.session;
   again.kind = turn.kind;
   again.repeated = true;
+  // A closed session leaves no trace, so closing it again succeeds.
   if (found == sessions.end() && turn.kind == turn_kind::close) {
     again.turn = turn.number.value_or(0);
     return again;
   }
+  // Without a number the turn is always the next one.
   if (!turn.number || *turn.number == answered + 1) {
     return std::optional<session_answer>();
   }
@@ -307,6 +340,7 @@ result<std::optional<session_answer>> session_group::state::answer_again(
                                   answered + 1, *turn.number));
   }
   const stored_session& last = found->second.stored;
+  // The same number with another content would hide a mistake of the client.
   if (last.last_digest != digest_of(turn)) {
     return turn_error(turn, errc::history_mismatch,
                       fmt::format("expected turn {} as it was answered, found another "
@@ -323,6 +357,7 @@ result<std::optional<session_answer>> session_group::state::answer_again(
 result<open_session*> session_group::state::session_for(const session_turn& turn) {
   if (const auto found = sessions.find(turn.session); found != sessions.end()) {
     const std::uint64_t seed = found->second.stored.facts.seed;
+    // The seed belongs to the session and cannot change.
     if (turn.seed && *turn.seed != seed) {
       return turn_error(turn, errc::config_mismatch,
                         fmt::format("expected the seed {} with which it began, found {}",
@@ -343,6 +378,7 @@ result<open_session*> session_group::state::session_for(const session_turn& turn
         turn, errc::invalid_argument,
         "expected a text to continue in its first turn, found an empty one");
   }
+  // The lane may have had a session that was closed.
   WEIR_CHECK(prose().start_context(*lane, 0));
   lane_taken[*lane] = true;
   open_session& made = sessions[turn.session];
@@ -357,24 +393,29 @@ result<void> session_group::state::take_input(turn_in_work& w,
                                               models::prose::lane_input& to) {
   const std::vector<std::uint32_t>& tokens = w.turn->tokens;
   if (w.fed < tokens.size()) {
+    // A pulse takes at most a chunk of each lane.
     const std::size_t n =
         std::min<std::size_t>(tokens.size() - w.fed, prose().config().max_chunk);
     to.tokens = std::span(tokens).subspan(w.fed, n);
     w.fed += n;
+    // The score of the last token needs the one that follows.
     if (w.fed < tokens.size()) {
       to.lookahead = tokens[w.fed];
     }
     return {};
   }
+  // The answer is complete, so the lane stays empty.
   if (w.answer.size() == w.turn->answer_tokens) {
     return {};
   }
   session_facts& facts = w.session->stored.facts;
+  // Logits behind the last token that the lane has read.
   WEIR_TRY(const auto logits, prose().pending_logits(w.session->lane));
   w.next = models::sample(logits, static_cast<float>(w.turn->temperature),
                           philox(facts.seed, session_stream), facts.drawn);
   ++facts.drawn;
   w.answer.push_back(w.next);
+  // The drawn token is read by the model in this pulse, so the next one can be drawn.
   to.tokens = std::span(&w.next, 1);
   return {};
 }
@@ -382,6 +423,7 @@ result<void> session_group::state::take_input(turn_in_work& w,
 /// Computes one pulse of the Stream phase, which changes contexts and no parameters.
 /// Returns false if no session has further tokens.
 result<bool> session_group::state::submit_pulse(std::vector<turn_in_work>& work) {
+  // Lanes without tokens keep their context.
   std::vector<models::prose::lane_input> lanes(lane_taken.size());
   for (std::uint32_t lane = 0; lane < lanes.size(); ++lane) {
     lanes[lane].position = prose().position(lane);
@@ -397,12 +439,14 @@ result<bool> session_group::state::submit_pulse(std::vector<turn_in_work>& work)
     models::pulse p;
     p.id = pulses++;
     p.phase = models::pulse_phase::stream;
+    // The next draw needs the logits, so each pulse is finished at once.
     WEIR_TRY(const auto ticket, prose().submit(p, lanes));
     WEIR_CHECK(prose().finish(ticket));
   }
   return any;
 }
 
+/// Computes all turns. An error means that the model cannot go on.
 result<void> session_group::state::compute(std::vector<turn_in_work>& work) {
   for (turn_in_work& w : work) {
     if (w.turn->kind != turn_kind::text) {
@@ -420,11 +464,14 @@ result<void> session_group::state::compute(std::vector<turn_in_work>& work) {
 /// Notes a turn that was computed in the cursor of its session.
 session_answer session_group::state::finish(turn_in_work& w) {
   stored_session& stored = w.session->stored;
+  // Apart from `drawn`, the cursor changes only after the whole turn was computed.
   session_facts& facts = stored.facts;
   ++facts.turns;
   ++turns;
   facts.position = prose().position(w.session->lane);
+  // The history also contains the answer.
   facts.history = hash_of_ids(hash_of_ids(facts.history, {}) ^ w.digest, w.answer);
+  // The last turn is kept for a client that asks again.
   stored.last_digest = w.digest;
   stored.last_kind = static_cast<std::uint8_t>(w.turn->kind);
   stored.last_answer = std::move(w.answer);
@@ -442,6 +489,7 @@ session_answer session_group::state::finish(turn_in_work& w) {
   return out;
 }
 
+/// Turns are prepared one after another, computed together, and noted at the end.
 result<std::vector<result<session_answer>>> session_group::answer(
     std::span<const session_turn> turns) {
   state& s = *state_;
@@ -451,9 +499,12 @@ result<std::vector<result<session_answer>>> session_group::answer(
   std::vector<turn_in_work> work;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const session_turn& turn = turns[i];
+    // Two turns of a session could not be computed in the same pulses.
     const bool twice = std::any_of(work.begin(), work.end(), [&](const turn_in_work& w) {
       return w.turn->session == turn.session;
     });
+    // Returns an answer that needs no computing, or nothing if the turn has joined the
+    // work.
     const auto prepare = [&]() -> result<std::optional<session_answer>> {
       WEIR_CHECK(check_turn(turn, vocabulary()));
       if (twice) {
@@ -514,6 +565,7 @@ byte_vector session_group::state::context_of(std::uint32_t lane) {
   return out;
 }
 
+/// Nothing is written if no turn was answered since the last checkpoint.
 result<std::uint64_t> session_group::save() {
   state& s = *state_;
   if (!s.changed) {
@@ -532,6 +584,7 @@ result<std::uint64_t> session_group::save() {
   }
   const byte_vector cursors = encode(record);
   std::vector<storage::checkpoint_section> sections;
+  // Sections that have not changed are not written again by the store.
   sections.push_back(
       {std::string(storage::section::config), as_view(s.parameters.model)});
   sections.push_back({std::string(storage::section::sessions), cursors});
@@ -539,6 +592,7 @@ result<std::uint64_t> session_group::save() {
   for (std::size_t i = 0; i < contexts.size(); ++i) {
     sections.push_back({context_section(record.sessions[i].facts.name), contexts[i]});
   }
+  // The number of turns orders the checkpoints, as items do for a run.
   WEIR_TRY(s.generation, s.store.save(sections, s.turns));
   s.changed = false;
   return s.generation;

@@ -27,6 +27,7 @@ constexpr auto max_seed = std::numeric_limits<std::int64_t>::max();
 template <class Owner>
 void add_unit(settings_table<Owner>& table, const std::string& key,
               const std::string& documentation) {
+  // The word stands for 0, which is below the range.
   table.add(key, &Owner::unit, documentation)
       .range(storage::min_run, storage::max_run)
       .word("document", 0)
@@ -35,6 +36,7 @@ void add_unit(settings_table<Owner>& table, const std::string& key,
 
 /// Rule of the setting `exhausted`.
 bool are_policies(const std::vector<std::string>& words) {
+  // The words are those of `policy_of`.
   return std::all_of(words.begin(), words.end(), [](const std::string& word) {
     return word == "loop" || word == "drop" || word == "stop";
   });
@@ -49,6 +51,7 @@ storage::exhaustion policy_of(const std::string& word) {
 
 /// Error of a setting of a mixture; `text` continues with "expected".
 error refused(std::string_view prefix, std::string_view key, std::string text) {
+  // The key is complete, so the message can be searched for in the file.
   return error(
       errc::invalid_argument,
       fmt::format("cannot use setting \"{}mix.{}\" of the run: {}", prefix, key, text));
@@ -60,6 +63,7 @@ std::optional<std::vector<std::uint64_t>> numbers_of(std::string_view text) {
   std::vector<std::uint64_t> out;
   for (;;) {
     // Spaces in front of a number, the number, and spaces behind it.
+    // An empty text, or one that ends with a comma, has no number and is refused.
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     std::uint64_t number = 0;
     const auto [end, code] =
@@ -83,10 +87,12 @@ std::optional<std::vector<std::uint64_t>> numbers_of(std::string_view text) {
 /// Reads a row "DRAW: WEIGHT, ...". There must be a weight for each source.
 result<storage::mix_row> row_of(std::string_view prefix, const std::string& text,
                                 std::size_t sources) {
+  // Without a colon, the weights are empty and refused.
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto draw = numbers_of(std::string_view(text).substr(0, colon));
   const auto weights =
       numbers_of(std::string_view(text).substr(std::min(colon + 1, text.size())));
+  // One number in front of the colon, and a weight for each source behind it.
   if (!draw || draw->size() != 1 || !weights || weights->size() != sources) {
     return refused(prefix, "curriculum",
                    fmt::format("expected \"DRAW: WEIGHT, ...\" with {} weights, found "
@@ -103,9 +109,11 @@ const settings_table<mix_settings>& mix_table() {
   static const settings_table<mix_settings> all = [] {
     using s = mix_settings;
     settings_table<s> t("the mixture");
+    // An empty list means no mixture.
     t.add("sources", &s::sources,
           "Names of tables [source.NAME] that are mixed, instead of a path")
         .count(0, storage::max_mix_parts);
+    // Weights are relative, so only their ratios count.
     t.add("weights", &s::weights, "Weight of each source; empty: all are equal")
         .range(0, 0xFFFFFFFF);
     t.add("mode", &s::mode,
@@ -130,6 +138,7 @@ const settings_table<shuffle_settings>& shuffle_table() {
   static const settings_table<shuffle_settings> all = [] {
     using s = shuffle_settings;
     settings_table<s> t("the shuffle");
+    // The smallest shuffle needs two units.
     t.add("window", &s::window, "Units of a window that are put in random order")
         .range(2, storage::max_shuffle_window)
         .word("off", 0)
@@ -146,6 +155,7 @@ const settings_table<sample_settings>& sample_table() {
   static const settings_table<sample_settings> all = [] {
     using s = sample_settings;
     settings_table<s> t("the sample");
+    // `keep` of `among` units, chosen in each group.
     t.add("keep", &s::keep, "Units that are kept of those of `sample.among`")
         .range(1, 0xFFFFFFFF);
     t.add("among", &s::among, "Units of which `sample.keep` are kept, by chance")
@@ -165,6 +175,7 @@ result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& 
   out.options.seed = mix.seed;
   out.options.run_tokens = mix.unit;
   // No weights mean equal ones.
+  // Weights stay integers, so that shares are exact.
   out.weights = mix.weights;
   if (out.weights.empty()) {
     out.weights.assign(count, 1);
@@ -174,10 +185,12 @@ result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& 
                    fmt::format("expected {} numbers, as many as sources, found {}", count,
                                out.weights.size()));
   }
+  // A single source with a weight is enough.
   if (std::all_of(out.weights.begin(), out.weights.end(),
                   [](std::uint64_t w) { return w == 0; })) {
     return refused(prefix, "weights", "expected one above 0, found none");
   }
+  // The table has checked the words themselves.
   if (mix.exhausted.size() != 1 && mix.exhausted.size() != count) {
     return refused(
         prefix, "exhausted",
@@ -191,6 +204,7 @@ result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& 
   for (const std::string& text : mix.curriculum) {
     WEIR_TRY(storage::mix_row row, row_of(prefix, text, count));
     const auto& rows = out.options.curriculum;
+    // The rows begin behind the weights of the setting, which hold from draw 0 on.
     if (row.draw <= (rows.empty() ? 0 : rows.back().draw)) {
       return refused(
           prefix, "curriculum",

@@ -24,6 +24,7 @@ namespace {
 /// Rule of the setting `path`.
 bool can_be_paths(const std::vector<std::string>& paths) {
   return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+    // The system would end a path at a zero byte.
     return !path.empty() && path.find('\0') == std::string::npos;
   });
 }
@@ -33,6 +34,7 @@ bool can_be_paths(const std::vector<std::string>& paths) {
 std::optional<storage::file_range> range_of_text(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   const std::size_t dash = text.rfind('-');
+  // A dash in the name of the file does not count.
   if (colon == std::string_view::npos || dash == std::string_view::npos || colon == 0 ||
       dash < colon) {
     return std::nullopt;
@@ -42,10 +44,12 @@ std::optional<storage::file_range> range_of_text(std::string_view text) {
   const auto read = [](std::string_view digits, std::uint64_t& to) {
     const auto [end, code] =
         std::from_chars(digits.data(), digits.data() + digits.size(), to);
+    // All characters must be digits.
     return code == std::errc() && end == digits.data() + digits.size();
   };
   const bool numbers = read(text.substr(colon + 1, dash - colon - 1), out.begin) &&
                        read(text.substr(dash + 1), out.end);
+  // Empty ranges are refused.
   return numbers && out.begin < out.end ? std::optional(std::move(out)) : std::nullopt;
 }
 
@@ -72,12 +76,14 @@ result<void> check_tokenizer(std::string_view prefix, const source_settings& sou
   if (source.tokenizer.empty()) {
     return {};
   }
+  // Format `bytes` means a text, for which a tokenizer is right.
   const std::pair<const char*, bool> others[] = {
       {"format", source.format != storage::token_format::automatic &&
                      source.format != storage::token_format::bytes},
       {"tag", !source.tag.empty()},
       {"vocabulary", source.vocabulary != 0}};
   for (const auto& [key, given] : others) {
+    // The message has the full key.
     if (given) {
       return error(errc::invalid_argument,
                    fmt::format("cannot use setting \"{}{}\" of the run: expected its "
@@ -94,6 +100,7 @@ const std::string unix_prefix = "unix:";
 
 /// Returns whether the program of a command is a path. The system looks other names up.
 bool is_path_of_command(std::string_view program) {
+  // The rule of the shell: a slash makes it a path.
   return program.find('/') != std::string_view::npos;
 }
 
@@ -104,6 +111,7 @@ constexpr const char* skip_documentation =
 
 /// Error of a setting that is needed and not given.
 error missing_setting(std::string_view prefix, std::string_view key) {
+  // The message has the documentation of the setting.
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
   return refused_setting("the run", info, {setting_value::foreign{"none"}});
@@ -113,6 +121,7 @@ error missing_setting(std::string_view prefix, std::string_view key) {
 /// of sockets and of turns have a use.
 /// A mixture needs no place of its own.
 result<void> check_place(std::string_view prefix, const source_settings& source) {
+  // Places that were given: path, command and socket.
   const int places = (source.paths.empty() ? 0 : 1) + (source.command.empty() ? 0 : 1) +
                      (source.listen.empty() ? 0 : 1);
   if (places == 0 && source.mix.sources.empty()) {
@@ -124,12 +133,14 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
                              "{0}path, {0}command and {0}listen, found {1} of them",
                              prefix, places));
   }
+  // Only a socket has writers that could send a token.
   if (!source.token_file.empty() && source.listen.empty()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{0}token_file\" of the run: expected "
                              "{0}listen beside it, found none",
                              prefix));
   }
+  // Ranges refer to files by name.
   if (!source.skip.empty() && (source.paths.empty() || is_live(source))) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{0}skip\" of the run: expected files "
@@ -140,6 +151,7 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
             "that are known before");
   }
   const bool has_bytes = is_live(source) && source.command.empty();
+  // Only bytes that come once need a log.
   if (!source.log.empty() && (!has_bytes || !source.token_file.empty())) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{}log\" of the run: expected a pipe, "
@@ -148,6 +160,7 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
                              prefix))
         .hint("files, programs and writers with a token give the same bytes again");
   }
+  // Only a live text has lines that arrive one after another.
   if (source.turns && !is_live(source)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{0}turns\" of the run: expected a "
@@ -186,6 +199,7 @@ void add_live_settings(settings_table<source_settings>& t) {
 
 /// The order of the settings is that of the documentation and of stored configurations.
 const settings_table<source_settings>& source_table() {
+  // Made at the first call and kept until the end of the process.
   static const settings_table<source_settings> all = [] {
     using s = source_settings;
     using format = storage::token_format;
@@ -213,6 +227,7 @@ const settings_table<source_settings>& source_table() {
         .range(0, std::int64_t{1} << 30);
     t.add("eot_id", &s::eot_id,
           "Id of the end-of-text token; -1 is the tokenizer's, or a new id")
+        // The smallest value stands for a new id.
         .range(new_id, std::int64_t{1} << 30);
     t.add(
         "on_damage", &s::on_damage,
@@ -248,6 +263,7 @@ result<source_key> parse_source_key(std::string_view key) {
   WEIR_EXPECT(key.starts_with(source_prefix));
   const std::string_view rest = key.substr(source_prefix.size());
   const std::size_t dot = std::min(rest.find('.'), rest.size());
+  // Without a dot, the whole rest is the name, and the setting is missing.
   const std::string_view name = rest.substr(0, dot);
   if (!is_source_name(name)) {
     return error(
@@ -256,6 +272,7 @@ result<source_key> parse_source_key(std::string_view key) {
                     "to 100 letters, digits, \"-\" and \"_\", found \"{}\"",
                     key, name));
   }
+  // Behind the dot; settings may have dots of their own.
   const std::string_view inner = rest.substr(std::min(dot + 1, rest.size()));
   source_key found{std::string(name), source_table().find(inner)};
   if (found.info == nullptr) {
@@ -274,10 +291,12 @@ result<void> assign_source(named_sources& sources, std::string_view key,
                            const setting_value& value) {
   WEIR_TRY(const source_key found, parse_source_key(key));
   if (!found.info->accepts(value)) {
+    // The name in the message is the whole key and not that of the setting.
     setting_info info = *found.info;
     info.name = std::string(key);
     return refused_value(info, value);
   }
+  // Makes the source if this is its first setting.
   found.info->set(sources[found.name], value);
   return {};
 }
@@ -287,19 +306,23 @@ result<void> assign_source(named_sources& sources, std::string_view key,
 void replace_paths(source_settings& source,
                    const std::function<std::string(const std::string&)>& replace) {
   for (std::string& path : source.paths) {
+    // Standard input has no path.
     if (path != "-") {
       path = replace(path);
     }
   }
   for (std::string& range : source.skip) {
     if (const std::size_t colon = range.rfind(':'); colon != std::string::npos) {
+      // Only the part in front of the range is a path.
       range = replace(range.substr(0, colon)) + range.substr(colon);
     }
   }
+  // A program without a slash is looked up by the system.
   if (!source.command.empty() && is_path_of_command(source.command.front())) {
     source.command.front() = replace(source.command.front());
   }
   for (std::string& word : source.command) {
+    // Other words are options or texts.
     if (word.starts_with("./") || word.starts_with("../")) {
       word = replace(word);
     }
@@ -313,6 +336,7 @@ void replace_paths(source_settings& source,
   if (!source.log.empty()) {
     source.log = replace(source.log);
   }
+  // Addresses of TCP are no paths.
   if (source.listen.starts_with(unix_prefix)) {
     source.listen = unix_prefix + replace(source.listen.substr(unix_prefix.size()));
   }
@@ -321,6 +345,7 @@ void replace_paths(source_settings& source,
 /// @error{invalid_argument; a range is malformed}
 result<std::vector<storage::file_range>> skipped_ranges(const source_settings& source) {
   std::vector<storage::file_range> out;
+  // The rule of the table has accepted the text already, if it was checked.
   for (const std::string& text : source.skip) {
     auto range = range_of_text(text);
     if (!range) {
@@ -337,6 +362,7 @@ result<std::vector<storage::file_range>> skipped_ranges(const source_settings& s
 /// Looks at the file system, because a named pipe has the name of a file.
 bool is_live(const source_settings& source) {
   std::error_code ignored;
+  // Several paths are files that follow each other.
   const bool alone = source.paths.size() == 1;
   return !source.command.empty() || !source.listen.empty() ||
          (alone && (source.paths.front() == "-" ||
@@ -346,10 +372,12 @@ bool is_live(const source_settings& source) {
 /// Returns whether tokens that were read cannot be had again, so that a run cannot be
 /// resumed exactly.
 bool forgets_tokens(const source_settings& source, const named_sources& named) {
+  // A mixture forgets if one of its sources does. A source of a mixture is no mixture.
   const auto part_forgets = [&](const std::string& name) {
     const auto part = named.find(name);
     return part != named.end() && forgets_tokens(part->second, named);
   };
+  // A command is started again and gives the same tokens.
   return (is_live(source) && source.command.empty() && source.log.empty()) ||
          std::ranges::any_of(source.mix.sources, part_forgets);
 }
@@ -380,6 +408,7 @@ result<void> check_uses(std::string_view owner, const std::vector<source_use>& u
 result<void> check_sources(const source_settings& stream, const named_sources& named) {
   WEIR_CHECK(check_source("stream.", stream));
   WEIR_CHECK(check_mix("stream.", stream, named));
+  // Every named source is checked, even one that nothing uses.
   for (const auto& [name, source] : named) {
     WEIR_CHECK(check_source(fmt::format("{}{}.", source_prefix, name), source));
     WEIR_CHECK(check_mix(fmt::format("{}{}.", source_prefix, name), source, named));
