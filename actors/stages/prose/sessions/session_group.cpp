@@ -39,14 +39,12 @@ constexpr std::uint64_t session_stream = 0x73657373696F6E;  // "session"
 constexpr const char* parameters_section = "PARAM/message";
 
 /// A session in memory.
-/// Its lane may differ from process to process.
 struct open_session {
   stored_session stored;
   std::uint32_t lane = 0;
 };
 
 /// A turn that is being computed.
-/// It is valid during one call of `answer`, which owns the turn.
 struct turn_in_work {
   const session_turn* turn = nullptr;
   open_session* session = nullptr;
@@ -64,7 +62,6 @@ error turn_error(const session_turn& turn, errc code, std::string_view text) {
 
 /// Returns a hash of a hash and of the ids behind it, so that histories form a chain.
 std::uint64_t hash_of_ids(std::uint64_t before, std::span<const std::uint32_t> ids) {
-  // Eight bytes of the hash before, and four for each id.
   byte_vector raw(8 + 4 * ids.size());
   store_le(raw.data(), before);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -76,7 +73,6 @@ std::uint64_t hash_of_ids(std::uint64_t before, std::span<const std::uint32_t> i
 /// Returns a digest of what a turn asks for.
 /// The seed is not part of it, because it is compared with that of the session.
 std::uint64_t digest_of(const session_turn& turn) {
-  // Kind and tokens are hashed first, then temperature and length of the answer.
   const std::uint64_t with_kind =
       hash_of_ids(static_cast<std::uint64_t>(turn.kind), turn.tokens);
   return hash_of_ids(
@@ -100,12 +96,10 @@ result<void> check_turn(const session_turn& turn, std::uint32_t vocabulary) {
                     "most as many, found {} and {}",
                     max_turn_tokens, turn.tokens.size(), turn.answer_tokens));
   }
-  // The negation also refuses a NaN.
   if (!(turn.temperature >= 0 && turn.temperature <= 100)) {
     return wrong(
         fmt::format("expected a temperature from 0 to 100, found {}", turn.temperature));
   }
-  // An id that the model does not know would be read behind its table.
   for (std::size_t i = 0; i < turn.tokens.size(); ++i) {
     if (turn.tokens[i] >= vocabulary) {
       return wrong(fmt::format("expected ids below {}, found {} as token {}", vocabulary,
@@ -115,8 +109,6 @@ result<void> check_turn(const session_turn& turn, std::uint32_t vocabulary) {
   return {};
 }
 
-/// Returns the parameters of a run folder or of a volume. @error{not_found, neither
-/// exists}
 result<parameter_set> parameters_from(const session_options& options) {
   std::error_code ignored;
   if (!std::filesystem::exists(options.from, ignored)) {
@@ -212,7 +204,6 @@ result<void> session_group::state::load(const storage::checkpoint& from,
   message.assign(stored->data.begin(), stored->data.end());
   WEIR_TRY(parameters, decode_parameters(message, from.path()));
   WEIR_CHECK(build(limit));
-  // The contexts are used all the same, and the user is told.
   if (record->kernels != prose().kernel_set()) {
     problem = fmt::format(
         "{}: the contexts were computed with kernels {}, this is {}; "
@@ -244,7 +235,6 @@ result<void> session_group::state::load(const storage::checkpoint& from,
 /// The folder is made only after its parameters have been read.
 result<std::unique_ptr<session_group>> session_group::open(
     const session_options& options) {
-  // The limit decides about memory, so it is checked before anything is opened.
   if (options.limit < 1 || options.limit > max_sessions) {
     return error(errc::invalid_argument,
                  fmt::format("cannot open sessions in \"{}\": expected a limit from 1 to "
@@ -271,7 +261,6 @@ result<std::unique_ptr<session_group>> session_group::open(
                            fs, inner, storage::checkpoint_store::role::writer));
   WEIR_TRY(const auto entries, store.list());
   auto s = std::make_unique<state>(std::move(store));
-  // The sessions of the folder go on, with the parameters that they have.
   if (!entries.empty()) {
     WEIR_TRY(const auto newest, s->store.load_newest());
     WEIR_CHECK(s->load(newest, options.limit));
@@ -305,7 +294,6 @@ result<std::unique_ptr<session_group>> session_group::open(
   return made;
 }
 
-/// Returns the first lane without a session, if there is one.
 std::optional<std::uint32_t> session_group::state::free_lane() const {
   const auto found = std::find(lane_taken.begin(), lane_taken.end(), false);
   return found == lane_taken.end()
@@ -318,7 +306,6 @@ std::optional<std::uint32_t> session_group::state::free_lane() const {
 result<std::optional<session_answer>> session_group::state::answer_again(
     const session_turn& turn) {
   const auto found = sessions.find(turn.session);
-  // A session that does not exist has answered no turn.
   const std::uint64_t answered =
       found == sessions.end() ? 0 : found->second.stored.facts.turns;
   session_answer again;
@@ -357,7 +344,6 @@ result<std::optional<session_answer>> session_group::state::answer_again(
 result<open_session*> session_group::state::session_for(const session_turn& turn) {
   if (const auto found = sessions.find(turn.session); found != sessions.end()) {
     const std::uint64_t seed = found->second.stored.facts.seed;
-    // The seed belongs to the session and cannot change.
     if (turn.seed && *turn.seed != seed) {
       return turn_error(turn, errc::config_mismatch,
                         fmt::format("expected the seed {} with which it began, found {}",
@@ -378,7 +364,6 @@ result<open_session*> session_group::state::session_for(const session_turn& turn
         turn, errc::invalid_argument,
         "expected a text to continue in its first turn, found an empty one");
   }
-  // The lane may have had a session that was closed.
   WEIR_CHECK(prose().start_context(*lane, 0));
   lane_taken[*lane] = true;
   open_session& made = sessions[turn.session];
@@ -393,7 +378,6 @@ result<void> session_group::state::take_input(turn_in_work& w,
                                               models::prose::lane_input& to) {
   const std::vector<std::uint32_t>& tokens = w.turn->tokens;
   if (w.fed < tokens.size()) {
-    // A pulse takes at most a chunk of each lane.
     const std::size_t n =
         std::min<std::size_t>(tokens.size() - w.fed, prose().config().max_chunk);
     to.tokens = std::span(tokens).subspan(w.fed, n);
@@ -404,7 +388,6 @@ result<void> session_group::state::take_input(turn_in_work& w,
     }
     return {};
   }
-  // The answer is complete, so the lane stays empty.
   if (w.answer.size() == w.turn->answer_tokens) {
     return {};
   }
@@ -423,7 +406,6 @@ result<void> session_group::state::take_input(turn_in_work& w,
 /// Computes one pulse of the Stream phase, which changes contexts and no parameters.
 /// Returns false if no session has further tokens.
 result<bool> session_group::state::submit_pulse(std::vector<turn_in_work>& work) {
-  // Lanes without tokens keep their context.
   std::vector<models::prose::lane_input> lanes(lane_taken.size());
   for (std::uint32_t lane = 0; lane < lanes.size(); ++lane) {
     lanes[lane].position = prose().position(lane);
@@ -469,7 +451,6 @@ session_answer session_group::state::finish(turn_in_work& w) {
   ++facts.turns;
   ++turns;
   facts.position = prose().position(w.session->lane);
-  // The history also contains the answer.
   facts.history = hash_of_ids(hash_of_ids(facts.history, {}) ^ w.digest, w.answer);
   // The last turn is kept for a client that asks again.
   stored.last_digest = w.digest;
@@ -499,12 +480,9 @@ result<std::vector<result<session_answer>>> session_group::answer(
   std::vector<turn_in_work> work;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const session_turn& turn = turns[i];
-    // Two turns of a session could not be computed in the same pulses.
     const bool twice = std::any_of(work.begin(), work.end(), [&](const turn_in_work& w) {
       return w.turn->session == turn.session;
     });
-    // Returns an answer that needs no computing, or nothing if the turn has joined the
-    // work.
     const auto prepare = [&]() -> result<std::optional<session_answer>> {
       WEIR_CHECK(check_turn(turn, vocabulary()));
       if (twice) {
@@ -565,7 +543,6 @@ byte_vector session_group::state::context_of(std::uint32_t lane) {
   return out;
 }
 
-/// Nothing is written if no turn was answered since the last checkpoint.
 result<std::uint64_t> session_group::save() {
   state& s = *state_;
   if (!s.changed) {
@@ -584,7 +561,6 @@ result<std::uint64_t> session_group::save() {
   }
   const byte_vector cursors = encode(record);
   std::vector<storage::checkpoint_section> sections;
-  // Sections that have not changed are not written again by the store.
   sections.push_back(
       {std::string(storage::section::config), as_view(s.parameters.model)});
   sections.push_back({std::string(storage::section::sessions), cursors});
