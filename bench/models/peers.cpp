@@ -44,6 +44,12 @@ peer_process::peer_process(const std::vector<std::string>& words) {
     throw std::runtime_error("cannot make pipes to a peer");
   }
   process_ = ::fork();
+  if (process_ < 0) {
+    for (const int descriptor : {in[0], in[1], out[0], out[1]}) {
+      ::close(descriptor);
+    }
+    throw std::runtime_error("cannot start a peer: fork has failed");
+  }
   if (process_ == 0) {
     ::dup2(in[0], STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
@@ -110,6 +116,9 @@ measured rate_ratio(const std::vector<double>& own, const std::vector<double>& t
 }
 
 busy_process::busy_process() : process_(::fork()) {
+  if (process_ < 0) {
+    throw std::runtime_error("cannot start a busy process: fork has failed");
+  }
   if (process_ == 0) {
     // It ends with the bench program, also if that is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -131,6 +131,13 @@ result<void> check_device(const context& c, const dl::description& d, int device
                              "type {}",
                              d.device.type));
   }
+  // A kernel of a GPU cannot use an address of the host.
+  if (c.backend().name() == "cuda" && device != allocation::host_device) {
+    return error(errc::invalid_argument,
+                 fmt::format("import a tensor: expected device {}, because its memory is "
+                             "of the host, found {}",
+                             allocation::host_device, device));
+  }
   return check_ordinal(c, device, "import a tensor");
 }
 

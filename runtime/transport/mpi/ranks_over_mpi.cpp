@@ -345,8 +345,9 @@ bool ranks_over_mpi::keeps_receiving(operation& one, const operation_end& end) {
   if (const auto open = given_up_.find(which);
       open != given_up_.end() && open->second == &one) {
     given_up_.erase(open);
-    // The message has come after all. It is kept for a later receive.
-    if (!end.cancelled && end.code == 0) {
+    // The message has come after all, or is one that the receive cannot take. Either is
+    // kept for a later receive, which reports it.
+    if (!end.cancelled) {
       late_.insert_or_assign(which, late_message{end, std::move(one.buffer)});
     }
     return true;

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "context/live/byte_feed.hpp"
 #include "weir/base/file.hpp"
@@ -50,6 +51,9 @@ class logged_feed final : public byte_feed {
               "the run began");
     }
     if (taken == size_) {
+      if (failed_) {
+        return *std::exchange(failed_, std::nullopt);
+      }
       if (pending_.is == feed_piece::kind::nothing) {
         WEIR_CHECK(accept(wait_ms));
       }
@@ -78,9 +82,14 @@ class logged_feed final : public byte_feed {
       if (!got && count == 0) {
         return got.error();
       }
-      // The pipe has given the bytes before a failure away, so the log must have them.
-      // The next call meets the failure again.
-      if (!got || got->is == feed_piece::kind::nothing) {
+      // The source has given the bytes before a failure away, so the log must have them.
+      // A socket reports a failure once and then says that it has ended, so the failure
+      // is kept for the next call.
+      if (!got) {
+        failed_ = got.error();
+        break;
+      }
+      if (got->is == feed_piece::kind::nothing) {
         break;
       }
       if (got->is == feed_piece::kind::bytes) {
@@ -121,7 +130,8 @@ class logged_feed final : public byte_feed {
   std::unique_ptr<file> log_;
   std::uint64_t size_;  ///< durable bytes of the log
   byte_vector group_;
-  feed_piece pending_;  ///< an end that came behind the bytes of the log
+  feed_piece pending_;           ///< an end that came behind the bytes of the log
+  std::optional<error> failed_;  ///< a failure that came behind them
 };
 
 }  // namespace

@@ -149,7 +149,7 @@ void use_devices(collective_group& g, const mesh& m, const device_use& use,
     return;
   }
   g.copies_by = &backend;
-  g.owner = m.context.get();
+  g.owner = m.context;
   g.devices = devices_of(m, g.ranks);
   g.by_devices = use.computes
                      ? m.context->collectives_on(g.devices, use.level_0, find_only)

@@ -105,6 +105,29 @@ TEST(LiveLog, TheEndOfATurnWhoseWriterHasLeftIsInIt) {
   EXPECT_EQ(content_of(folder / "log"), "half a turn\na whole one\n");
 }
 
+// The system reports a broken connection once, behind the bytes that have come, and then
+// calls it closed. A run that took it for the end of the text would lose the rest.
+TEST(LiveLog, ABrokenConnectionIsAnErrorBehindItsBytes) {
+  const temp_folder folder;
+  auto source =
+      or_throw(open_socket_source("tcp:127.0.0.1:0", logged(folder / "log", false)));
+  peer broken(address_of(*source));
+  broken.send("hello");
+  broken.reset();
+  auto stream = stream_of(std::move(source), 8);
+  result<std::optional<token_chunk>> next = std::optional(token_chunk());
+  std::string text;
+  while (next && *next) {
+    next = stream->next_lane_chunk(8, 0);
+    if (next && *next) {
+      text += text_of((*next)->tokens);
+    }
+  }
+  ASSERT_FALSE(next) << "the text has ended: " << text;
+  EXPECT_EQ(next.error().root().code(), errc::source_unavailable);
+  EXPECT_EQ(content_of(folder / "log"), "hello");
+}
+
 TEST(LiveLog, RefusesALogThatIsTooShortOrInUse) {
   const temp_folder folder;
   const std::string path = folder / "log";

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "storage/context_support.hpp"
@@ -81,6 +82,12 @@ class peer {
   void send(const std::string& text) const {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
+  }
+  /// Breaks the connection: the other side gets an error behind the bytes that were sent.
+  void reset() {
+    const linger at_once{1, 0};
+    EXPECT_EQ(::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    ::close(std::exchange(fd_, -1));
   }
   /// Returns the next bytes, or nothing once the connection is closed.
   [[nodiscard]] std::string receive() const {

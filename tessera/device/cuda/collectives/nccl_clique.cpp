@@ -195,13 +195,16 @@ void clique_state::close() {
     const auto over = [&] { return ended_; };
     if (options_.limit_ns <= 0) {
       changed_.wait(lock, over);
-      // Three limits: for what is posted, for what runs, and for the end of the
-      // communicators.
-    } else if (!changed_.wait_for(lock, 3 * std::chrono::nanoseconds(options_.limit_ns),
-                                  over)) {
-      // Completions that the thread has not called are called here, and the thread finds
-      // them gone.
-      left.swap(pending_);
+    } else {
+      // Queued collectives end one after another, so the limit holds for each of them.
+      std::size_t before = 0;
+      do {
+        before = pending_.size();
+        changed_.wait_for(lock, 3 * std::chrono::nanoseconds(options_.limit_ns), over);
+      } while (!ended_ && pending_.size() < before);
+      if (!ended_) {
+        left.swap(pending_);
+      }
     }
   }
   for (const auto& [number, done] : left) {

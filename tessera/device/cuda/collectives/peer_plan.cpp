@@ -270,9 +270,17 @@ void peer_run::run_phase() {
     left_ = phases_[phase].size() + 1;
   }
   for (const device_work& work : phases_[phase]) {
-    backend_.submit(work, [self = shared_from_this()](result<void> outcome) {
-      self->part_ended(std::move(outcome));
-    });
+    // A part that cannot be submitted has failed; the others must end before the run
+    // does, because they use its buffers.
+    try {
+      backend_.submit(work, [self = shared_from_this()](result<void> outcome) {
+        self->part_ended(std::move(outcome));
+      });
+    } catch (const std::bad_alloc&) {
+      part_ended(error(errc::out_of_memory,
+                       "cannot submit a part of a collective: expected memory for it, "
+                       "found none"));
+    }
   }
   // The one that was counted too many.
   part_ended({});

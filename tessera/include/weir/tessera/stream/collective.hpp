@@ -81,7 +81,7 @@ struct collective_group {
   pooled_list<std::int32_t> devices;  ///< device of each rank, if buffers are copied
   /// Runs the collective on the devices instead of the host; null: the host runs it.
   group_collectives* by_devices = nullptr;
-  context* owner = nullptr;  ///< the context, if `by_devices` is set
+  std::shared_ptr<context> owner;  ///< the context, if devices run or copy
   /// Number of each rank's own stream; empty if ranks have none.
   std::vector<std::uint64_t> streams;
   std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
