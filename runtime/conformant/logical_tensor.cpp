@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Logical tensors, their derivation, their boxes; the registry of addresses.
+///
+/// The TensorMap specification names memory by base address and byte offset. This file
+/// follows it literally, so that tests can compare the answers of the engine, which uses
+/// footprints with storage ids, with those of the specification. Every tensor keeps its
+/// exact set of bytes as a footprint; the functions for deriving tensors only compute new
+/// shapes and strides and let `strided` check that they stay inside the storage.
 #include "conformant/logical_tensor.hpp"
 
 #include <algorithm>
@@ -14,11 +20,15 @@ namespace {
 /// Bases are compared apart, so all footprints may name one storage.
 constexpr storage_id same_storage{0, 1};
 
+// Returns an error with a finished text.
 error refused(errc code, std::string text) {
   return error(code, std::move(text));
 }
 
 /// Strides of a row-major tensor; its bytes.
+/// An extent of 0 counts as 1 here, so that the strides of a tensor of no elements are
+/// those of its other extents. The product is checked, because strides of a too large
+/// tensor would wrap.
 result<std::int64_t> row_major(std::span<const std::int64_t> shape,
                                std::int64_t element_size, std::span<std::int64_t> out) {
   std::int64_t bytes = element_size;
@@ -32,6 +42,8 @@ result<std::int64_t> row_major(std::span<const std::int64_t> shape,
   return bytes;
 }
 
+/// Returns the number of elements. The product does not overflow for shapes that
+/// `row_major` has accepted.
 std::int64_t elements(std::span<const std::int64_t> shape) {
   std::int64_t n = 1;
   for (const std::int64_t extent : shape) {
@@ -42,6 +54,8 @@ std::int64_t elements(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
+// The offset counts from the beginning of the storage, so that regions of tiles of
+// different sizes can be compared (specification, 4.1).
 result<map_region> map_region::in_tile(const void* base, std::int64_t tile,
                                        std::int64_t tile_bytes, std::int64_t offset,
                                        std::int64_t size) {
@@ -63,6 +77,8 @@ result<map_region> map_region::in_tile(const void* base, std::int64_t tile,
   return out;
 }
 
+// Of two regions, the one that begins later must begin inside the other. A region of no
+// bytes overlaps nothing.
 bool regions_overlap(const map_region& a, const map_region& b) noexcept {
   // Differences of offsets do not overflow, ends may.
   return a.base == b.base && a.size > 0 && b.size > 0 &&
@@ -70,6 +86,8 @@ bool regions_overlap(const map_region& a, const map_region& b) noexcept {
                                : a.offset - b.offset < b.size);
 }
 
+// The size of the storage is that of the tensor; a tensor of no elements has a storage of
+// no bytes.
 result<logical_tensor> logical_tensor::raw(const void* base,
                                            std::span<const std::int64_t> shape,
                                            std::int64_t element_size) {
@@ -87,6 +105,8 @@ result<logical_tensor> logical_tensor::raw(const void* base,
                  std::span(strides).first(shape.size()), element_size);
 }
 
+// The footprint is computed first: it checks the shape and gives the first and the last
+// byte, which decide whether the tensor lies inside the storage.
 result<logical_tensor> logical_tensor::strided(const void* base, std::int64_t raw_size,
                                                std::int64_t offset,
                                                std::span<const std::int64_t> shape,
@@ -112,6 +132,9 @@ result<logical_tensor> logical_tensor::strided(const void* base, std::int64_t ra
   return out;
 }
 
+// For example, a view [2, 3) of the rows of a tensor [4, 5] has the shape [1, 5] and
+// begins two rows behind the beginning of the tensor. Extents are compared by
+// subtraction, which cannot overflow.
 result<logical_tensor> logical_tensor::view(std::span<const std::int64_t> start,
                                             std::span<const std::int64_t> extent) const {
   if (start.size() != extent.size() || start.size() > dims_) {
@@ -142,6 +165,8 @@ result<logical_tensor> logical_tensor::view(std::span<const std::int64_t> start,
   return out;
 }
 
+// Only a row-major tensor has strides for every other shape of the same number of
+// elements. The strides are those of a new tensor of the shape.
 result<logical_tensor> logical_tensor::reshape(
     std::span<const std::int64_t> shape) const {
   if (!is_contiguous()) {
@@ -149,6 +174,7 @@ result<logical_tensor> logical_tensor::reshape(
                    "reshape refused: expected a row-major tensor, found one with gaps or "
                    "in another order");
   }
+  // Checks the shape as well, so the products of extents below do not overflow.
   WEIR_TRY(const logical_tensor fresh, raw(base_, shape, element_size_));
   if (elements(shape) != elements(this->shape())) {
     return refused(errc::invalid_argument,
@@ -161,6 +187,7 @@ result<logical_tensor> logical_tensor::reshape(
   return out;
 }
 
+// Extents and strides are permuted together, so no byte is added or lost.
 result<logical_tensor> logical_tensor::transpose(std::span<const int> order) const {
   std::array<std::int64_t, max_dims> shape{};
   std::array<std::int64_t, max_dims> strides{};
@@ -169,6 +196,8 @@ result<logical_tensor> logical_tensor::transpose(std::span<const int> order) con
   for (std::size_t i = 0; ok && i < dims_; ++i) {
     const std::size_t from =
         order.empty() ? dims_ - 1 - i : static_cast<std::size_t>(order[i]);
+    // Every dimension is used once. A negative number becomes too large by the
+    // conversion.
     ok = from < dims_ && !used[from];
     if (ok) {
       used[from] = true;
@@ -190,6 +219,7 @@ result<logical_tensor> logical_tensor::transpose(std::span<const int> order) con
   return out;
 }
 
+// The copy is row-major, whatever the strides of this tensor are.
 result<logical_tensor> logical_tensor::clone(const void* base) const {
   if (base == base_) {
     return refused(errc::invalid_argument,
@@ -200,6 +230,7 @@ result<logical_tensor> logical_tensor::clone(const void* base) const {
   return out;
 }
 
+// No copy is described if none is needed, so `base` is not used then.
 result<logical_tensor> logical_tensor::contiguous(const void* base) const {
   if (is_contiguous()) {
     return *this;
@@ -209,6 +240,8 @@ result<logical_tensor> logical_tensor::contiguous(const void* base) const {
   return out;
 }
 
+// Dimensions of one element may have any stride, since it is never used. A tensor of no
+// elements is contiguous.
 bool logical_tensor::is_contiguous() const noexcept {
   std::int64_t expected = element_size_;
   for (std::size_t i = dims_; i-- > 0;) {
@@ -230,11 +263,16 @@ std::optional<bounding_box> logical_tensor::box() const noexcept {
   return bounding_box{bytes_.lo, bytes_.hi - 1};
 }
 
+// The first test of the hybrid decision: two comparisons, no search.
 bool boxes_overlap(const logical_tensor& a, const logical_tensor& b) noexcept {
   return a.base() == b.base() && a.bytes().lo < b.bytes().hi &&
          b.bytes().lo < a.bytes().hi;
 }
 
+// The order of the specification, from cheap to expensive:
+//   1. boxes apart, or other storages           no
+//   2. both tensors fill their boxes            yes
+//   3. exact search over the progressions       no, yes, or maybe
 overlap overlap_hybrid(const logical_tensor& a, const logical_tensor& b) noexcept {
   if (!boxes_overlap(a, b)) {
     return overlap::no;
@@ -245,6 +283,9 @@ overlap overlap_hybrid(const logical_tensor& a, const logical_tensor& b) noexcep
   return decide_overlap(a.bytes(), b.bytes());
 }
 
+// Ranges do not overlap, so only the neighbours of the new range in the order of
+// addresses must be compared. Each registration gets a new generation, so that an address
+// that is used again is not taken for the old storage.
 result<void> address_registry::add(const void* base, std::int64_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(base);
   if (bytes <= 0 || static_cast<std::uint64_t>(bytes) > UINTPTR_MAX - begin) {
@@ -254,6 +295,7 @@ result<void> address_registry::add(const void* base, std::int64_t bytes) {
                                bytes));
   }
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(bytes);
+  // `after` begins at or behind the new range, the one before it begins in front of it.
   const auto after = ranges_.lower_bound(begin);
   const bool meets_next = after != ranges_.end() && after->first < end;
   const bool meets_previous =
@@ -275,6 +317,8 @@ result<void> address_registry::remove(const void* base) {
   return {};
 }
 
+// The range that begins last at or in front of the address is the only one that can hold
+// it.
 address_registry::place address_registry::find(const void* address) const noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   const auto after = ranges_.upper_bound(number);

@@ -173,8 +173,10 @@ class producer_map {
   }
 
  private:
+  /// Stands for "no entry" in links and heads of chains.
   static constexpr std::uint32_t nowhere = 0xFFFFFFFFU;
 
+  /// An entry of the ring. It is a link of the chain of its bucket, from new to old.
   struct entry {
     key region;
     task_id producer = 0;
@@ -187,9 +189,12 @@ class producer_map {
   explicit producer_map(const producer_map_options& o)
       : hash_(o.hash), heads_(o.buckets, nowhere), pool_(o.entries) {}
 
+  /// Returns true if the task of an entry has not been retired.
   [[nodiscard]] bool alive(const entry& e) const noexcept {
     return e.producer >= oldest_alive_;
   }
+  /// Takes an entry out of its chain. Its place in the ring stays until the ring comes
+  /// around.
   void unlink(std::uint32_t index) noexcept {
     entry& e = pool_[index];
     (e.newer == nowhere ? heads_[e.bucket] : pool_[e.newer].older) = e.older;
@@ -216,6 +221,8 @@ class producer_map {
       index = e.older;
     }
   }
+  /// Unlinks an entry and all older ones of its chain, which are retired as well because
+  /// numbers ascend.
   void cut(std::uint32_t index) noexcept {
     while (index != nowhere) {
       const std::uint32_t older = pool_[index].older;

@@ -2,6 +2,19 @@
 /// @file
 /// Making fresh memory, giving it up, and the proof that waiting for free bytes would be
 /// in vain.
+///
+/// A scope holds the fresh memory that was made in it. The life of a block:
+///
+///   make_in   place at the head of the ring, storage id, index in the map, list of the
+///   scope drop      given up by `give_up`, `make_like` or the end of the scope: no new
+///   task may
+///             name it, older ones may still use it
+///   reclaim   given up, its last task has retired, and it is the oldest block of the
+///   ring:
+///             the index and the bytes are free again
+///
+/// Blocks leave the ring in the order in which they entered it. A block that is given up
+/// early therefore waits for older blocks.
 #include "scopes/fresh_memory.hpp"
 
 #include <algorithm>
@@ -14,6 +27,8 @@
 
 namespace weir::runtime {
 
+// Tasks of a manual scope are not found by look-ups, so an automatic scope inside it
+// could not order its tasks behind them.
 result<std::uint64_t> fresh_memory::open_scope(std::string_view name, scope_kind kind) {
   if (scopes_.manual() && kind == scope_kind::automatic) {
     return error(
@@ -25,6 +40,8 @@ result<std::uint64_t> fresh_memory::open_scope(std::string_view name, scope_kind
   return scopes_.open(name, kind);
 }
 
+// Scopes are closed from the inside out. The list of each is taken away first, so that
+// `drop` need not shorten it while it is walked.
 void fresh_memory::close_scope(std::uint64_t serial) noexcept {
   while (scopes_.find(serial) != nullptr) {
     const std::vector<storage_id> made = std::exchange(scopes_.innermost().made, {});
@@ -38,6 +55,9 @@ void fresh_memory::close_scope(std::uint64_t serial) noexcept {
   reclaim();
 }
 
+// The new storage belongs to the scope of the old one, so a tensor that is renewed in an
+// inner scope outlives this scope as before. An allocation has no scope; its version is
+// made in the innermost one.
 result<tensor> fresh_memory::make_like(const tensor& before, bool replaces) {
   const storage& s = before.store();
   const std::int64_t bytes = s.size;
@@ -53,6 +73,8 @@ result<tensor> fresh_memory::make_like(const tensor& before, bool replaces) {
   const bool gives_up = was_fresh && replaces;
   const std::uint64_t scope =
       was_fresh ? storages_.scope_of(s.id) : scopes_.last().serial;
+  // If there is too little space, `make_in` gives up the old version itself, before it
+  // waits.
   WEIR_TRY(const storage now, make_in(scope, bytes, gives_up ? s.id : storage_id()));
   if (gives_up && storages_.valid(s.id)) {
     drop(s.id);
@@ -60,6 +82,7 @@ result<tensor> fresh_memory::make_like(const tensor& before, bool replaces) {
   return tensor::over(now, before.type(), before.shape());
 }
 
+// A storage that was given up already is accepted, because its scope may have closed.
 result<void> fresh_memory::give_up(storage_id id) {
   if (!storages_.known(id)) {
     return error(errc::not_found,
@@ -81,6 +104,7 @@ result<void> fresh_memory::give_up(storage_id id) {
   return {};
 }
 
+// After this call the id is not valid. The memory is untouched until `reclaim`.
 void fresh_memory::drop(storage_id id) noexcept {
   storages_.give_up(id);
   scope_stack::open_scope* in = scopes_.find(storages_.scope_of(id));
@@ -91,6 +115,8 @@ void fresh_memory::drop(storage_id id) noexcept {
   }
 }
 
+// A block at the tail is free if it was given up and `kept_by`, its newest task, is older
+// than the oldest task of the window.
 void fresh_memory::reclaim() noexcept {
   while (!heap_.blocks().empty()) {
     const storage_id id = heap_.blocks().front().id;
@@ -103,6 +129,11 @@ void fresh_memory::reclaim() noexcept {
   }
 }
 
+// Three cases, in this order:
+//   1. no block is in the way: nothing happens
+//   2. a block in the way is held by an open scope: an error at once, since nobody but
+//      this thread could close the scope
+//   3. all blocks in the way are given up: run tasks until their users have retired
 result<void> fresh_memory::make_space(std::uint64_t bytes, storage_id replaced) {
   window_.retire_ended();
   reclaim();
@@ -114,6 +145,7 @@ result<void> fresh_memory::make_space(std::uint64_t bytes, storage_id replaced) 
       return deadlock(bytes, replaced);
     }
   }
+  // The old version of a tensor is kept as long as the new one fits beside it.
   if (heap_.in_the_way(bytes) != 0) {
     tally<std::uint64_t>(stalls_);
     if (storages_.valid(replaced)) {
@@ -122,6 +154,8 @@ result<void> fresh_memory::make_space(std::uint64_t bytes, storage_id replaced) 
     }
   }
   while (heap_.in_the_way(bytes) != 0) {
+    // The oldest block decides, because blocks leave the ring in order. Its newest user
+    // must have ended and retired, which needs all older tasks to end as well.
     window_.run_until_ended(storages_.kept_by(heap_.blocks().front().id));
     if (storages_.kept_by(heap_.blocks().front().id) >= window_.oldest()) {
       window_.run_oldest();  // the user has ended, an older task has not
@@ -131,6 +165,8 @@ result<void> fresh_memory::make_space(std::uint64_t bytes, storage_id replaced) 
   return {};
 }
 
+// Sums up all blocks that open scopes hold, and names the oldest of them and a size of
+// the heap with which the request would have succeeded.
 error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
   std::uint64_t used = 0;
   std::size_t first = heap_.blocks().size();
@@ -154,6 +190,8 @@ error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
                         heap_.enough(first, bytes)));
 }
 
+// The heap is allocated by the first request, so engines without fresh memory need none.
+// A storage of no bytes still takes a block, so that it has an id of its own.
 result<storage> fresh_memory::make_in(std::uint64_t scope, std::int64_t bytes,
                                       storage_id replaced) {
   const std::uint64_t size =
@@ -176,6 +214,7 @@ result<storage> fresh_memory::make_in(std::uint64_t scope, std::int64_t bytes,
       storages_.fresh_part(heap_memory_.base + heap_.next(size), bytes, scope);
   heap_.add(size, made.id);
   map_.add_storage(made.id.index);
+  // The scope is open: it is the innermost one, or holds the storage that is replaced.
   scopes_.find(scope)->made.push_back(made.id);
   return made;
 }

@@ -18,10 +18,12 @@ namespace weir::runtime {
 class scope_stack {
  public:
   struct open_scope {
+    /// Number of the scope, never used again.
     std::uint64_t serial = 0;
     std::string name;
     scope_kind kind = scope_kind::automatic;
     std::vector<storage_id> made;  ///< fresh memory, some of it given up
+    /// Entries of `made` that were given up since the list was cleaned.
     std::size_t given_up = 0;
   };
 

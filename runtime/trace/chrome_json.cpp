@@ -2,6 +2,13 @@
 /// @file
 /// The Chrome trace of a run. The file has a size limit; events from the middle of a run
 /// are left out first, because the start and the end of a run are what users look at.
+///
+/// Lines of the file: process 1 has a thread for each worker (0, 1, ...) and one for each
+/// line of spans (from 1000 on). Times are microseconds since the earliest submission or
+/// span.
+///
+/// The size is kept below the limit in this way: the names of lines, spans and arrows are
+/// always written; the rest of the space is divided between the first and the last tasks.
 #include "trace/chrome_json.hpp"
 
 #include <algorithm>
@@ -25,6 +32,8 @@ constexpr std::int64_t process = 1;
 constexpr std::size_t chunk_bytes = 1U << 20;
 
 /// Returns what a task waited for longest: the data of a predecessor or a free worker.
+// The times before the start of a task are: submitted, ready (its last predecessor has
+// ended), started (a worker has taken it). The longer of the two waits is the reason.
 std::string reason(const task_record& r) {
   const std::int64_t for_data = r.waited_for == 0 ? 0 : r.ready - r.submitted;
   const std::int64_t for_worker = r.started - r.ready;
@@ -35,6 +44,8 @@ std::string reason(const task_record& r) {
 }
 
 /// Returns the event of a task; times count from `origin`.
+/// The argument "completed" is there only for tasks that ended after their kernel had
+/// returned.
 std::string task_event(const task_record& r, std::int64_t origin) {
   return duration_event(
       {process, r.worker}, "task", r.name, r.started - origin, r.ended - r.started,
@@ -51,6 +62,7 @@ std::string task_event(const task_record& r, std::int64_t origin) {
 
 /// Returns the events that are always written: the names of the lines, and the spans,
 /// which are few.
+/// A line of spans gets its number and its name event when its first span appears.
 std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigned workers,
                                       std::int64_t origin) {
   std::vector<std::string> out{name_event({process, 0}, "process_name", "weir")};
@@ -74,11 +86,15 @@ std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigne
 }
 
 /// Returns the arrows between spans that have one number, from each to the next.
+/// Lines get the same numbers as in `fixed_events`, because both walk over the spans in
+/// the same order. For example, an item that passes three stages has three spans with its
+/// number and two arrows.
 std::vector<std::string> arrow_events(std::span<const trace_span> spans,
                                       std::int64_t origin) {
   std::map<std::string_view, std::uint64_t> lines;
   std::vector<const trace_span*> joined;
   for (const trace_span& s : spans) {
+    // Does nothing for a line that is known.
     lines.emplace(s.line, first_span_line + lines.size());
     if (s.arrow != 0) {
       joined.push_back(&s);
@@ -104,6 +120,7 @@ std::vector<std::string> arrow_events(std::span<const trace_span> spans,
 
 /// Returns how many events from the start and from the end fit into `capacity` bytes,
 /// separators included. Each side gets half of the space if not all fit.
+/// The loops end before they run out of events, because all events together do not fit.
 std::pair<std::size_t, std::size_t> fit(std::span<const std::uint32_t> sizes,
                                         std::uint64_t capacity) {
   std::uint64_t total = 0;
@@ -155,6 +172,7 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
                                std::span<const trace_span> spans, unsigned workers,
                                std::uint64_t max_bytes) {
   const std::string opening = trace_opening();
+  // The origin is the earliest time of all, so no event has a negative time.
   std::int64_t origin = tasks.empty() ? 0 : tasks.front().submitted;
   for (const task_record& r : tasks) {
     origin = std::min(origin, r.submitted);
@@ -176,6 +194,7 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
   for (const task_record& r : tasks) {
     sizes.push_back(static_cast<std::uint32_t>(task_event(r, origin).size() + 2));
   }
+  // If the fixed events alone are too many, no task is written.
   const auto [head, tail] = fit(sizes, max_bytes > taken ? max_bytes - taken : 0);
   return write_file_atomically(
       fs, path, [&, h = head, t = tail](file& to) -> result<void> {

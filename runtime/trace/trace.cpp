@@ -2,6 +2,15 @@
 /// @file
 /// Rings of task records, which bound the memory of a trace. Each worker writes to its
 /// own ring, so recording needs no synchronisation; reading happens when no task runs.
+///
+/// Each worker has three lists, whose memory is reserved at the start:
+///
+///   head  tasks of the first `window_ns` of the run (all tasks in the mode `all`)
+///   kept  tasks of pulses that were marked
+///   tail  the newest tasks, in a ring
+///
+/// `records` puts them together; of the tails it takes those that ended in the last
+/// `window_ns` of the run.
 #include "weir/runtime/trace.hpp"
 
 #include <algorithm>
@@ -50,6 +59,7 @@ struct trace::impl {
 /// for the first ones, for those of marked pulses, and for the newest ones.
 trace::trace(const trace_options& options, unsigned workers)
     : impl_(std::make_unique<impl>()) {
+  // A trace that is off has rings without memory.
   impl_->options = options;
   recording_.store(options.mode != trace_mode::off, std::memory_order_relaxed);
   for (unsigned w = 0; w < workers; ++w) {
@@ -69,6 +79,7 @@ trace::trace(const trace_options& options, unsigned workers)
 
 trace::~trace() = default;
 
+// Called by the thread that submits; tasks take over the number when they are submitted.
 void trace::begin_pulse(std::uint64_t pulse, bool keep) {
   pulse_ = pulse;
   keep_ = keep;
@@ -92,6 +103,7 @@ void trace::record(unsigned worker, const task_record& r) noexcept {
   }
 }
 
+// Called when no other thread adds spans. Spans beyond the capacity are dropped.
 void trace::span(std::string_view line, std::string_view name, std::int64_t start_ns,
                  std::int64_t end_ns, std::uint64_t arrow) {
   if (recording() && impl_->spans.size() < impl_->capacity) {
@@ -104,6 +116,7 @@ void trace::span(std::string_view line, std::string_view name, std::int64_t star
 std::vector<task_record> trace::records() const {
   std::vector<task_record> out;
   std::int64_t last = 0;
+  // The end of the run is the end of the newest task of all workers.
   for (const auto& r : impl_->rings) {
     for (const task_record& t : r->tail) {
       last = std::max(last, t.ended);
@@ -124,6 +137,7 @@ std::vector<task_record> trace::records() const {
   return out;
 }
 
+// Called when no task runs, because the rings are read without a lock.
 result<void> trace::write(file_system& fs, const std::string& path) const {
   const std::vector<task_record> tasks = records();
   const auto workers = static_cast<unsigned>(impl_->rings.size());

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Events of the format that chrome://tracing and Perfetto read.
+///
+/// Each function returns one JSON object without a separator. The letter "ph" is the
+/// kind: X a duration, M a name, C a counter, s and f the ends of an arrow. Times are in
+/// microseconds with three digits behind the point, so that nanoseconds are not lost.
 #include "weir/runtime/trace_events.hpp"
 
 #include <fmt/format.h>
@@ -9,11 +13,13 @@
 
 namespace weir::runtime {
 
+// The sign is written apart, because whole / 1000 of a small negative time would lose it.
 std::string microseconds(std::int64_t ns) {
   const auto whole = static_cast<std::uint64_t>(ns < 0 ? -ns : ns);
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
 }
 
+// One event stands on each line behind it; `metadata` is the content of a JSON object.
 std::string trace_opening(std::string_view metadata) {
   return fmt::format(
       R"({{"displayTimeUnit":"ns",{}"traceEvents":[)"
@@ -21,6 +27,8 @@ std::string trace_opening(std::string_view metadata) {
       metadata.empty() ? "" : fmt::format(R"("metadata":{{{}}},)", metadata));
 }
 
+// `arguments` is the content of a JSON object, such as `"id":3`. Only the name is quoted
+// here.
 std::string duration_event(trace_line line, std::string_view category,
                            std::string_view name, std::int64_t start_ns,
                            std::int64_t duration_ns, std::string_view arguments) {

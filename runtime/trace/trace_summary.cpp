@@ -2,6 +2,12 @@
 /// @file
 /// Summary of a trace: critical path, lines of the workers, and shares of the reasons to
 /// wait.
+///
+/// The critical path is found from its end: the task that ended last, then the task that
+/// has delayed its start, and so on. A task waits for two things, the end of its last
+/// predecessor and the end of the task that its worker ran before; the later of both ends
+/// is the cause of the delay. Records may come from a file, so they may be incomplete or
+/// damaged.
 #include "weir/runtime/trace_summary.hpp"
 
 #include <algorithm>
@@ -14,6 +20,7 @@ namespace weir::runtime {
 namespace {
 
 /// Returns a name, or a question mark for none.
+// Names of records may be null pointers.
 const char* text_of(const char* name) {
   return name == nullptr ? "?" : name;
 }
@@ -39,9 +46,11 @@ class history {
     const task_record* data = found == by_id_.end() || found->second->started >= r.started
                                   ? nullptr
                                   : found->second;
+    // The predecessor is not in the trace, so it is unknown which of the two was later.
     if (r.waited_for != 0 && data == nullptr) {
       return nullptr;
     }
+    // The last task of the worker that started before `r` is the one that it waited for.
     const auto& tasks = by_worker_.at(r.worker);
     const auto at =
         std::lower_bound(tasks.begin(), tasks.end(), r.started,
@@ -60,6 +69,8 @@ class history {
 
 /// Follows the delays back from the task that ended last. Their sequence is the critical
 /// path.
+/// Of tasks that ended at the same time, the one with the lowest id counts, so the result
+/// does not depend on the order of the records.
 void find_path(std::span<const task_record> records, trace_summary& out) {
   const history all(records);
   const task_record* at = &records.front();
@@ -70,6 +81,8 @@ void find_path(std::span<const task_record> records, trace_summary& out) {
   }
   while (at != nullptr) {
     const task_record* before = all.before(*at);
+    // The wait of a step counts from the end of the step before; the first one's from its
+    // submission.
     const std::int64_t since = before == nullptr ? at->submitted : before->ended;
     out.critical_path.push_back(
         {at->id, text_of(at->name), at->started - since, at->ended - at->started});
@@ -79,6 +92,8 @@ void find_path(std::span<const task_record> records, trace_summary& out) {
 }
 
 /// Adds the time of a task to its worker's line, spread over slices of the whole time.
+/// The times of a worker's tasks do not overlap, so a share above 1 comes from rounding
+/// only.
 void add_to_line(trace_summary::worker_line& line, const task_record& r,
                  const trace_summary& whole) {
   ++line.tasks;
@@ -92,6 +107,7 @@ void add_to_line(trace_summary::worker_line& line, const task_record& r,
   const double to = static_cast<double>(r.ended - whole.begin) / slice;
   for (std::size_t i = 0; i < trace_summary::slices; ++i) {
     const auto left = static_cast<double>(i);
+    // The part of slice i that the task covers; negative if it covers none.
     const double part = std::min(to, left + 1) - std::max(from, left);
     line.share[i] = std::min(1.0, line.share[i] + std::max(part, 0.0));
   }
@@ -111,6 +127,7 @@ void find_lines(std::span<const task_record> records, trace_summary& out) {
 }
 
 /// Sums the waiting times by reason.
+/// A task that waited for data and for a worker adds to both reasons.
 void find_waits(std::span<const task_record> records, trace_summary& out) {
   std::map<std::string, trace_summary::wait> waits;
   const auto add = [&](const std::string& reason, std::int64_t ns) {
@@ -140,6 +157,7 @@ double milliseconds(std::int64_t ns) {
 
 /// Returns the names on the critical path with the time that each ran there, longest
 /// first.
+/// The result has the form of waits, so that one function prints both tables.
 std::vector<trace_summary::wait> path_names(const trace_summary& s) {
   std::map<std::string, trace_summary::wait> names;
   for (const trace_summary::step& step : s.critical_path) {
@@ -175,6 +193,7 @@ std::int64_t trace_summary::path_waited() const noexcept {
   return sum;
 }
 
+// The share is of the sum over all reasons and tasks, not of the time of the run.
 double trace_summary::share_of(const wait& w) const noexcept {
   double all = 0;
   for (const wait& one : waits) {
@@ -216,6 +235,7 @@ std::string to_text(const trace_summary& s) {
       "waiting\n",
       whole, s.critical_path.size(), milliseconds(s.path_ran()),
       milliseconds(s.path_waited()));
+  // Prints the first rows of a table; `part` gives the percentage of a row.
   const auto rows = [&](const std::vector<trace_summary::wait>& all, auto&& part) {
     for (std::size_t i = 0; i < std::min(all.size(), most_rows); ++i) {
       out += fmt::format("  {:>10.3f} ms {:>5.1f} %  {:>7} x  {}\n",
@@ -228,6 +248,7 @@ std::string to_text(const trace_summary& s) {
   for (const trace_summary::worker_line& w : s.workers) {
     std::string line;
     for (const double share : w.share) {
+      // Five characters for shares of 0, 1/4, 1/2, 3/4 and 1, rounded.
       line += " .:=#"[static_cast<std::size_t>(share * 4 + 0.5)];
     }
     out += fmt::format("  {:>3} |{}| {:.1f} % busy, {} tasks\n", w.worker, line,
