@@ -145,6 +145,7 @@ tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtyp
   });
 }
 
+// In place: each rank's buffer has all elements before and its part of the result after.
 tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int dtype,
                                tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
@@ -154,6 +155,7 @@ tessStatus_t tessReduceScatter(tessMesh_t mesh, void* inout, size_t count, int d
   });
 }
 
+// In place: each rank's part lies at its position in the buffer.
 tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype,
                            const char* axis, tessStream_t stream) {
   return run([&] {
@@ -174,6 +176,7 @@ tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtyp
   });
 }
 
+// The result is written on the rank `root` of each group of the axis.
 tessStatus_t tessReduce(tessMesh_t mesh, const void* sendbuf, void* recvbuf, size_t count,
                         int dtype, int op, int root, const char* axis,
                         tessStream_t stream) {
@@ -266,6 +269,8 @@ tessStatus_t tessMeshAbort(tessMesh_t handle) {
   });
 }
 
+// Returns success for a rank that can take part in collectives, and the reason if it
+// cannot.
 tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMeshQuery";

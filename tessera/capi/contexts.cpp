@@ -4,6 +4,10 @@
 ///
 /// Log function and allocator are settings of the process. A context takes them over when
 /// it is made and keeps them until its end.
+///
+/// The order of events at the end of a context matters most here, see `close_context`:
+/// handles disappear, persistent kernels are asked to stop, streams end, the context
+/// waits for its operations, and only then are the objects released.
 #include <unistd.h>
 
 #include <cstdio>
@@ -55,7 +59,10 @@ allocator& memory() {
 /// Sets the source of memory in the settings of a new context.
 void allocate_by(tessera::runtime_settings& s) {
   const std::lock_guard lock(memory().mutex);
+  // Both functions are set, or none (`tessSetAllocator`).
   if (memory().alloc != nullptr) {
+    // The functions are copied, so a later change of the setting does not affect this
+    // context.
     s.source.take = [alloc = memory().alloc, user = memory().user](
                         std::size_t bytes, std::size_t alignment) {
       return alloc(bytes, alignment, user);
@@ -73,6 +80,7 @@ void listen(tessera::runtime_settings& s) {
   if (logs().fn != nullptr) {
     s.on_log = [fn = logs().fn, user = logs().user](tessera::log_level level,
                                                     std::string_view text) {
+      // A C function needs a text that ends with a zero.
       fn(static_cast<tessLogLevel>(level), std::string(text).c_str(), user);
     };
   }
@@ -100,6 +108,7 @@ result<void> open_context(tessContext_t* out) {
   }
   std::vector<std::string> warnings;
   std::vector<std::string> set;
+  // Names only; values are read by `getenv`.
   for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
     const std::string_view text(*one);
     set.emplace_back(text.substr(0, text.find('=')));
@@ -164,6 +173,7 @@ result<void> close_context(tessContext_t ctx) {
   }
   close_streams(streams);
   result<void> out = c->shut_down();
+  // The order is that of use: executable graphs hold graphs, and both hold streams.
   execs.clear();
   graphs.clear();
   streams.clear();
@@ -172,6 +182,7 @@ result<void> close_context(tessContext_t ctx) {
 
 }  // namespace
 
+// C has no type for truth values, so other numbers are mistakes.
 result<void> check_policy(const tessNumericsPolicy& policy) {
   for (const int field : {policy.stableReductions, policy.deterministic,
                           policy.rngStateless, policy.allowFastMath}) {
@@ -192,10 +203,12 @@ using namespace weir::tessera::capi;  // NOLINT
 extern "C" {
 
 // Programs may make several contexts. Each has its own engine, devices and settings.
+// Reads the environment again each time.
 tessStatus_t tessInit(tessContext_t* ctx) {
   return run([&] { return open_context(ctx); });
 }
 
+// Work that has not ended within the limit of time goes on after the call.
 tessStatus_t tessShutdown(tessContext_t ctx) {
   return run([&] { return close_context(ctx); });
 }
@@ -238,6 +251,7 @@ tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* us
   });
 }
 
+// Without GPUs, these are the virtual devices of the processor.
 tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessDeviceGetCount"));

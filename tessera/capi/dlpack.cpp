@@ -2,6 +2,13 @@
 /// @file
 /// Exchange of tensors with other libraries by DLPack's structures, in both forms: with
 /// and without version.
+///
+///   export: memory of the context -> DLPack structure, which another library releases
+///   import: DLPack structure -> memory of the context, which tessMemReleaseImported or
+///   the
+///           end of the context releases by the structure's own function
+///
+/// In both directions the memory has one owner, and the structure keeps it alive.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -77,6 +84,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
   }
   // The address may lie inside an allocation, and on any rank of it.
   options.offset = place->offset;
+  // An address of another rank says itself which instance is meant.
   options.rank = place->rank == 0 ? d.rank : place->rank;
   options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
   WEIR_TRY(options.device, device_of(*c, *place, options.rank));
@@ -84,6 +92,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
     WEIR_TRY(auto* const made, dl::make_managed(place->memory, options));
     return static_cast<void*>(made);
   }
+  // The form with a version can say that the tensor must not be written.
   WEIR_TRY(auto* const made, dl::make_versioned(place->memory, options));
   return static_cast<void*>(made);
 }
@@ -144,6 +153,8 @@ result<void> check_device(const context& c, const dl::description& d, int device
 /// Imports a tensor of either form. If this fails, the tensor still belongs to the
 /// caller.
 template <class Managed>
+// `describe` checks the structure, which comes from another library, before anything of
+// it is used.
 result<void> import_tensor(context& into, Managed* foreign, int device,
                            tessTensorInfo* info) {
   WEIR_TRY(const dl::description d, dl::describe(foreign));

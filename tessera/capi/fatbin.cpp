@@ -6,6 +6,12 @@
 /// The order of the calls is free, except that the targets of a kernel name sections by
 /// the indexes that `tessFatbinAddCode` has returned. Everything is checked when the
 /// container is built.
+///
+/// A program makes a module in these steps:
+///
+///   tessFatbinCreate -> Add... and Set... -> tessFatbinBuild(null) -> tessFatbinBuild ->
+///   Destroy
+///                                            asks for the size      fetches the bytes
 #include <limits>
 
 #include <fmt/core.h>
@@ -32,6 +38,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   const std::lock_guard lock(f->mutex);
   const auto* const first = static_cast<const std::byte*>(bytes);
   // A list, because its elements do not move when others are added.
+  // The index is that of the section among those of code, which targets of kernels count.
   f->code.emplace_back(first, first + size);
   const std::size_t section = f->change().add_code(*known, arch, f->code.back());
   if (index != nullptr) {
@@ -59,6 +66,8 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
     record.max_threads = d.maxThreads;
   }
   record.shared_bytes = d.sharedBytes;
+  // 0 keeps the default of the record, with which the kernel runs from all sections of
+  // code.
   if (d.targets != 0) {
     record.targets = d.targets;
   }
@@ -75,6 +84,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   tessera::plan_record record;
   record.collective = d.collective;
   record.dtype = d.dtype;
+  // Only checks the text; the container stores it as it is.
   WEIR_CHECK(collective::parse_axes(d.axis));
   record.axis = d.axis == nullptr ? "" : d.axis;
   record.algorithm = d.algorithm;
@@ -89,6 +99,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
 }
 
 /// Sets the policy that contexts take over from the module.
+// Each field of the policy must be 0 or 1. The seed may have any value.
 result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
                         std::uint64_t seed) {
   constexpr std::string_view call = "tessFatbinSetPolicy";
@@ -115,6 +126,7 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
+  // The key has 64 bytes by the rule of the interface.
   tessera::secret_key secret{};
   if (key != nullptr) {
     std::memcpy(secret.data(), key, secret.size());
@@ -136,6 +148,8 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
                  fmt::format("{} failed: expected space for {} bytes, found {}", call,
                              made.size(), capacity));
   }
+  // The container was fetched, so its memory is given back. A further call builds it
+  // again.
   std::memcpy(buffer, made.data(), made.size());
   f->made.reset();
   return {};
@@ -149,6 +163,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Needs no context: a compiler can make modules without running any.
 tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
   return run([&]() -> result<void> {
     if (fatbin == nullptr) {
@@ -170,11 +185,14 @@ tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
   });
 }
 
+// `index` may be null.
 tessStatus_t tessFatbinAddCode(tessFatbin_t fatbin, const char* kind, const char* arch,
                                const void* bytes, size_t size, int* index) {
   return run([&] { return add_code(fatbin, kind, arch, bytes, size, index); });
 }
 
+// Names and types are checked by the layout of the parameters, all else when the
+// container is built.
 tessStatus_t tessFatbinAddKernel(tessFatbin_t fatbin, const tessFatbinKernel* kernel) {
   return run([&] { return add_kernel(fatbin, kernel); });
 }

@@ -26,6 +26,7 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
   }
   WEIR_TRY(auto made, recording->finish(nullptr));
   from.stream->forget_recording();
+  // The graph keeps its context alive.
   auto object = std::make_shared<graph_object>();
   object->context = from.stream->context().shared_from_this();
   object->graph = std::move(made);
@@ -45,6 +46,8 @@ result<void> begin_capture(tessera::stream& s, tessera::capture_mode mode) {
   }
   s.flush_waits(in);
   const auto recording = std::make_shared<tessera::graph_recording>(mode);
+  // The stream that begins the capture is its first member; others join by waiting for
+  // events of it.
   recording->take_part(s);
   s.record_into(recording, true);
   return {};
@@ -77,6 +80,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// The short form, with the mode that refuses the most.
 tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
@@ -143,6 +147,7 @@ tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
   });
 }
 
+// Nodes are numbered from 0 in the order in which they were recorded.
 tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto g, find(handle, "tessGraphGetNodeCount"));

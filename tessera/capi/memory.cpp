@@ -4,6 +4,11 @@
 ///
 /// Functions that end in Async take effect in the order of a stream. All others act at
 /// once; freeing, however, lets enqueued operations finish with the memory.
+///
+/// Addresses are the names of memory: the context keeps a table of all memory that it has
+/// made or that the program has registered, and every function here looks addresses up in
+/// it. Memory of a mesh has one instance per device, and the program holds the address of
+/// rank 0.
 #include <fmt/core.h>
 
 #include "capi/objects.hpp"
@@ -15,6 +20,8 @@ namespace {
 using tessera::memory_kind;
 
 /// Makes a copy and enqueues it. A copy of nothing makes no operation.
+// Addresses and ranges are checked when the operation is made, so their errors are
+// those of this call.
 result<void> copy(const tessera::copy_request& request, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -30,6 +37,8 @@ result<std::shared_ptr<context>> host_context(std::string_view call) {
 
 /// Removes host memory from whichever context knows the address as the beginning of
 /// memory of this kind. If none does, the last context's error is returned.
+// The search visits all contexts, because the call does not say which one has allocated
+// the memory.
 result<void> remove_host(const void* address, memory_kind kind, std::string_view call) {
   WEIR_CHECK(any_context(call));
   result<void> out;
@@ -90,6 +99,7 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
   });
 }
 
+// The memory can be used by operations that were enqueued on the stream before.
 tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
@@ -124,6 +134,7 @@ tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
   });
 }
 
+// Releases memory that the pool keeps, down to `bytes`.
 tessStatus_t tessMemPoolTrim(tessMesh_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolTrim"));
@@ -152,6 +163,7 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
 tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, host_context("tessHostAlloc"));
+    // The kind is checked as a number; only pinned memory exists so far.
     if (hostPtr == nullptr) {
       return null_argument("tessHostAlloc", "a place for the pointer");
     }
@@ -167,6 +179,7 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   });
 }
 
+// Null is accepted, as by `free` of C.
 tessStatus_t tessHostFree(void* hostPtr) {
   return run([&]() -> result<void> {
     return hostPtr == nullptr ? result<void>()
@@ -183,6 +196,7 @@ tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
   });
 }
 
+// The address must be the one that was registered, and not one inside of the memory.
 tessStatus_t tessHostUnregister(void* hostPtr) {
   return run([&]() -> result<void> {
     if (hostPtr == nullptr) {
@@ -192,6 +206,7 @@ tessStatus_t tessHostUnregister(void* hostPtr) {
   });
 }
 
+// -1 stands for no rank: all ranks of the stream, or rank 0 if a copy goes to the host.
 tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyKind kind,
                              tessStream_t stream) {
   return run([&]() -> result<void> {
@@ -201,6 +216,7 @@ tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyK
   });
 }
 
+// Copies from or to the instance of one rank.
 tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                  tessCopyKind kind, int rank, tessStream_t stream) {
   return run([&]() -> result<void> {
@@ -230,6 +246,7 @@ tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
   });
 }
 
+// The general form of the copies above.
 tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessCopyAsync";
@@ -238,6 +255,7 @@ tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream) {
   });
 }
 
+// The lowest byte of `value` fills the memory on every rank of the stream.
 tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMemsetAsync"));

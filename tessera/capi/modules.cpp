@@ -4,6 +4,12 @@
 ///
 /// Handles of kernels belong to their module and disappear with it. Operations hold the
 /// loaded code itself, so a module may be unloaded while its kernels still run.
+///
+///   tessModule_t -> module_object -> loaded_module (code, records of kernels)
+///   tessKernel_t -> kernel_object -> the same loaded_module, and one record of it
+///
+/// A loaded module is shared: its last user, which may be an operation in flight, frees
+/// it.
 #include <fmt/core.h>
 
 #include "capi/objects.hpp"
@@ -14,6 +20,7 @@ namespace {
 using tessera::kernel_parameter;
 
 /// Loads a module into a context.
+/// The image is copied or loaded before the call returns, so the program may free it.
 result<void> load(tessContext_t ctx, const void* image, std::size_t size,
                   tessModule_t* out) {
   constexpr std::string_view call = "tessModuleLoad";
@@ -31,6 +38,8 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
 
 /// Removes the handles of a module and of its kernels. Operations that use its code keep
 /// the code itself until they end.
+// The handle of the module disappears first, so `get_kernel` of a later call finds
+// nothing; a call that is under way sees `gone`.
 result<void> unload(tessModule_t handle) {
   const auto m = all().modules.remove(number_of(handle));
   if (m == nullptr) {
@@ -38,6 +47,7 @@ result<void> unload(tessModule_t handle) {
   }
   const std::lock_guard lock(m->mutex);
   m->gone = true;
+  // The context also forgets the plans and the policy of the module.
   m->context->forget_module(*m->code);
   for (const auto& [name, kernel] : m->kernels) {
     static_cast<void>(all().kernels.remove(kernel));
@@ -53,6 +63,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   if (name == nullptr || out == nullptr) {
     return null_argument(call, "a name and a place for the kernel");
   }
+  // Two threads that ask for one name get one handle.
   const std::lock_guard lock(m->mutex);
   if (m->gone) {
     return no_object(call, "module");
@@ -64,6 +75,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   }
   const tessera::loaded_kernel* const found = m->code->find(name);
   if (found == nullptr) {
+    // The message lists the kernels of the module.
     std::string known;
     for (const auto& k : m->code->kernels()) {
       known += (known.empty() ? "" : ", ") + k.record.name;
@@ -81,6 +93,8 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
 }
 
 /// Converts the description of a parameter whose numbers have been checked.
+/// Conversions of enumerations are safe here, because `parameters_of` has compared the
+/// numbers.
 kernel_parameter parameter_of(const tessParamInfo& info) {
   kernel_parameter out;
   out.name = info.name == nullptr ? "" : info.name;
@@ -93,6 +107,8 @@ kernel_parameter parameter_of(const tessParamInfo& info) {
 }
 
 /// Registers a function of the program as a kernel.
+/// The layout of the arguments is computed at registration, and compared with that of a
+/// module when one is loaded.
 result<void> register_kernel(const char* name, void (*entry)(void),
                              const tessParamInfo* params, int count,
                              std::uint32_t flags) {
@@ -137,6 +153,8 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
         fmt::format("arguments not packed: expected space for {} bytes, found {}", needed,
                     capacity));
   }
+  // Each value has the size of its parameter; alignment in the program's memory does not
+  // matter.
   std::vector<bytes_view> views;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (values[i] == nullptr) {
@@ -179,19 +197,23 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Trust, targets and the ABI are checked before any code is loaded.
 tessStatus_t tessModuleLoad(tessContext_t ctx, const void* image, size_t size,
                             tessModule_t* outModule) {
   return run([&] { return load(ctx, image, size, outModule); });
 }
 
+// Kernels of the module that are enqueued still run.
 tessStatus_t tessModuleUnload(tessModule_t module) {
   return run([&] { return unload(module); });
 }
 
+// The handle is valid until the module is unloaded or its context ends.
 tessStatus_t tessKernelGet(tessModule_t module, const char* name, tessKernel_t* out) {
   return run([&] { return get_kernel(module, name, out); });
 }
 
+// The number and the order of the kernels are those of the container.
 tessStatus_t tessModuleGetKernelCount(tessModule_t handle, int* count) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessModuleGetKernelCount"));
@@ -268,6 +290,7 @@ tessStatus_t tessPackArgs(tessKernel_t kernel, const void* const* values, int va
   return run([&] { return pack(kernel, values, valueCount, buffer, size); });
 }
 
+// The text is JSON with all facts of the module and the sections that were chosen.
 tessStatus_t tessExplain(tessModule_t handle, char* buffer, size_t* size) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessExplain"));
@@ -281,6 +304,7 @@ tessStatus_t tessRegisterHostKernel(const char* name, void (*entry)(void),
   return run([&] { return register_kernel(name, entry, params, paramCount, flags); });
 }
 
+// Modules that were loaded with the function keep it.
 tessStatus_t tessUnregisterHostKernel(const char* name) {
   return run([&]() -> result<void> {
     if (name == nullptr) {
@@ -325,6 +349,7 @@ tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
   });
 }
 
+// Counts for launches from now on.
 tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
                                 uint32_t stableToggles) {
   return run([&]() -> result<void> {

@@ -4,6 +4,13 @@
 ///
 /// The text of an error belongs to the thread that made the call. It is kept until the
 /// next error of that thread.
+///
+/// The path of a call: `run` sets up the watch of profilers and the guard against
+/// exceptions, the body turns handles into objects with `find`, checks its arguments and
+/// calls the layer below, and an error becomes a status with a text for the thread.
+///
+/// A handle is a number with the kind of object, a slot of the table and a generation, so
+/// a handle of another kind or of an object that was destroyed names nothing.
 #include "capi/objects.hpp"
 
 #include <pthread.h>
@@ -35,10 +42,12 @@ std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
 std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
   return s->stream->mesh()->context;
 }
+/// An event that was never recorded has no context.
 std::shared_ptr<context> context_of(const std::shared_ptr<event_object>& e) {
   const std::lock_guard lock(e->mutex);
   return e->context.lock();
 }
+/// A module under construction needs no context.
 std::shared_ptr<context> context_of(const std::shared_ptr<fatbin_object>&) {
   return nullptr;
 }
@@ -72,6 +81,7 @@ auto look_up(Table& table, Handle h, std::string_view call, std::string_view obj
 // The child of a fork begins with empty tables of a much higher generation, so handles of
 // the parent name no object there. The parent's tables are not destroyed, because their
 // contexts would wait for threads that the child does not have.
+// The handler runs in the child before `fork` returns, when only one thread exists.
 tables& all() {
   static const bool watches = [] {
     current = new tables(1);
@@ -86,11 +96,14 @@ tables& all() {
   return *current.load(std::memory_order_relaxed);
 }
 
+// True in all children of a process that had used the library, and in their children.
 bool forked() noexcept {
   const tables* const now = current.load(std::memory_order_relaxed);
   return now != nullptr && now->first != 1;
 }
 
+// Watches of one thread form a list, because a callback may call a function of the
+// interface inside of another call.
 call_watch::call_watch(const char* name) noexcept
     : name_(name), start_ns_(now_ns()), before_(std::exchange(current_watch, this)) {}
 
@@ -105,6 +118,7 @@ void call_watch::concerns(const std::shared_ptr<context>& found) noexcept {
   }
 }
 
+// A call that has found no object concerns no context and is not reported.
 void call_watch::end(tessStatus_t status) noexcept {
   if (context_ == nullptr) {
     return;
@@ -121,6 +135,7 @@ tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
   return status;
 }
 
+// Keeping the text may need memory. Without it, the status is still the right one.
 tessStatus_t fail(const error& e) noexcept {
   try {
     last.keep(e.message());
@@ -156,11 +171,13 @@ tessStatus_t status_of(errc code) noexcept {
   }
 }
 
+// A missing argument is an error of the call and names what is missing.
 error null_argument(std::string_view call, std::string_view argument) {
   return {errc::invalid_argument,
           fmt::format("{} failed: expected {}, found null", call, argument)};
 }
 
+// In the child of a fork, every handle of the parent fails; the hint says why.
 error no_object(std::string_view call, std::string_view object, errc code) {
   error e(forked() ? errc::not_initialized : code,
           fmt::format("{} failed: expected a live {}, found null or one that is gone",
@@ -185,6 +202,7 @@ result<void> check_limit(std::string_view call, std::int64_t least,
   return {};
 }
 
+// A later version may give the member a meaning, so programs must not put anything there.
 result<void> check_reserved(std::string_view call, std::int64_t found) {
   if (found != 0) {
     return error(errc::invalid_argument,
@@ -194,6 +212,7 @@ result<void> check_reserved(std::string_view call, std::int64_t found) {
   return {};
 }
 
+// A worker that waits for other tasks could wait for itself.
 result<void> outside_tasks(std::string_view call) {
   if (tessera::inside_task()) {
     return error(errc::invalid_argument,
@@ -287,6 +306,7 @@ using namespace weir::tessera::capi;  // NOLINT: the functions of the interface 
 
 extern "C" {
 
+// The text belongs to the library. An unknown number is no error.
 const char* tessGetErrorName(tessStatus_t status) {
   switch (status) {
     case TESS_OK: return "TESS_OK";
@@ -305,6 +325,7 @@ const char* tessGetErrorName(tessStatus_t status) {
   return "unknown status";
 }
 
+// Words for people; details of the last error come from `tessGetLastErrorMessage`.
 const char* tessGetErrorString(tessStatus_t status) {
   switch (status) {
     case TESS_OK: return "success";

@@ -47,6 +47,7 @@ result<void> start(tessContext_t ctx, std::uint64_t max_records, tessProfiler_t*
   made->recorder = std::make_shared<tessera::recorder>(
       *c, max_records == 0 ? c->settings().profiler_records : max_records);
   c->observe(made->recorder);
+  // Set after the observer is in place: `stop_listening` undoes both.
   made->listens = true;
   ++call_watch::listeners;
   *profiler = handle_of<tessProfiler_t>(all().profilers.add(std::move(made)));

@@ -5,6 +5,10 @@
 ///
 /// Enumerations of C have any value that a program stores in them, so they are checked as
 /// numbers before they are converted.
+///
+/// A request is a plain value: it has no reference to the caller's structures, except the
+/// addresses of memory that operations use and the arguments of a launch, which are
+/// copied when the operation is made.
 #include "capi/requests.hpp"
 
 #include <algorithm>
@@ -31,6 +35,7 @@ result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
 }
 
 /// Returns the operation of a reduction.
+// Collectives that reduce nothing pass 0, which is TESS_COLL_SUM.
 result<collective::reduction_op> operation_of(int op) {
   switch (op) {
     case TESS_COLL_SUM: return collective::reduction_op::sum;
@@ -83,6 +88,8 @@ static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
 result<tessera::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
+  // An unknown flag is refused, because ignoring it could give other results than those
+  // of a later version.
   constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
                              TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
   if ((cfg.flags & ~known) != 0) {
@@ -91,6 +98,7 @@ result<tessera::launch_request> request_of(tessKernel_t kernel,
         fmt::format("kernel not launched: expected known flags, found {:#x}", cfg.flags));
   }
   tessera::launch_request out;
+  // The number of the handle stands for the kernel in comparisons with the last launch.
   out.key = number_of(kernel);
   std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
   std::copy(cfg.block, cfg.block + 3, out.block.begin());
@@ -103,6 +111,7 @@ result<tessera::launch_request> request_of(tessKernel_t kernel,
   return out;
 }
 
+// Kernels are loaded for the devices of one context.
 result<void> check_context(const kernel_object& kernel, const tessera::stream& stream) {
   if (kernel.context.get() != &stream.context()) {
     return error(errc::invalid_argument,
@@ -142,6 +151,7 @@ tessera::fill_request request_of(void* destination, int value, std::size_t bytes
   tessera::fill_request out;
   out.to = destination;
   out.bytes = bytes;
+  // A pattern of one byte; the conversion takes the lowest 8 bits.
   out.pattern[0] = static_cast<std::byte>(value);
   return out;
 }
@@ -168,6 +178,7 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
   WEIR_TRY(out.call.op, operation_of(d.op));
   out.call.root = d.root;
   out.call.peer = d.peer;
+  // Other numbers are kept free for later forms.
   if (d.packedShards != 0 && d.packedShards != 1) {
     return error(errc::invalid_argument,
                  fmt::format("collective not posted: expected packedShards of 0 or 1, "
@@ -177,7 +188,10 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
   out.call.packed_shards = d.packedShards == 1;
   WEIR_TRY(out.axes, collective::parse_axes(d.axis));
   out.input = d.sendbuf;
+  // In place the runtime writes the buffer, so the program has passed memory that may be
+  // written.
   out.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
+  // No name means that the runtime chooses.
   if (d.algorithm != nullptr && *d.algorithm != '\0') {
     auto how = collective::algorithm_named(d.algorithm);
     if (!how) {

@@ -27,6 +27,8 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
   if (out == nullptr) {
     return null_argument(call, "a place for the stream");
   }
+  // The object is complete before it has a handle, since other threads may use the handle
+  // at once.
   auto made = std::make_shared<stream_object>();
   WEIR_TRY(made->stream, tessera::stream::make(m, options));
   if (object != nullptr) {
@@ -102,12 +104,14 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
 
 /// Waits for a point by the limit of the context. @error{timeout; it was not reached}
 result<void> wait_for(const tessera::ref<tessera::point>& p, context& c) {
+  // The limit is that of the settings of the context, in milliseconds.
   const std::int64_t limit = c.settings().wait_limit_ms;
   if (!c.notifier().wait([&] { return p->reached(); },
                          tessera::notifier::deadline_in(limit * 1'000'000))) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
+  // The point is reached also if an operation in front of it has failed.
   if (const auto failed = p->first_failure()) {
     return error(*failed.error);
   }
@@ -204,6 +208,7 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
   });
 }
 
+// Each place may be null. Needs no context and cannot fail.
 tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
   if (least != nullptr) {
     *least = least_priority;
@@ -260,6 +265,7 @@ tessStatus_t tessStreamRequestStop(tessStream_t handle) {
   });
 }
 
+// The text belongs to the last synchronization of the stream, not to the last call.
 tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t* size) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetLastMessage"));

@@ -38,6 +38,7 @@ const dtype_info* abi_dtype(std::uint32_t id) noexcept {
 }
 
 /// Returns the error of a parameter that cannot be laid out.
+/// The name of the parameter is part of the message, since a kernel may have many.
 error misfit(const kernel_parameter& p, std::string_view expected, std::string found) {
   return error(errc::invalid_argument,
                fmt::format("cannot lay out parameter \"{}\": expected {}, found {}",
@@ -98,6 +99,8 @@ result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const kernel_parameter& p = parameters[i];
     WEIR_CHECK(check_kind(p));
+    // The alignment of a parameter is at most the unit, so the whole buffer needs no
+    // more.
     const std::uint64_t offset = align_up<std::uint64_t>(cursor, alignment_of(p));
     // The limit is that of the ABI.
     cursor = offset + p.size;

@@ -50,6 +50,7 @@ constexpr std::string_view bad_suffix = ".bad";
 using trailer = std::array<std::byte, trailer_bytes>;
 
 template <std::size_t N>
+/// Copies a digest to its place in the trailer.
 void put_bytes(trailer& to, std::size_t offset, const std::array<std::byte, N>& from) {
   std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(offset));
 }
@@ -86,6 +87,7 @@ enum class entry_state : std::uint8_t { good, stale, damaged };
 /// old.
 entry_state judge(bytes_view file, const std::string& name,
                   const digest256& environment) {
+  // A file that was cut has no trailer at its end, or a wrong one.
   if (file.size() < trailer_bytes) {
     return entry_state::damaged;
   }
@@ -162,6 +164,7 @@ digest256 environment_digest(std::string_view arch, std::string_view driver,
   hash.text(__VERSION__);  // of the compiler that built this runtime
   hash.number(runtime_abi.major);
   hash.number(runtime_abi.minor);
+  // The patch number counts as well, since it changes with the code of the library.
   hash.number(TESS_ABI_PATCH);
   hash.text(build);
   return hash.digest();
@@ -170,6 +173,7 @@ digest256 environment_digest(std::string_view arch, std::string_view driver,
 /// A moved file has no descriptor any more.
 cached_file::cached_file(cached_file&& other) noexcept
     : descriptor_(other.release()), bytes_(other.bytes_) {}
+// The other object closes the descriptor that this one had.
 cached_file& cached_file::operator=(cached_file&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(bytes_, other.bytes_);
@@ -189,6 +193,7 @@ int cached_file::release() noexcept {
 /// processes may write at the same time. Counters are atomic, so calls need no lock.
 class module_cache::impl {
  public:
+  // The folder was prepared by `open`.
   explicit impl(cache_options options) : options_(std::move(options)) {}
 
   /// An entry that has been examined, without its trailer, and its open file.
@@ -222,6 +227,7 @@ class module_cache::impl {
       // Removed, since no later run can use it.
       case entry_state::stale:
         ++stale_;
+        // A failure does not matter: the next write replaces the file.
         ::unlink(path.c_str());
         report(key, "was of another runtime or machine and is removed");
         return missed(key);
@@ -314,6 +320,7 @@ class module_cache::impl {
     return key.kernel.empty() ? std::string(kind)
                               : fmt::format("{} {}", kind, key.kernel);
   }
+  // Returns the name of the file: the digest of the key in hexadecimal digits.
   static std::string name_of(const cache_key& key) {
     return to_hex(key.digest()) + std::string(entry_suffix);
   }

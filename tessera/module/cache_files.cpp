@@ -73,6 +73,7 @@ bool lock_with_name(const private_file& file) {
 // living processes of this machine. If an ended process with the same number has left
 // such a file, or another process has removed the new file before it was locked, the next
 // serial number is tried.
+// O_EXCL makes sure that the file is new, and O_NOFOLLOW that it is no link.
 result<private_file> create_temporary(const std::string& folder, std::string& path) {
   static std::atomic<std::uint64_t> serial{0};
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -155,6 +156,7 @@ result<void> prepare_private_folder(const std::string& path) {
 result<private_file> open_private(const std::string& path) {
   private_file file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) {
+    // A missing entry is the usual case of a new cache.
     if (errno == ENOENT) {
       // A missing file is no error: the result is not open.
       return file;
@@ -165,6 +167,7 @@ result<private_file> open_private(const std::string& path) {
                                               path))
                           : system_error("open", path, errno);
   }
+  // The facts are those of the open file, so nobody can exchange it after the check.
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {
     return system_error("look at", path, errno);
@@ -195,6 +198,7 @@ result<byte_vector> read_private(const private_file& file, std::uint64_t max_byt
   }
   byte_vector out(static_cast<std::size_t>(facts.st_size));
   std::size_t got = 0;
+  // `pread` leaves the position of the descriptor alone, which may be handed on.
   while (got < out.size()) {
     const ssize_t n =
         ::pread(file.get(), out.data() + got, out.size() - got, static_cast<off_t>(got));
@@ -226,6 +230,7 @@ result<void> write_private(const std::string& folder, const std::string& name,
     if (::fsync(file.get()) != 0) {
       return system_error("sync", temporary, errno);
     }
+    // The rename replaces an older entry at once.
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
       return system_error("rename", temporary, errno);
     }

@@ -6,6 +6,11 @@
 ///
 /// The levels are those of the x86-64 psABI. On other processors there is one level or
 /// none.
+///
+///   v1  every processor of this family
+///   v2  SSE4.2, POPCNT and others
+///   v3  AVX2, FMA, BMI; the system saves the registers of 256 bits
+///   v4  AVX-512 F, BW, CD, DQ, VL; the system saves those of 512 bits
 #include "module/cpu_level.hpp"
 
 #include <algorithm>
@@ -44,6 +49,7 @@ constexpr std::uint32_t bits(std::initializer_list<int> places) {
   return out;
 }
 
+/// Returns true if all bits of the mask are set.
 bool has(std::uint32_t word, std::uint32_t mask) {
   return (word & mask) == mask;
 }
@@ -53,6 +59,7 @@ bool has(std::uint32_t word, std::uint32_t mask) {
 std::uint32_t saved_registers() {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
+  // XCR0 has one bit for each set of registers. The upper half is not used here.
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low;
 }

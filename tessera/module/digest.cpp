@@ -33,6 +33,7 @@ int nibble_of(char c) {
 
 }  // namespace
 
+// SHA-256 needs no `sodium_init`, so it cannot fail.
 digest256 sha256(bytes_view bytes) {
   digest256 out;
   crypto_hash_sha256(reinterpret_cast<unsigned char*>(out.data()), unsigned_bytes(bytes),
@@ -184,6 +185,8 @@ const std::string& library_build() {
   // Never destroyed, because threads of the library may run while the process ends.
   static const auto* const id = [] {
     search wanted;
+    // The address of a function of this file lies in the object that contains this
+    // library.
     wanted.address = reinterpret_cast<std::uintptr_t>(&look_into);
     ::dl_iterate_phdr(&look_into, &wanted);
     return new std::string(std::move(wanted.found));

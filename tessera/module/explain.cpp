@@ -135,6 +135,7 @@ std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t sele
 }
 
 /// Describes a section of code. `selected` means that a kernel runs from it.
+/// The content of a section is not shown, only its size.
 std::string section_json(const section_facts& s) {
   return fmt::format(R"({{"kind":"{}","arch":{},"bytes":{},"selected":{}}})",
                      name_of(s.kind), json_quote(s.arch), s.bytes, s.selected);
@@ -175,6 +176,8 @@ std::vector<section_facts> facts_of(const fatbin& module) {
 
 // The explanation of the module itself is JSON already, which the parser has checked, so
 // it becomes a member as it is.
+// `sections` and `selected_section` differ from the container if the module was loaded:
+// they say what runs here.
 std::string explain_json(const fatbin& module, const std::vector<section_facts>& sections,
                          const std::vector<std::ptrdiff_t>& selected_section,
                          signature_state signature) {

@@ -6,6 +6,11 @@
 /// the sections of code, each at the beginning of a page. Equal contents give
 /// equal images. What was written is read again by the parser, which therefore is the
 /// only place that knows the rules of a valid container.
+///
+///   header (128 bytes)
+///   table of sections (64 bytes each)
+///   STRTAB  KERNELS  PARAMS  [POLICY]  [COLLPLAN]  [EXPLAIN]  [SIGNATURE]  optional ones
+///   code, each section at a multiple of 4096 bytes
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -79,6 +84,7 @@ std::uint32_t number_of(section_kind kind) {
 }
 
 /// Returns a section that has its bytes itself. Moving it does not move the bytes.
+// `bytes` stays valid when the section is moved, because the vector keeps its memory.
 pending_section owned(section_kind kind, byte_vector bytes) {
   pending_section s;
   s.kind = number_of(kind);
@@ -92,6 +98,8 @@ pending_section owned(section_kind kind, byte_vector bytes) {
 byte_vector kernels_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   out.head(lay::kernel_bytes, f.kernels.size());
+  // The parameters of all kernels stand in one table; `first` counts those of the kernels
+  // before.
   std::uint32_t first = 0;
   // One bit per section of code.
   const std::uint64_t present =
@@ -103,6 +111,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
     out.u32(first);
     // Parameters of a kernel follow each other in their table.
     out.u32(count);
+    // The size of the buffer is redundant and lets a reader check the layout.
     out.u32(extent_of(k.parameters).padded);
     for (const std::uint32_t extent : k.default_block) {
       out.u32(extent);
@@ -245,6 +254,8 @@ void write_section(byte_vector& image, std::size_t number, const pending_section
   store_le(to + lay::entry::bytes, bytes);
   store_le(to + lay::entry::plain_bytes, bytes);
   if (s.kind != number_of(section_kind::signature)) {
+    // The entry has the first half of the hash, enough to notice damage. The content hash
+    // covers everything in full.
     const digest256 hash = sha256(s.bytes);
     std::copy_n(hash.begin(), lay::entry::hash_bytes, to + lay::entry::hash);
   }
@@ -255,6 +266,8 @@ void write_section(byte_vector& image, std::size_t number, const pending_section
 // Fills in the content hash and, if there is a key, the signature of it.
 result<void> seal(byte_vector& image, const pending_section* signature,
                   const secret_key* key) {
+  // The hash leaves out its own field and the bytes of the signature, which do not exist
+  // yet.
   const digest256 hash =
       signature == nullptr
           ? lay::content_hash_of(image, image.size(), 0)
@@ -284,6 +297,7 @@ result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
     end = s.offset + s.bytes.size();
     signature = s.kind == number_of(section_kind::signature) ? &s : signature;
   }
+  // The gaps between sections are zeros, so equal contents give equal images.
   byte_vector image(align_up<std::uint64_t>(end, lay::table_align));
   write_header(image, f, sections.size());
   // Hashes of the sections are computed while they are written.

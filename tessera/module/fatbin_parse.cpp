@@ -30,6 +30,7 @@ struct kind_name {
   section_kind kind;
   std::string_view name;
 };
+/// Names of the specification; `weir module ls` and descriptions show them.
 constexpr std::array<kind_name, 14> kind_names{{
     {section_kind::strings, "STRTAB"},
     {section_kind::kernels, "KERNELS"},
@@ -71,6 +72,7 @@ class record_table {
     if (section.size() < lay::table_head) {
       return damaged_fatbin(name, "a table", fmt::format("{} bytes", section.size()));
     }
+    // The product of two numbers of 32 bits fits into 64, so a wrong count cannot wrap.
     out.record_bytes_ = load_le<std::uint32_t>(section.data());
     out.count_ = load_le<std::uint32_t>(section.data() + 4);
     // The product of two numbers of 32 bits fits into 64.
@@ -108,6 +110,7 @@ class record_table {
 /// Reads the sections of one container into `out`.
 class fatbin_reader {
  public:
+  // `out` has the hashes and the size of the container already.
   fatbin_reader(const std::vector<section_entry>& sections, fatbin& out)
       : sections_(sections), out_(out) {}
 
@@ -262,6 +265,7 @@ class fatbin_reader {
           fmt::format("{} from {} on", count, first));
     }
     next += count;
+    // Names of parameters are unique within a kernel.
     std::set<std::string> names;
     for (std::uint32_t p = first; p < next; ++p) {
       WEIR_TRY(kernel_parameter parameter, read_parameter(table, p));
@@ -313,6 +317,7 @@ class fatbin_reader {
     k.shared_bytes = table.u32(i, lay::kernel::shared);
     k.flags = table.u32(i, lay::kernel::flags);
     k.targets = table.u64(i, lay::kernel::targets);
+    // A shift by 64 would be undefined.
     const std::uint64_t present = out_.code.size() == 64
                                       ? ~std::uint64_t{0}
                                       : (std::uint64_t{1} << out_.code.size()) - 1;
@@ -371,6 +376,7 @@ class fatbin_reader {
     std::array<std::uint32_t, 6> fields;
     for (std::size_t i = 0; i < fields.size(); ++i) {
       fields[i] = load_le<std::uint32_t>(s->bytes.data() + 4 * i);
+      // The sixth field is reserved and must be 0.
       if (fields[i] > (i == 5 ? 0U : 1U)) {
         return damaged_fatbin("policy", "0 or 1", fmt::format("{}", fields[i]));
       }

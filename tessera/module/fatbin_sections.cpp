@@ -3,6 +3,14 @@
 /// The first half of reading a container: the header, the table of sections, and the
 /// hashes. Afterwards every section lies inside the image and overlaps nothing, and the
 /// content is the one that was hashed.
+///
+/// The order of the checks, each of which may rely on those before:
+///
+///   magic, ABI, version          first 16 bytes, the same in all versions
+///   sizes in the header          the table lies inside the image
+///   each entry                   its section lies inside the image, aligned
+///   overlaps                     sections, table and header are apart
+///   content hash, section hashes the bytes are those that were written
 #include "fatbin_sections.hpp"
 
 #include <fmt/core.h>
@@ -56,6 +64,7 @@ bool all_zero(bytes_view bytes) {
 }
 
 /// Returns true if `bytes` bytes at `offset` lie inside of `whole`, without overflow.
+// Compares by subtraction, because the sum may overflow.
 bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t whole) {
   return offset <= whole && bytes <= whole - offset;
 }
@@ -186,6 +195,7 @@ result<void> check_overlaps(const std::vector<section_entry>& sections,
   struct extent {
     std::uint64_t from, to;
   };
+  // Header and table take part like sections.
   std::vector<extent> taken{{0, lay::header_bytes},
                             {table, table + sections.size() * lay::entry_bytes}};
   for (const section_entry& s : sections) {
@@ -214,6 +224,7 @@ result<void> check_section_hashes(bytes_view image, std::uint64_t table,
         table + i * lay::entry_bytes + lay::entry::hash, lay::entry::hash_bytes);
     const bool is_signature =
         sections[i].kind == static_cast<std::uint32_t>(section_kind::signature);
+    // The signature is made after the hashes, so it has none.
     const digest256 actual = is_signature ? digest256{} : sha256(sections[i].bytes);
     if (!std::equal(stored.begin(), stored.end(), actual.begin())) {
       return damaged_fatbin(fmt::format("section {}", i), "the hash in its entry",

@@ -6,6 +6,13 @@
 /// Nothing of a module runs before its container has been read, its hashes agree and its
 /// signature satisfies the trust policy. Then a section is chosen for each kernel, and
 /// code is loaded only from chosen sections.
+///
+///   image -> parse_fatbin (hashes, signature, layout)
+///         -> check_trust
+///         -> a section for each kernel: by level of the processor, or by the devices
+///         -> code from memory, or from a file of the cache
+///         -> entry of each kernel: size of arguments and flags must agree
+///         -> loaded_module
 #include "weir/tessera/module/loader.hpp"
 
 #include <fmt/core.h>
@@ -38,6 +45,7 @@ struct loaded_module::content {
 
 // An entry is called once for each block or once for each thread. The flag of the kernel
 // says which type its function has.
+// The other function returns null, so callers choose by the one that is set.
 tessBlockEntry loaded_kernel::block_entry() const noexcept {
   return per_thread() ? nullptr : reinterpret_cast<tessBlockEntry>(entry);
 }
@@ -57,6 +65,7 @@ std::string_view name_of(signature_state state) noexcept {
   return "unknown";
 }
 
+// The accessors return references into the content, which never changes.
 loaded_module::loaded_module(std::unique_ptr<content> c) : content_(std::move(c)) {}
 loaded_module::~loaded_module() = default;
 abi_version loaded_module::abi() const noexcept {
@@ -100,6 +109,8 @@ namespace {
 
 /// Returns the state of the signature, which the parser has verified against its key.
 /// @error{invalid_argument; the policy requires a trusted key, and there is none}
+/// A key that is not in the list is no error unless the policy requires one: the state is
+/// then `valid`.
 result<signature_state> check_trust(const fatbin& module, const trust_policy& trust) {
   if (module.signature && trust.trusts(module.signature->key)) {
     return signature_state::trusted;
@@ -128,6 +139,7 @@ bool is_bitcode(section_kind kind) {
 }
 
 /// Returns the machines for which a kernel has code, as text for messages.
+// "CPU_SO x86-64-v3, PTX compute_75", for example.
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
@@ -143,6 +155,7 @@ std::string targets_of(const fatbin& module, const kernel_record& kernel) {
 // Returns the section that a kernel runs from: the one for the best level of this
 // processor, or else the registered function. If there is neither, bitcode makes the
 // error `unsupported`, since a compiler could use it.
+// The levels come best first, so the first match is the best.
 result<std::size_t> choose_section(const fatbin& module, const kernel_record& kernel,
                                    const std::vector<std::string>& levels) {
   // Levels come best first.
@@ -162,6 +175,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
     }
     bitcode = bitcode || (has_code(kernel, i) && is_bitcode(module.code[i].kind));
   }
+  // The message names the best level of this processor.
   const std::string here = levels.empty() ? "registered functions" : levels.front();
   const std::string found = targets_of(module, kernel);
   if (bitcode) {
@@ -177,6 +191,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
 }
 
 /// Returns the error of a kernel whose code differs from its record.
+// Such a kernel would read other arguments than those that it is given.
 error disagrees(const kernel_record& kernel, std::string_view expected,
                 std::string found) {
   return error(errc::invalid_argument,
@@ -250,6 +265,8 @@ class module_loader {
     // GPUs load code by a function of the backend.
     if (options_.devices) {
       WEIR_CHECK(load_on_devices());
+      // Devices of several machines may run several sections; the description shows the
+      // first.
       const std::size_t section = content_->devices->sections().front();
       chosen.assign(module_.kernels.size(), static_cast<std::ptrdiff_t>(section));
     } else {
@@ -330,6 +347,7 @@ class module_loader {
   }
 
   /// Loads code from memory if the system allows that, or else from a file of the cache.
+  // `from_files` asks for the second way at once.
   result<std::unique_ptr<shared_object>> load_code(const code_section& section) {
     if (!options_.from_files) {
       auto loaded = shared_object::from_memory(section.bytes);
@@ -351,6 +369,7 @@ class module_loader {
   result<std::unique_ptr<shared_object>> load_from_cache(const code_section& section) {
     cache_key key;
     key.kind = cache_kind::code;
+    // The key has no kernel: the entry is the code of a whole section.
     key.module_hash = module_.content_hash;
     key.arch = section.arch;
     WEIR_TRY(std::optional<cached_file> file, options_.cache->open_entry(key));

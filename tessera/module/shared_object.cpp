@@ -5,6 +5,12 @@
 /// The linker takes file names only. An anonymous file has one in /proc/self/fd, from the
 /// number of its descriptor. The linker takes a known name for the object that it has
 /// already loaded under it, so a name must not be used again as long as an object has it.
+///
+///   from_memory: memfd_create -> write -> may it be executed? -> /proc/self/fd/N ->
+///   dlopen from_file:   descriptor of a checked cache entry           -> /proc/self/fd/N
+///   -> dlopen
+///
+/// The descriptor stays open as long as the object is loaded, which reserves its name.
 #include "shared_object.hpp"
 
 #include <dlfcn.h>
@@ -49,6 +55,7 @@ class owned_descriptor {
 
 /// Returns the error of anonymous memory: out_of_memory if resources are short, and
 /// unsupported if the system does not allow it, in which case files are tried.
+// ENOSPC comes from memory, because the file is in memory.
 error no_memory_file(int code) {
   const bool short_of =
       code == ENOMEM || code == EMFILE || code == ENFILE || code == ENOSPC;
@@ -151,6 +158,8 @@ result<std::unique_ptr<shared_object>> shared_object::from_file(cached_file file
 // Loads from a descriptor and takes it over.
 result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   auto own = std::make_unique<owned_descriptor>(descriptor);
+  // From the choice of the name until the object is loaded, no other thread of this
+  // library may load or unload.
   const std::lock_guard guard(linker());
   // Another part of the program may have loaded an object under this name and closed its
   // descriptor. The descriptor is duplicated until its number gives a free name. Each
@@ -172,6 +181,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
     return refused("a shared object that loads",
                    fmt::format("\"{}\"", why == nullptr ? "" : why));
   }
+  // The object owns the descriptor and the handle from now on.
   return std::unique_ptr<shared_object>(
       new shared_object(own->release(), handle, std::move(name)));
 }
@@ -189,6 +199,7 @@ shared_object::~shared_object() {
 // The table is in the loaded code, which may be of any version: sizes and ABI are checked
 // before an entry is read.
 result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
+  // The code has one exported function, which returns its table of kernels.
   const auto query =
       reinterpret_cast<tessKernelLibraryFn>(::dlsym(handle_, TESS_KERNEL_LIBRARY_SYMBOL));
   const tessKernelLibrary* table = query == nullptr ? nullptr : query();

@@ -42,6 +42,7 @@ result<void> ready() {
 }
 
 /// Replaces comments, from # to the end of the line, by spaces.
+// Keeps the line ends, which separate keys.
 std::string without_comments(std::string_view text) {
   std::string out;
   bool comment = false;
@@ -88,6 +89,7 @@ result<std::string> read_key_file(const std::string& path) {
                          fmt::format("cannot read key file {}: expected at most {} bytes",
                                      path, max_key_file_bytes)));
   }
+  // The size is small by now, so the memory is, too.
   std::string text(*size, '\0');
   if (auto read = read_exactly(
           **opened, 0, std::as_writable_bytes(std::span(text.data(), text.size())));
@@ -158,6 +160,7 @@ bool trust_policy::trusts(const public_key& key) const noexcept {
 
 // The text is a list of keys, or else the name of a file with such a list.
 result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
+  // An empty text is an empty list and no file.
   if (auto keys = parse_keys(text)) {
     return keys;
   }
