@@ -484,10 +484,7 @@ class content_reader {
             issue_severity::warning, errc::corrupt, metadata_frame_,
             "base entry: expected a tensor under _reserved_, found none", i);
       }
-      // The mark belongs to the descriptor, as it says how ranges can be read.
-      if (reserved != nullptr && reserved->map() != nullptr) {
-        out_.objects[i].descriptor.szip_offsets = parse_szip_mark(*reserved->map());
-      }
+      take_szip_mark(base[i], out_.objects[i].descriptor);
     }
   }
 
@@ -508,6 +505,14 @@ bool has_digest(const frame_info& frame, const preamble& head, bool legacy) noex
   return (frame.flags & frame_flag::hash_present) != 0 ||
          (legacy && (head.flags & preamble_flag::hashes_present) != 0 &&
           frame.digest != 0);
+}
+
+/// The mark belongs to the descriptor, as it says how ranges can be read.
+void take_szip_mark(const cbor_map& base, object_descriptor& to) noexcept {
+  const cbor_value* reserved = base.find("_reserved_");
+  if (reserved != nullptr && reserved->map() != nullptr) {
+    to.szip_offsets = parse_szip_mark(*reserved->map());
+  }
 }
 
 /// The checks of a message need its layout, but not that the layout is complete.

@@ -55,6 +55,10 @@ struct content_checks {
                                                      const content_checks& checks,
                                                      issue_list& issues);
 
+/// Copies the mark of szip offsets from the base entry of an object into its descriptor.
+/// Without `_reserved_` in the entry the descriptor stays as it is.
+void take_szip_mark(const cbor_map& base, object_descriptor& to) noexcept;
+
 /// Verifies and decodes an object into memory of `place.decoded` bytes. The memory is
 /// requested after the payload has shown that it can fill it. The elements are in the
 /// byte order of the machine if `options.native_order` is set. @error{unsupported;

@@ -459,6 +459,7 @@ result<message_reader> message_outline::object(
     WEIR_TRY(const cbor_map keys, read_preceder(pieces, state_->layout, gap, checks));
     overlay(s->contents.metadata.base[0], keys);
   }
+  take_szip_mark(s->contents.metadata.base[0], s->contents.objects[0].descriptor);
   return message_reader(std::move(s));
 }
 

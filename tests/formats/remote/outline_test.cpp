@@ -201,6 +201,50 @@ TEST(TensogramOutline, ReadsOfABigMessageOnlyTheObjectThatIsAskedFor) {
   EXPECT_GT(file.size(), 50u * 80000);
 }
 
+/// Returns an szip object of noise with many intervals, so that its payload is large and
+/// its writer marks the offsets of the intervals.
+sample_object marked_szip_object() {
+  sample_object out = sample(7, dtype::uint16, {100000});
+  out.descriptor.compression = "szip";
+  out.descriptor.parameters = {
+      {"szip_rsi", 64u}, {"szip_block_size", 16u}, {"szip_flags", 8u}};
+  return out;
+}
+
+/// Returns a stream of one object. Its `_reserved_` entry stands in the footer alone,
+/// because an object without metadata gets no preceder.
+byte_vector stream_of(const sample_object& object) {
+  byte_vector out;
+  auto writer = or_throw(formats::stream_writer::open([&](bytes_view bytes) {
+    append(out, bytes);
+    return result<void>();
+  }));
+  or_throw(writer.write(object.to_write()));
+  or_throw(writer.finish());
+  return out;
+}
+
+TEST(TensogramOutline, ReadsOfASzipObjectWithMarkedOffsetsOnlyTheRange) {
+  sample_object object = marked_szip_object();
+  const formats::object_to_write alone = object.to_write();
+  object.metadata = {{"name", "noise"}};
+  for (const byte_vector& file : {or_throw(formats::encode_message({&alone, 1})),
+                                  stream_of(marked_szip_object()), stream_of(object)}) {
+    ASSERT_NE(or_throw(message_reader::open(bytes_view(file))).descriptor(0).szip_offsets,
+              0u);
+    EXPECT_EQ(compare_file(file), 1u);
+    const auto source = std::make_shared<counting_source>(file);
+    const auto outline = or_throw(message_outline::open(source, {0, file.size()}));
+    const auto reader = or_throw(outline.object(0));
+    source->bytes_read = 0;
+    const byte_vector part = or_throw(reader.decode_range(0, 90000, 10));
+    ASSERT_EQ(part.size(), 20u);
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), object.data.begin() + 180000));
+    // An interval has 2048 bytes of noise; the payload has about 200000.
+    EXPECT_LT(source->bytes_read, 8192u);
+  }
+}
+
 // Every byte is damaged in turn. The outline may refuse, but an object that it decodes
 // must be the one with that number in the undamaged message.
 TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
