@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -77,9 +78,8 @@ std::string sink_text(const std::string& name, std::string_view use,
 }
 
 /// Returns a path without its root and without steps upwards, so that it stays below the
-/// folder in which it is put.
-/// Two paths of one setting may become equal here, as with "../x" and "x". Sinks with
-/// names of their own have folders of their own.
+/// folder in which it is put. Different paths may become equal here, as "../x" and "x"
+/// do; see `stage_files`.
 fs::path kept_part(const std::string& path) {
   fs::path kept;
   for (const fs::path& part : fs::path(path).lexically_normal().relative_path()) {
@@ -90,6 +90,28 @@ fs::path kept_part(const std::string& path) {
   // A path such as "/" or ".." has nothing left.
   return kept.empty() ? fs::path("output") : kept;
 }
+
+/// Chooses the places of the files of one stage below the folder of the stage. Different
+/// files have different places, and spellings of one file, such as "x" and "./x", have
+/// one. The choice depends on the paths and on their order alone, so that it is the same
+/// in all variants.
+class stage_files {
+ public:
+  /// Returns the place of a path: the part of it that stays below the folder, in a
+  /// numbered folder if another file has that place.
+  [[nodiscard]] std::string place(const std::string& path) {
+    const std::string file = fs::path(path).lexically_normal().string();
+    const fs::path kept = kept_part(path);
+    std::string at = kept.string();
+    for (int number = 2; taken_.try_emplace(at, file).first->second != file; ++number) {
+      at = (fs::path(std::to_string(number)) / kept).string();
+    }
+    return at;
+  }
+
+ private:
+  std::map<std::string, std::string> taken_;  ///< files by their places
+};
 
 /// Returns the folder of a path, or the part of it that does not depend on the item.
 /// A path may have a pattern such as {name}, which the sink replaces for each item.
@@ -147,7 +169,7 @@ class variant_folder {
     for (const std::string& path : output.paths) {
       // Below the folder of the stage, so two stages with equal paths do not share a
       // file.
-      const std::string to = join_path(folder, kept_part(path).string());
+      const std::string to = join_path(folder, files_[output.stage].place(path));
       WEIR_CHECK(make_folders(fixed_folder(to)));
       // The file may name it relative to its own folder.
       const std::string before = flow::path_in(all_.written.settings.files, path);
@@ -205,6 +227,7 @@ class variant_folder {
   std::string folder_;
   bool recorded_;
   std::vector<std::string> sets_;
+  std::map<std::string, stage_files> files_;  ///< by the name of the stage
 };
 
 /// Returns the number of the newest checkpoint of a run folder; 0 if there is none.

@@ -163,6 +163,47 @@ path = "out.tgm"
         self.assertTrue((first / "file" / "out.tgm").read_bytes().startswith(before))
         self.assertTrue((first / "mean-failed_x.tgm").exists())
 
+    def test_paths_that_differ_in_steps_upwards_have_files_of_their_own(self):
+        (self.folder / "two.py").write_text("""
+import weir
+
+@weir.stage("test.two_files", x="any")
+class TwoFiles:
+    above: str = weir.setting(path="output")
+    beside: str = weir.setting(path="output")
+
+    def open(self):
+        self.files = [open(path, "w") for path in (self.above, self.beside)]
+
+    def put(self, x):
+        for name, file in zip(("above", "beside"), self.files):
+            file.write(name)
+            file.flush()
+
+    def settle(self):
+        return 0
+
+    def rewind(self, stored):
+        pass
+""")
+        (self.folder / "inner").mkdir()
+        (self.folder / "inner" / "p.toml").write_text("""
+plugins = ["../two.py"]
+[[stage]]
+name = "numbers"
+use = "generator"
+count = 1
+shape = [1]
+[[stage]]
+name = "file"
+use = "test.two_files"
+above = "../x"
+beside = "x"
+""")
+        self.weir("prove", "inner/p.toml", "--runs", 0, "--folder", "kept", environment=self.own)
+        files = self.folder / "kept" / "1" / "outputs" / "file"
+        self.assertEqual([(files / name).read_text() for name in ("x", "2/x")], ["above", "beside"])
+
     def test_a_pipeline_of_pipes_is_refused(self):
         self.write("planted.none")
         self.assertIn("cannot be redirected", self.error("prove", "p.toml", "--set", "file.path=-", code=2))
