@@ -29,6 +29,8 @@ using nlohmann::ordered_json;
 /// Prefix of tokens that continue a word in WordPiece. GGUF marks the other tokens
 /// instead.
 constexpr std::string_view continuation = "##";
+/// Characters of the longest word of BERT. GGUF does not store it.
+constexpr int max_word = 100;
 
 /// Returns the error for a component without a form in GGUF.
 error no_gguf_form(const std::string& name, std::string_view part,
@@ -37,6 +39,16 @@ error no_gguf_form(const std::string& name, std::string_view part,
                fmt::format("cannot convert the tokenizer to GGUF: expected {} of {}, "
                            "found another one",
                            part, expected))
+      .located(name);
+}
+
+/// Returns the error for a property that GGUF does not store and on which ids depend.
+error not_kept(const std::string& name, std::string_view expected,
+               std::string_view found) {
+  return error(errc::unsupported,
+               fmt::format("cannot convert the tokenizer to GGUF: expected {}, found {}",
+                           expected, found))
+      .hint("use the tokenizer.json of the model")
       .located(name);
 }
 
@@ -71,9 +83,12 @@ bool is_byte_level(const json& component, bool with_pattern) {
 std::string name_of_split(const json& description) {
   const json& pre = member_or_none(description, "pre_tokenizer");
   const json& normalizer = member_or_none(description, "normalizer");
+  // An absent member means false.
+  const bool merges =
+      member_or_none(member_or_none(description, "model"), "ignore_merges") != true;
   // GPT-2 is the only one that is not a sequence.
   if (is_byte_level(pre, true)) {
-    return normalizer.is_null() ? "gpt-2" : "";
+    return normalizer.is_null() && merges ? "gpt-2" : "";
   }
   const json& list = member_or_none(pre, "pretokenizers");
   if (!has_type(pre, "Sequence") || !list.is_array() || list.size() != 2) {
@@ -82,7 +97,7 @@ std::string name_of_split(const json& description) {
   // Digits one by one, and then the pattern of GPT-2.
   if (has_type(list[0], "Digits") && is_byte_level(list[1], true)) {
     const bool each = member_or_none(list[0], "individual_digits") == true;
-    return each && normalizer.is_null() ? "smollm" : "";
+    return each && normalizer.is_null() && merges ? "smollm" : "";
   }
   // Llama and Qwen have a pattern of their own, and ByteLevel behind it without one.
   const json& pattern = member_or_none(member_or_none(list[0], "pattern"), "Regex");
@@ -91,9 +106,6 @@ std::string name_of_split(const json& description) {
       member_or_none(list[0], "invert") != false) {
     return "";
   }
-  // An absent member means false.
-  const bool merges =
-      member_or_none(member_or_none(description, "model"), "ignore_merges") != true;
   if (pattern == llama3_pattern && !merges && normalizer.is_null()) {
     return "llama-bpe";
   }
@@ -135,6 +147,64 @@ result<void> list_tokens(const tokenizer& from, const std::string& name, bool be
     } else {
       // A beginning has one.
       to.tokens.push_back(std::string(word_mark) + std::string(*content));
+    }
+  }
+  return {};
+}
+
+/// Checks that the flags of added tokens, which GGUF does not store, change no ids: none
+/// may be single or take white space along. A normalized token is looked for in the
+/// normalized text and behind the others, so all or none must be normalized, and all only
+/// if there is no normalizer.
+result<void> check_added(const tokenizer& from, bool normalizes,
+                         const std::string& name) {
+  const std::span<const added_token> all = from.added_tokens();
+  for (const added_token& token : all) {
+    const bool changed = token.normalized != all.front().normalized;
+    if (token.single_word || token.lstrip || token.rstrip || changed ||
+        (token.normalized && normalizes)) {
+      return not_kept(name,
+                      "added tokens without single_word, lstrip, rstrip and normalized",
+                      fmt::format("such a flag of {}", json_quote(token.content)));
+    }
+  }
+  return {};
+}
+
+/// Checks what GGUF does not store of WordPiece: the longest word, and the mark of
+/// continuations, which would be lost in front of the mark of beginnings.
+result<void> check_wordpiece(const tokenizer& from, const json& model,
+                             const std::string& name) {
+  const json& longest = member_or_none(model, "max_input_chars_per_word");
+  if (longest != max_word) {
+    return not_kept(name, fmt::format("max_input_chars_per_word {}", max_word),
+                    longest.dump());
+  }
+  for (std::uint32_t id = 0; id < from.vocabulary_size(); ++id) {
+    const std::string_view token = from.token(id).value_or(std::string_view());
+    if (token.starts_with(continuation) &&
+        token.substr(continuation.size()).starts_with(word_mark)) {
+      return not_kept(name, "no U+2581 behind the mark of a continuation",
+                      json_quote(token));
+    }
+  }
+  return {};
+}
+
+/// Checks that every byte has a token. GGUF does not store what becomes of bytes without
+/// one: an unknown token, or tokens of hexadecimal numbers.
+result<void> check_bytes(const tokenizer& from, const json& model,
+                         const std::string& name) {
+  if (member_or_none(model, "unk_token").is_null() &&
+      member_or_none(model, "byte_fallback") != true) {
+    return {};
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::string spelling;
+    append_character(spelling, character_of_byte(byte));
+    if (!from.id(spelling)) {
+      return not_kept(name, "a token for every byte, as unknown ones are replaced",
+                      fmt::format("none for byte {}", byte));
     }
   }
   return {};
@@ -204,6 +274,9 @@ result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view text, const std::string
     return no_gguf_form(name, "the normalizer and pre-tokenizer",
                         "GPT-2, SmolLM, Llama 3 or Qwen 2");
   }
+  WEIR_CHECK(
+      check_added(read, !member_or_none(description, "normalizer").is_null(), name));
+  WEIR_CHECK(bert ? check_wordpiece(read, model, name) : check_bytes(read, model, name));
   WEIR_CHECK(list_tokens(read, name, bert, keys));
   // Absent for WordPiece, which gives no merges.
   list_merges(model, keys);
@@ -337,8 +410,7 @@ ordered_json model_of(const gguf_tokenizer& keys, const tokenizer& made, bool be
   if (bert) {
     out["unk_token"] = keys.tokens[*keys.unknown];
     out["continuing_subword_prefix"] = continuation;
-    // The limit of BERT. GGUF does not store it.
-    out["max_input_chars_per_word"] = 100;
+    out["max_input_chars_per_word"] = max_word;
   } else {
     for (const char* key :
          // BPE without any of the variations.

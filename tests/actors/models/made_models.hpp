@@ -97,6 +97,8 @@ class made_model {
       make_llama();
     } else {
       tokenizer = tokens_made::wordpiece();
+      // GGUF stores no limit, so that only the one of BERT can be converted.
+      tokenizer["model"]["max_input_chars_per_word"] = 100;
       set_sizes(32, 64, 2, 2, 16);
       facts.norm_epsilon = 1e-12F;
       facts.token_types = 2;

@@ -11,6 +11,7 @@
 #include "support/temp_folder.hpp"
 #include "tokens/unicode.hpp"
 #include "weir/base/container/gguf_walker.hpp"
+#include "weir/formats/tokenizer_forms.hpp"
 
 namespace weir::formats {
 
@@ -221,6 +222,47 @@ TEST(GgufTokenizer, BertHasTheIdsOfTheJson) {
   const auto plain = tokenizer::from_bytes(to.done(), "model.gguf");
   ASSERT_TRUE(plain) << plain.error().message();
   EXPECT_TRUE(plain->prefix().empty() && plain->suffix().empty());
+}
+
+// GGUF has no keys for these properties, and each of them changes the ids of some text.
+TEST(GgufTokenizer, PropertiesThatGgufCannotKeepAreRefusedByTheirNames) {
+  const auto refused = [](const json& description, const std::string& part) {
+    const auto keys =
+        tokenizer_keys_of_json(as_view(description.dump()), "tokenizer.json");
+    ASSERT_FALSE(keys) << part;
+    EXPECT_EQ(keys.error().code(), errc::unsupported);
+    EXPECT_NE(keys.error().message().find(part), std::string::npos)
+        << keys.error().message();
+  };
+  json bert = made::wordpiece();
+  refused(bert, "expected max_input_chars_per_word 100, found 20");
+  bert["model"]["max_input_chars_per_word"] = 100;
+  EXPECT_TRUE(tokenizer_keys_of_json(as_view(bert.dump()), "tokenizer.json"));
+  json marked = bert;
+  marked["model"]["vocab"]["##\xE2\x96\x81x"] = marked["model"]["vocab"].size();
+  refused(marked, "expected no U+2581 behind the mark of a continuation");
+  for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
+    json other = bert;
+    other["added_tokens"][3][flag] = true;
+    refused(other, "found such a flag of \"[SEP]\"");
+  }
+  json bytes = byte_level(made::some_merges());
+  bytes["model"]["unk_token"] = "a";
+  // Without a normalizer, a normalized token is matched as it is.
+  bytes["added_tokens"][0]["normalized"] = true;
+  EXPECT_TRUE(tokenizer_keys_of_json(as_view(bytes.dump()), "tokenizer.json"));
+  json mixed = bytes;
+  mixed["added_tokens"].push_back(
+      made::added(mixed["model"]["vocab"].size() + 1, "<|end|><", {}));
+  refused(mixed, "found such a flag of \"<|end|><\"");
+  json ignoring = bytes;
+  ignoring["model"]["ignore_merges"] = true;
+  refused(ignoring, "the normalizer and pre-tokenizer");
+  // The token of byte 0 gets another spelling, so that the byte has none.
+  json without = bytes;
+  without["model"]["vocab"].erase(made::spelled(0));
+  without["model"]["vocab"]["<none>"] = 0;
+  refused(without, "found none for byte 0");
 }
 
 TEST(GgufTokenizer, FlagsChooseTheIdsAroundAText) {

@@ -29,7 +29,7 @@ namespace weir::formats {
 /// Ids without a token get a token that no text has, as GGUF lists tokens without gaps.
 /// @param name  Name of the file for error messages.
 /// @error{unsupported, GGUF has no name for the normalizer, the pre-tokenizer or the
-/// post-processor}
+/// post-processor, or no key for a flag, a limit or a token on which ids depend}
 /// @error{corrupt, out_of_range, as of `tokenizer::from_json`}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<gguf_tokenizer> tokenizer_keys_of_json(bytes_view json,
