@@ -256,9 +256,9 @@ outcome<validation_options> validate_arguments(const char* level, bool canonical
   } else if (name == "metadata" && metadata) {
     out.level = validation_level::metadata;
   } else if (name != "default") {
-    return invalid_argument(
-        "cannot validate: expected the level quick, default, checksum or full, found \"" +
-        name + "\"");
+    return invalid_argument(std::string("cannot validate: expected the level quick, ") +
+                            (metadata ? "metadata, " : "") +
+                            "default, checksum or full, found \"" + name + "\"");
   }
   return out;
 }

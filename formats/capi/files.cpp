@@ -65,6 +65,10 @@ outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   // The lock is held during the scan, so that threads scan once.
   const std::lock_guard lock(mutex_);
   if (!found_) {
+    if (appended_) {
+      WEIR_TRY(source_, open_source(name_));
+      appended_ = false;
+    }
     WEIR_TRY(auto spans, formats::scan(*source_));
     found_ = std::make_shared<const contents>(contents{source_, std::move(spans)});
   }
@@ -119,9 +123,10 @@ outcome<void> message_file::append(bytes_view bytes) {
   }
   // Iterators keep the old source and the old places; both stay valid, because bytes that
   // are in the file are never changed.
-  // The next access scans again, now with the new message.
+  // The next access opens the file and scans again, now with the new message. If it fails
+  // then, the message is in the file all the same.
   found_ = nullptr;
-  WEIR_TRY(source_, open_source(name_));
+  appended_ = true;
   return {};
 }
 

@@ -71,6 +71,7 @@ class message_file final : public message_store {
   std::mutex mutex_;                                    ///< for the members below
   std::shared_ptr<const formats::byte_source> source_;  ///< under `mutex_`
   std::shared_ptr<const contents> found_;               ///< under `mutex_`
+  bool appended_ = false;  ///< `source_` is older than the last append; under `mutex_`
 };
 
 /// Reads the bytes of a message.

@@ -273,6 +273,8 @@ TEST(tensogram_c, a_buffer_is_judged_with_a_level_and_a_limit_of_its_own) {
   owned out;
   EXPECT_EQ(tgm_x_validate(as_u8(bytes), bytes.size(), "bogus", nullptr, &out.bytes),
             TGM_ERROR_INVALID_ARG);
+  EXPECT_NE(last_error().find("quick, metadata, default"), std::string::npos)
+      << last_error();
   EXPECT_EQ(tgm_x_validate(nullptr, 0, nullptr, nullptr, &out.bytes), TGM_ERROR_OK);
 }
 
