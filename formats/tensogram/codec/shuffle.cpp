@@ -54,7 +54,7 @@ using transposition = void (*)(const std::byte*, std::size_t, std::size_t, std::
 /// Runs one direction over all items and copies the bytes behind the last whole item.
 /// Groups write to different places of `to`, so threads need not wait for each other.
 void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to,
-         unsigned threads) noexcept {
+         unsigned threads) {
   const std::size_t count = from.size() / size;
   for_each_piece(worth_threads(threads, from.size()),
                  (count + block_items - 1) / block_items, [&](std::size_t k) {
@@ -93,12 +93,12 @@ constexpr direction gathering{gather<0>, gather<2>, gather<3>, gather<4>, gather
 }  // namespace
 
 void shuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
-                   unsigned threads) noexcept {
+                   unsigned threads) {
   run(spreading.for_size(size), from, size, to, threads);
 }
 
 void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
-                     unsigned threads) noexcept {
+                     unsigned threads) {
   run(gathering.for_size(size), from, size, to, threads);
 }
 

@@ -9,12 +9,13 @@
 namespace weir::formats {
 
 /// Transposes the bytes of items of `size` > 0 bytes. Bytes behind the last whole item
-/// keep their positions. `to` is as large as `from` and does not overlap it.
+/// keep their positions. `to` is as large as `from` and does not overlap it. With several
+/// threads, throws std::bad_alloc if there is no memory for asking them.
 void shuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
-                   unsigned threads = 1) noexcept;
+                   unsigned threads = 1);
 /// Reverses shuffle_bytes().
 void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
-                     unsigned threads = 1) noexcept;
+                     unsigned threads = 1);
 
 /// Reverses a transposition of bits. The shuffled form has one row for each byte of an
 /// item and each of its bits; a row has one bit per item, least significant first. Items
