@@ -87,7 +87,7 @@ result<dtype> dtype_named(std::string_view name) {
 /// Bits are counted in whole bytes.
 result<std::int64_t> byte_size(dtype type, std::int64_t count) {
   std::int64_t bytes = 0;
-  if (type == dtype::bitmask) {
+  if (type == dtype::bitmask && count >= 0) {
     return count / 8 + (count % 8 != 0 ? 1 : 0);
   }
   // Overflow is found before any memory is taken.

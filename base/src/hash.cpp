@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 #include <xxhash.h>
 
+#include <new>
+
 namespace weir {
 
 std::uint64_t xxh3_64(bytes_view bytes) noexcept {
@@ -18,6 +20,11 @@ std::uint64_t xxh3_64(bytes_view bytes) noexcept {
 /// The state of the library is aligned to 64 bytes, hence its own allocation.
 struct xxh3_stream::state {
   XXH3_state_t* handle = XXH3_createState();
+  state() {
+    if (handle == nullptr) {
+      throw std::bad_alloc();
+    }
+  }
   ~state() { XXH3_freeState(handle); }
 };
 

@@ -41,4 +41,9 @@ TEST(Dtype, UnknownIdsAndOversizedTensorsAreRefused) {
   EXPECT_FALSE(info_of(99));
   EXPECT_FALSE(byte_size(dtype::fp64, std::int64_t{1} << 61));
   EXPECT_EQ(or_throw(byte_size(dtype::bitmask, 9)), 2);
+  for (const dtype type : {dtype::fp64, dtype::bitmask}) {
+    const auto size = byte_size(type, -1);
+    ASSERT_FALSE(size) << info_of(type).tensogram;
+    EXPECT_EQ(size.error().code(), errc::out_of_range);
+  }
 }
