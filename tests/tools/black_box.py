@@ -130,6 +130,9 @@ class Usage(Case):
         self.assertEqual(facts["ns"], 35_000)
         self.assertEqual(facts["workers"][0]["busy_ns"], 35_000)
         self.assertIn("data of first", self.weir("trace", ".").stdout.decode())
+        # A task whose end would have no number counts as one without times.
+        (self.folder / "far.json").write_text(json.dumps([task(1, "far", 8.9e15, 8.9e15)]))
+        self.assertEqual(json.loads(self.weir("trace", "far.json", "--json").stdout)["ns"], 0)
         (self.folder / "bad.json").write_text("{")
         self.assertIn("bad.json", self.error("trace", "bad.json", code=4))
 

@@ -91,10 +91,11 @@ TEST(Trace, KeepsSpansAndNamesOfThreads) {
 TEST(Trace, IsReadWithoutAnObjectAroundItsList) {
   const test::temp_folder folder;
   const std::string path = folder / "list.json";
-  std::ofstream(path) << R"([{"ph":"X","name":"a","ts":1,"dur":2,"tid":3}])";
+  std::ofstream(path) << R"([{"ph":"X","name":"a","ts":1,"dur":2,"tid":3},)"
+                      << R"({"ph":"X","name":"a","ts":1,"dur":2,"tid":1e300}])";
   const trace_data trace = or_throw(read_trace(path));
   EXPECT_EQ(trace.names, std::vector<std::string>{"a"});
-  EXPECT_EQ(trace.lanes, std::vector<std::string>{"thread 3"});
+  EXPECT_EQ(trace.lanes, (std::vector<std::string>{"thread 3", "thread 1e+300"}));
 }
 
 TEST(Trace, MayHaveOtherKeysBeforeItsListAndBehindIt) {

@@ -45,11 +45,12 @@ struct trace_file {
 };
 
 /// Returns a time of the file in nanoseconds; 0 if it is none.
-/// The file has microseconds with a fraction, as its format asks for.
+/// The file has microseconds with a fraction, as its format asks for. Times of more than
+/// 63 years are none: so the end of a task, and the distance of two ends, have a number.
 std::int64_t nanoseconds(double microseconds) {
   const double ns = microseconds * 1e3;
   // The comparison is false for NaN, which thereby gives 0.
-  return std::abs(ns) < 9e18 ? std::llround(ns) : 0;
+  return std::abs(ns) < 2e18 ? std::llround(ns) : 0;
 }
 
 /// Converts an event of the category "task" to the record that the engine had written.

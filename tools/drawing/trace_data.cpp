@@ -6,6 +6,8 @@
 /// number.
 #include "trace_data.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -68,7 +70,7 @@ trace_data trace_builder::finish() && {
       lanes[thread] = static_cast<std::uint32_t>(out.lanes.size());
       out.lanes.push_back(name.empty()
                               // A thread without a name shows its number.
-                              ? "thread " + std::to_string(static_cast<long long>(thread))
+                              ? fmt::format("thread {}", thread)
                               : name);
     }
   }

@@ -26,6 +26,13 @@ namespace {
 
 using points = std::vector<std::pair<double, double>>;
 
+/// Returns a number of a file as a text of bytes. Numbers that no amount of memory has,
+/// such as negative ones, are shown as the nearest amount.
+std::string bytes_text(double bytes) {
+  constexpr double most = 0x1p63;
+  return human_bytes(bytes > 0 ? static_cast<std::uint64_t>(std::min(bytes, most)) : 0);
+}
+
 // Averages the curve of the model over the windows of the other models, so that the
 // curves can be compared.
 // The curve has one value for each pulse, or for several; the count models have windows
@@ -116,8 +123,7 @@ void add_head(html_page& page, const run_data& run) {
                    : "not reached"},
               {"tokens learned from", grouped(number_at(m, "phases.build.tokens"))},
               {"tokens per second", grouped(number_at(m, "tokens_per_second"))},
-              {"peak memory",
-               human_bytes(static_cast<std::uint64_t>(number_at(m, "peak_rss_bytes")))},
+              {"peak memory", bytes_text(number_at(m, "peak_rss_bytes"))},
               {"times resumed", fmt::format("{:.0f}", number_at(m, "resumed"))}});
 }
 
@@ -215,7 +221,7 @@ void add_memory(html_page& page, const run_data& run) {
     for (const auto& [owner, bytes] : memory->items()) {
       if (bytes.is_number()) {
         const auto n = bytes.get<double>();
-        bars.push_back({owner, n, human_bytes(static_cast<std::uint64_t>(n))});
+        bars.push_back({owner, n, bytes_text(n)});
       }
     }
   }
