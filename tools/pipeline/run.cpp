@@ -51,12 +51,12 @@ performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool jso
   // The plan is needed for its guarantee and its notes. It was checked before.
   auto plan = loaded.stages->check();
   if (!plan) {
-    return {std::move(plan.error())};
+    return {std::move(plan.error()), false};
   }
   const std::string& folder = loaded.options.folder;
   auto log = run_log::open(folder);
   if (!log) {
-    return {std::move(log.error())};
+    return {std::move(log.error()), false};
   }
   // Signals ask the run to stop, from the first line of output on.
   actors::run_control control;
