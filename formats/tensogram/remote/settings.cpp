@@ -346,7 +346,7 @@ result<remote_settings> checked(given_settings s) {
 /// refused because its meaning would be a guess.
 result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   // Days and longer units are not accepted.
-  constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> units{{
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 13> units{{
       {"ms", 1},
       {"msec", 1},
       {"s", 1000},
@@ -359,6 +359,7 @@ result<std::chrono::milliseconds> parse_duration(std::string_view text) {
       {"minutes", 60000},
       {"h", 3600000},
       {"hour", 3600000},
+      {"hours", 3600000},
   }};
   const error wrong(errc::invalid_argument,
                     "expected a time with its unit, such as 30s, found another text");

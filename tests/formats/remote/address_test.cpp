@@ -137,6 +137,9 @@ TEST(RemoteSettings, KnowTheNamesOfObjectStore) {
   EXPECT_EQ(settings_of({}).region, "us-east-1");
   EXPECT_TRUE(settings_of({{"skip_signature", "ON"}}).skip_signature);
   EXPECT_EQ(settings_of({{"timeout", "2m"}}).timeout, std::chrono::minutes(2));
+  for (const char* two : {"2h", "2 hours", "1hour 60 minutes", "7200 seconds"}) {
+    EXPECT_EQ(settings_of({{"timeout", two}}).timeout, std::chrono::hours(2)) << two;
+  }
   EXPECT_EQ(settings_of({{"connect_timeout", "500ms"}}).connect_timeout.count(), 500);
   // Options that matter only to writers, to another client or to another store are
   // accepted and ignored.
