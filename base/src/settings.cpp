@@ -184,7 +184,10 @@ std::string setting_value::describe() const {
 
 /// The rule sees only values that are in the range.
 bool setting_info::accepts(const setting_value& value) const {
-  return std::visit(range_test{value}, range) && (!rule || rule(value));
+  // A word stands for a number outside of the range, which the rule is not about.
+  const bool is_word = std::holds_alternative<integer_range>(range) &&
+                       std::holds_alternative<std::string>(value.data);
+  return std::visit(range_test{value}, range) && (is_word || !rule || rule(value));
 }
 
 std::string setting_info::expected() const {

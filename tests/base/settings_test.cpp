@@ -92,6 +92,21 @@ TEST(Settings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
   walk(picture_settings(), a_picture());
 }
 
+TEST(Settings, AWordIsNotSubjectToTheRuleOfTheNumbers) {
+  settings_table<brush> table("the brush");
+  table.add("strokes", &brush::strokes, "Strokes")
+      .word("endless", endless)
+      .rule("an even one", [](std::uint64_t strokes) { return strokes % 2 == 0; });
+  brush b;
+  EXPECT_FALSE(table.assign(b, "strokes", integer(3)));
+  EXPECT_FALSE(table.assign(b, "strokes", text("some")));
+  ASSERT_TRUE(table.assign(b, "strokes", text("endless")));
+  EXPECT_EQ(b.strokes, endless);
+  EXPECT_TRUE(table.check(b));
+  ASSERT_TRUE(table.assign(b, "strokes", integer(4)));
+  EXPECT_EQ(b.strokes, 4u);
+}
+
 TEST(Settings, ValuesReachTheirMembersAndComeBack) {
   const auto table = picture_settings();
   picture p = a_picture();
