@@ -74,7 +74,6 @@ struct model_memory {
   };
   piece_cache cache;                    ///< ids of pieces that were seen before
   std::vector<std::uint32_t> ids;       ///< symbols of the piece that is encoded
-  std::vector<merge> merges;            ///< not used by the present algorithms
   std::vector<std::uint32_t> previous;  ///< left neighbours in the list of symbols
   std::vector<std::uint32_t> next;      ///< right neighbours in the list of symbols
   std::vector<candidate> heap;          ///< candidates by rank, then place
