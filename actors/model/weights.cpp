@@ -23,6 +23,7 @@ namespace weir::actors {
 namespace {
 
 /// `kind` is "matrix" or "vector".
+/// Error of a name that the model does not have.
 error no_weight(std::string_view kind, std::string_view name) {
   return error(errc::not_found,
                fmt::format("cannot find {} {} of the model: expected its "
@@ -39,6 +40,7 @@ bool in_place(bytes_view bytes) {
 /// Returns the shape of the panels of an entry of a record.
 /// The entry comes from a volume: its type is looked up and its shape is checked.
 result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
+  // The names of types are those of the record.
   for (const auto type :
        {models::weight_type::f32, models::weight_type::q8_0, models::weight_type::q4_1}) {
     if (name_of(type) == entry.type) {
@@ -56,6 +58,7 @@ result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
 }  // namespace
 
 /// Allocates memory for a copy, which lives as long as the object.
+// Kernels read whole panels, so the memory has their alignment.
 mutable_bytes model_weights::own(std::uint64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   constexpr std::align_val_t aligned{panel_alignment};
@@ -69,12 +72,14 @@ mutable_bytes model_weights::own(std::uint64_t bytes) {
 
 /// @pre The runs of the entry were checked.
 void model_weights::add(const panel_entry& entry, std::vector<models::panel_run> runs) {
+  // Vectors are floats and have one run.
   if (entry.vector) {
     const bytes_view bytes = runs[0].bytes;
     vectors_.emplace(entry.name, std::span(reinterpret_cast<const float*>(bytes.data()),
                                            bytes.size() / sizeof(float)));
     return;
   }
+  // The shape was checked before.
   const auto shape = shape_of_entry(entry);
   if (shape) {
     matrices_.emplace(entry.name, models::panel_matrix{*shape, std::move(runs)});
@@ -88,8 +93,10 @@ void model_weights::add(const panel_entry& entry, std::vector<models::panel_run>
 result<void> model_weights::map_entry(const storage::hn4_stream& stream,
                                       const panel_entry& entry) {
   std::vector<models::panel_run> runs;
+  // A matrix is stored in runs of rows, one after another.
   for (const panel_place& place : entry.runs) {
     std::uint64_t end = 0;
+    // The offset comes from the volume and may be any number.
     if (!checked_add(place.offset, place.bytes, end) || end > stream.size()) {
       return error(errc::torn,
                    fmt::format("cannot use panels {}: expected {} bytes at {}, found the "
@@ -104,6 +111,7 @@ result<void> model_weights::map_entry(const storage::hn4_stream& stream,
       runs.push_back({place.first, view.bytes});
       continue;
     }
+    // Reading also verifies the checksums of the blocks.
     const mutable_bytes copy = own(place.bytes);
     WEIR_CHECK(stream.read(place.offset, copy));
     runs.push_back({place.first, copy});
@@ -124,6 +132,7 @@ result<void> model_weights::map_entry(const storage::hn4_stream& stream,
 }
 
 /// An empty selection wants all entries.
+/// Maps the panels of the record.
 result<void> model_weights::map_panels(const storage::hn4_stream& stream,
                                        const model_record& record,
                                        const selection& wanted) {
@@ -135,16 +144,19 @@ result<void> model_weights::map_panels(const storage::hn4_stream& stream,
   return {};
 }
 
+/// Packs the weights in the form of panels.
 result<void> model_weights::pack_weights(const model_in_volume& model,
                                          const selection& wanted) {
   // One block that is large enough for every weight gives one run for each.
   const auto plan = plan_panels(model.weights(), std::uint64_t{1} << 62);
+  // A stage with some of the layers packs only those.
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (wanted && !wanted(plan[i].name)) {
       continue;
     }
     WEIR_TRY(const stored_weight w, model.weight(i));
     const mutable_bytes to = own(plan[i].runs[0].bytes);
+    // The tensor is read where it lies, in its own type.
     const raw_weight raw{&w.weight, w.view, w.tensor.bytes(), model.record().files};
     WEIR_CHECK(pack_run(raw, 0, to));
     add(plan[i], {{0, to}});
@@ -157,16 +169,19 @@ result<std::unique_ptr<model_weights>> model_weights::load(
     const storage::hn4_volume& volume, const model_in_volume& model,
     const selection& wanted) {
   std::unique_ptr<model_weights> out(new model_weights());
+  // Older volumes and small blocks have no panels.
   if (model.record().panels.empty()) {
     WEIR_CHECK(out->pack_weights(model, wanted));
     return out;
   }
+  // The panels have a tag of their own.
   WEIR_TRY(const auto stream,
            volume.stream(model.record().tag + std::string(panels_ending)));
   WEIR_CHECK(out->map_panels(stream, model.record(), wanted));
   return out;
 }
 
+/// Looked up by kernels when they are made, not for each call.
 result<models::panel_matrix> model_weights::matrix(std::string_view name) const {
   const auto found = matrices_.find(name);
   return found == matrices_.end()
@@ -174,6 +189,7 @@ result<models::panel_matrix> model_weights::matrix(std::string_view name) const 
              : found->second;
 }
 
+/// As `matrix`.
 result<std::span<const float>> model_weights::vector(std::string_view name) const {
   const auto found = vectors_.find(name);
   return found == vectors_.end()

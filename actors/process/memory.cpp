@@ -29,6 +29,7 @@ constexpr std::uint64_t max_allocated = std::uint64_t{64} << 20;
 
 /// Maps the whole file for reading and writing, shared with the other process.
 result<std::byte*> map_all(int fd, std::uint64_t bytes) {
+  // Both processes see each other's writes at once.
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
     return system_error("map", "shared memory", errno);
@@ -51,21 +52,25 @@ error bad_field(const char* field, const std::string& expected,
 // of the machine through it.
 result<shared_memory> shared_memory::create(const std::string& stage,
                                             std::uint64_t bytes) {
+  // The name is seen in the list of mappings, for people.
   const int fd =
       ::memfd_create(("weir:" + stage).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) {
     return system_error("make", "shared memory of the stage " + stage, errno);
   }
+  // From here on the descriptor is closed on errors.
   shared_memory made(fd, nullptr, bytes);
   const auto size = static_cast<off_t>(bytes);
   if (::ftruncate(fd, size) != 0) {
     return system_error("size", "shared memory of the stage " + stage, errno);
   }
+  // Larger memory is allocated page by page when it is used.
   if (bytes <= max_allocated) {
     if (const int number = ::posix_fallocate(fd, 0, size); number != 0) {
       return system_error("allocate", "shared memory of the stage " + stage, number);
     }
   }
+  // No further seals can be added.
   if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return system_error("seal", "shared memory of the stage " + stage, errno);
   }
@@ -80,21 +85,25 @@ result<shared_memory> shared_memory::map(int fd, std::uint64_t bytes) {
   if (::fstat(fd, &facts) != 0) {
     return system_error("look at", "shared memory", errno);
   }
+  // A size that differs means another descriptor.
   if (static_cast<std::uint64_t>(facts.st_size) != bytes) {
     return error(errc::io, fmt::format("cannot map shared memory: expected {} bytes, "
                                        "found {}",
                                        bytes, facts.st_size));
   }
+  // The descriptor is owned from here on.
   shared_memory made(fd, nullptr, bytes);
   WEIR_TRY(made.base_, map_all(fd, bytes));
   return made;
 }
 
+/// The other object is empty afterwards.
 shared_memory::shared_memory(shared_memory&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       base_(std::exchange(other.base_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
+/// Swaps, so that the destructor of the other object frees what this one had.
 shared_memory& shared_memory::operator=(shared_memory&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(base_, other.base_);
@@ -103,6 +112,7 @@ shared_memory& shared_memory::operator=(shared_memory&& other) noexcept {
 }
 
 shared_memory::~shared_memory() {
+  // Mapping and descriptor end independently.
   if (base_ != nullptr) {
     ::munmap(base_, bytes_);
   }
@@ -114,6 +124,7 @@ shared_memory::~shared_memory() {
 // Compares by subtraction: the sum of an offset and a size of the other process could
 // overflow.
 std::optional<std::uint64_t> region::take(std::uint64_t bytes) noexcept {
+  // Every tensor begins at an aligned offset.
   const std::uint64_t at = align_up<std::uint64_t>(at_, wire::alignment);
   if (at > end_ || bytes > end_ - at) {
     return std::nullopt;
@@ -134,6 +145,7 @@ std::uint32_t put_attributes(std::byte* to, const attributes& all) {
   };
   for (const auto& [name, value] : all) {
     const auto* text = std::get_if<std::string>(&value);
+    // The index is that of the type in `attribute`; 3 is text.
     const auto kind = static_cast<std::uint8_t>(value.index());
     const auto name_bytes = static_cast<std::uint8_t>(name.size());
     const auto bytes = static_cast<std::uint16_t>(text != nullptr ? text->size() : 8);
@@ -159,15 +171,15 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
   const auto bad = [](const char* found) {
     return error(errc::corrupt,
                  fmt::format("cannot read attributes of the child process: expected "
-                             // `kind` is the index of the type in `attribute`; 3 is text,
-                             // all others have 8 bytes.
                              "kind, name and value, found {}",
                              found));
   };
+  // Checked before the copy is made.
   if (bytes > wire::attribute_bytes) {
     return bad("too many bytes");
   }
   attributes all;
+  // All checks and reads below are of this copy.
   std::vector<std::byte> copy(from, from + bytes);
   std::size_t at = 0;
   while (at != copy.size()) {
@@ -175,6 +187,8 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
       return bad("fewer bytes");
     }
     // The head of an attribute: kind, length of the name, length of the value.
+    // The kind is the index of the type in `attribute`; 3 is text, all others have 8
+    // bytes.
     const auto kind = std::to_integer<unsigned>(copy[at]);
     const auto name_bytes = std::to_integer<std::size_t>(copy[at + 1]);
     std::uint16_t value_bytes = 0;
@@ -185,11 +199,13 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
         (kind != 3 && value_bytes != 8)) {
       return bad("fewer bytes, or an unknown kind");
     }
+    // @pre The range was compared with the size.
     const auto text = [&](std::size_t begin, std::size_t count) {
       return std::string(as_text(bytes_view(copy).subspan(begin, count)));
     };
     attribute& value = all[text(at, name_bytes)];
     at += name_bytes;
+    // Numbers are not aligned here.
     const auto number = [&](auto one) {
       std::memcpy(&one, &copy[at], 8);
       value = one;
@@ -210,6 +226,7 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
 wire::tensor_record record_of(const runtime::tensor& t, std::uint64_t offset) {
   wire::tensor_record one{};
   one.offset = offset;
+  // A tensor without bytes has a record as well.
   one.bytes = static_cast<std::uint64_t>(byte_size(t.type(), t.count()).value_or(0));
   one.type = static_cast<std::uint32_t>(t.type());
   one.rank = static_cast<std::uint32_t>(t.shape().size());
@@ -220,12 +237,15 @@ wire::tensor_record record_of(const runtime::tensor& t, std::uint64_t offset) {
 // The tensor must be row-major: its bytes are copied as one piece.
 std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, region& space,
                                               const runtime::tensor& t) {
+  // The size was checked when the tensor was made.
   const std::int64_t bytes = byte_size(t.type(), t.count()).value_or(0);
   const auto at = space.take(static_cast<std::uint64_t>(bytes));
+  // The space of this call is used up.
   if (!at) {
     return std::nullopt;
   }
   const wire::tensor_record one = record_of(t, *at);
+  // A tensor without elements may have no address.
   if (bytes != 0) {
     std::memcpy(memory.at(*at), t.data(), one.bytes);
   }
@@ -242,6 +262,7 @@ result<shared_tensor> check_tensor(const shared_memory& memory,
     return bad_field("a rank of at most", std::to_string(wire::max_rank),
                      std::to_string(one.rank));
   }
+  // An element type without a size cannot be in memory.
   if (one.type > 255 || !info_of(static_cast<int>(one.type)) ||
       info_of(static_cast<int>(one.type))->size == 0) {
     return bad_field("the number of", "an element type", std::to_string(one.type));
@@ -249,6 +270,7 @@ result<shared_tensor> check_tensor(const shared_memory& memory,
   shared_tensor t;
   t.type = static_cast<dtype>(one.type);
   t.shape = {one.shape.data(), one.rank};
+  // A product that overflows fits nothing.
   std::int64_t count = 1;
   bool fits = true;
   for (const std::int64_t extent : t.shape) {
@@ -264,6 +286,7 @@ result<shared_tensor> check_tensor(const shared_memory& memory,
     return bad_field("an offset", fmt::format("in {}+{}", begin, bytes),
                      fmt::format("{}+{}", one.offset, one.bytes));
   }
+  // The address is valid as long as the memory is mapped.
   t.data = memory.at(one.offset);
   t.bytes = one.bytes;
   return t;

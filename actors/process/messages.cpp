@@ -20,11 +20,13 @@ namespace {
 using nlohmann::json;
 
 /// Returns JSON as text. Bytes that are no UTF-8 are replaced.
+// A payload must be valid UTF-8, or the other side refuses it.
 std::string dump(const json& one) {
   return one.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 /// Returns the error for a payload that is not the JSON that its kind of message has.
+// The text after "found" is that of the JSON library.
 error no_message(const std::string& found) {
   return error(errc::corrupt,
                fmt::format("cannot read a message of the process host: expected JSON as "
@@ -33,6 +35,7 @@ error no_message(const std::string& found) {
 }
 
 /// Calls a function that reads JSON. Its exceptions become errors.
+/// Errors that the function returns pass unchanged.
 template <class T, class Function>
 result<T> reading(Function read) {
   try {
@@ -45,6 +48,7 @@ result<T> reading(Function read) {
 /// Returns a setting as JSON. A value of a foreign type, such as a function of Python, is
 /// sent as its description, because only the process that made it can use it.
 json json_of(const setting_value& v) {
+  // The type decides, so 2 and 2.0 stay different.
   return std::visit(
       [](const auto& one) -> json {
         using type = std::decay_t<decltype(one)>;
@@ -68,6 +72,7 @@ json json_of(const setting_value& v) {
 /// A value that is nothing else must be text, or the conversion throws.
 setting_value value_of(const json& j) {
   setting_value v;
+  // Booleans come first, because JSON keeps them apart from numbers.
   if (j.is_boolean()) {
     v.data = j.get<bool>();
   } else if (j.is_number_integer()) {
@@ -107,6 +112,7 @@ const char* face_text(flow::face f) {
 
 /// Returns the face of a name.
 result<flow::face> face_of(const std::string& text) {
+  // Another build may know faces that this one does not have.
   for (const auto& [known, name] : faces) {
     if (text == name) {
       return known;
@@ -118,6 +124,7 @@ result<flow::face> face_of(const std::string& text) {
 /// Returns the offsets and sizes of the shared memory. The run computes them, and the
 /// child takes them as they are, so that both sides cannot disagree.
 json json_of(const flow::shared_layout& l) {
+  // All values are offsets from the begin of the memory, counts, or sizes.
   return {{"bytes", l.bytes},
           {"calls", l.calls},
           {"inputs", l.inputs},
@@ -138,6 +145,7 @@ json json_of(const flow::shared_layout& l) {
 /// `reading` turns into an error.
 flow::shared_layout layout_from(const json& j) {
   flow::shared_layout l;
+  // The order does not matter, because every value has a name.
   for (const auto& [key, to] : {std::pair{"bytes", &l.bytes},
                                 {"calls", &l.calls},
                                 {"inputs", &l.inputs},
@@ -169,6 +177,7 @@ json json_of(const error& e) {
 /// Returns the text under a key, or an empty text if there is none of that type.
 std::string text_at(const json& j, const char* key) {
   const auto found = j.find(key);
+  // A key of another type counts as missing.
   return found != j.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
@@ -185,6 +194,7 @@ error error_from(const json& j, int depth) {
     code = static_cast<errc>(number);
   }
   error e(code, text_at(j, "text"));
+  // Empty texts are left out, as in the error that was sent.
   if (const std::string where = text_at(j, "location"); !where.empty()) {
     static_cast<void>(std::move(e).located(where));
   }
@@ -248,6 +258,7 @@ std::string wire_text(const start_message& one) {
 // The version is compared first, because a child of another build may find any other key
 // missing, and the version names the reason.
 result<start_message> start_of(std::string_view text) {
+  // Exceptions for missing keys and wrong types become errors here.
   return reading<start_message>([&]() -> result<start_message> {
     const json j = json::parse(text);
     if (j.at("version").get<std::uint32_t>() != wire::version) {
@@ -296,21 +307,25 @@ result<start_message> start_of(std::string_view text) {
   });
 }
 
+/// An error as JSON.
 std::string wire_text(const error& e) {
   return dump(json_of(e));
 }
 
+/// Never fails: what cannot be read is part of the error.
 error error_of(std::string_view text) {
   // Parsing without exceptions: an error that cannot be read is still reported as text.
   const json j = json::parse(text, nullptr, false);
   if (j.is_object()) {
     return error_from(j, 0);
   }
+  // A child may have died in the middle of a text.
   return error(errc::kernel_failed,
                fmt::format("the child process has reported an error that is not JSON: {}",
                            text.substr(0, 200)));
 }
 
+/// The constants that a stage has opened, for the comparison of a resumed run.
 std::string wire_text(const std::vector<constant_info>& constants) {
   json j;
   j["constants"] = json::array();
@@ -321,6 +336,7 @@ std::string wire_text(const std::vector<constant_info>& constants) {
   return dump(j);
 }
 
+/// The counterpart of `wire_text`.
 result<std::vector<constant_info>> constants_of(std::string_view text) {
   using all = std::vector<constant_info>;
   return reading<all>([&]() -> result<all> {
@@ -339,13 +355,16 @@ result<std::vector<constant_info>> constants_of(std::string_view text) {
   });
 }
 
+/// Figures are sent at the end and on request.
 std::string wire_text(const figures& all) {
   json j;
   j["values"] = json::array();
+  // A value is a number, a text, or a list of texts.
   for (const auto& [name, value] : all.values()) {
     j["values"].push_back(json::array(
         {name, std::visit([](const auto& one) { return json(one); }, value)}));
   }
+  // Curves are for the report.
   j["curves"] = json::array();
   for (const figures::curve& one : all.curves()) {
     j["curves"].push_back(
@@ -355,8 +374,10 @@ std::string wire_text(const figures& all) {
   return dump(j);
 }
 
+/// Adds the figures of a child to those of the stage.
 result<void> add_figures(std::string_view text, figures& to) {
   return reading<void>([&]() -> result<void> {
+    // A stage without figures sends an empty payload.
     const json j = text.empty() ? json::object() : json::parse(text);
     for (const json& one : j.value("values", json::array())) {
       const std::string name = one.at(0).get<std::string>();
@@ -372,11 +393,13 @@ result<void> add_figures(std::string_view text, figures& to) {
         to.set(name, value.get<std::string>());
       }
     }
+    // Points are pairs.
     for (const json& one : j.value("curves", json::array())) {
       to.draw({one.at("title").get<std::string>(), one.at("x").get<std::string>(),
                one.at("y").get<std::string>(),
                one.at("points").get<std::vector<std::pair<double, double>>>()});
     }
+    // Problems are texts that the report shows.
     for (const json& one : j.value("problems", json::array())) {
       to.problem(one.get<std::string>());
     }
@@ -387,6 +410,7 @@ result<void> add_figures(std::string_view text, figures& to) {
 // A section is stored as five numbers (bytes of the name, type, rank, 0, bytes of the
 // data), its extents, its name and its data; docs/formats/stage-wire.md has the table.
 void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) {
+  // Numbers are in the order of bytes of the machine, because both processes run on it.
   const auto put = [&](const auto& number) {
     append(to, bytes_view(std::as_bytes(std::span(&number, 1))));
   };
@@ -396,11 +420,13 @@ void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) 
     put(static_cast<std::uint32_t>(one.name.size()));
     put(static_cast<std::uint32_t>(one.type));
     put(static_cast<std::uint32_t>(one.shape.size()));
+    // Makes the numbers behind it aligned to 8 bytes.
     put(std::uint32_t{0});
     put(static_cast<std::uint64_t>(one.data.size()));
     for (const std::int64_t extent : one.shape) {
       put(extent);
     }
+    // Bytes of the name and of the data have no padding.
     append(to, as_view(one.name));
     append(to, one.data);
   }
@@ -411,11 +437,13 @@ void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) 
 result<std::vector<flow::image_section>> sections_of(bytes_view from) {
   bool failed = false;
   const auto take = [&](std::uint64_t bytes) {
+    // Compares before it adds, so that a large number cannot overflow.
     failed = failed || bytes > from.size();
     const bytes_view one = from.first(failed ? 0 : static_cast<std::size_t>(bytes));
     from = from.subspan(one.size());
     return one;
   };
+  // The argument only gives the type.
   const auto get = [&](auto number) {
     const bytes_view one = take(sizeof(number));
     if (!failed) {
@@ -424,6 +452,7 @@ result<std::vector<flow::image_section>> sections_of(bytes_view from) {
     return number;
   };
   std::vector<flow::image_section> all;
+  // The count is not trusted: the loop ends with the bytes.
   const auto count = get(std::uint32_t{});
   for (std::uint32_t i = 0; i < count && !failed; ++i) {
     flow::image_section one;
@@ -443,6 +472,7 @@ result<std::vector<flow::image_section>> sections_of(bytes_view from) {
     one.name = as_text(take(name_bytes));
     const bytes_view data = take(bytes);
     one.type = static_cast<dtype>(type);
+    // A copy, because the payload is used again.
     one.data.assign(data.begin(), data.end());
     all.push_back(std::move(one));
   }

@@ -23,6 +23,7 @@
 namespace weir::actors {
 namespace {
 
+/// Is not changed when the time of the system is set.
 using clock = std::chrono::steady_clock;
 
 /// A pipe whose ends are closed when the object ends.
@@ -36,11 +37,14 @@ class pipe_ends {
     close_end(0);
     close_end(1);
   }
+  /// Makes the pipe. @pre It is closed.
   result<void> open() {
     return ::pipe2(ends_.data(), O_CLOEXEC) == 0 ? result<void>()
                                                  : system_error("make", "a pipe", errno);
   }
+  /// 0 is the end to read from, 1 the one to write to.
   [[nodiscard]] int end(std::size_t which) const { return ends_[which]; }
+  /// Closes an end once; later calls do nothing.
   void close_end(std::size_t which) {
     if (ends_[which] >= 0) {
       ::close(std::exchange(ends_[which], -1));
@@ -48,6 +52,7 @@ class pipe_ends {
   }
 
  private:
+  // -1 stands for an end that is closed.
   std::array<int, 2> ends_{-1, -1};
 };
 
@@ -57,7 +62,9 @@ class running_child {
   running_child() = default;
   running_child(const running_child&) = delete;
   running_child& operator=(const running_child&) = delete;
+  // The child may be in an endless loop, so it is not asked.
   ~running_child() {
+    // A process that is not reaped would stay as a zombie.
     if (process_ > 0) {
       ::kill(process_, SIGKILL);
       static_cast<void>(reap(0));
@@ -66,6 +73,7 @@ class running_child {
   /// `out` and `errors` become the standard output and error output of the child. @pre No
   /// process was started before.
   result<void> start(const std::vector<std::string>& command, int out, int errors) {
+    // The words refer to the strings of the command.
     std::vector<char*> words;
     for (const std::string& word : command) {
       words.push_back(const_cast<char*>(word.c_str()));  // posix_spawn changes nothing
@@ -73,13 +81,16 @@ class running_child {
     words.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
+    // The child must not read from the terminal.
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out, 1);
     posix_spawn_file_actions_adddup2(&actions, errors, 2);
+    // The environment is that of this process.
     const int failed =
         ::posix_spawn(&process_, words.front(), &actions, nullptr, words.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) {
+      // It may have been set by the failed call.
       process_ = -1;
       return system_error("start", command.front(), failed);
     }
@@ -97,6 +108,7 @@ class running_child {
     }
     return ended != 0;
   }
+  /// @pre The child was reaped.
   [[nodiscard]] int status() const { return status_; }
 
  private:
@@ -112,6 +124,7 @@ bool drain_output(int descriptor, std::string& to) {
   if (n > 0) {
     to.append(piece.data(), static_cast<std::size_t>(n));
   }
+  // An error other than an interrupted call counts as the end.
   return n > 0 || (n < 0 && errno == EINTR);
 }
 
@@ -128,7 +141,9 @@ error too_late(const std::string& program, std::chrono::milliseconds limit) {
 result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& errors,
                       child_output& into, const child_limits& limits,
                       clock::time_point end) {
+  // A pipe that is closed has the descriptor -1.
   while (out.end(0) >= 0 || errors.end(0) >= 0) {
+    // The time of the whole command, not of each wait.
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now());
     // `poll` ignores an entry with the descriptor -1, which is a pipe that was closed.
@@ -144,6 +159,7 @@ result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& err
     if (waiting[1].revents != 0 && !drain_output(errors.end(0), into.error)) {
       errors.close_end(0);
     }
+    // Checked after each piece, so at most one piece more is kept.
     if (into.out.size() > limits.bytes) {
       return error(errc::out_of_range,
                    fmt::format("cannot read the output of \"{}\": expected at most {} "
@@ -162,12 +178,14 @@ result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& err
 // The program of `command` must be a path, because posix_spawn does not search for it.
 result<child_output> run_child(const std::vector<std::string>& command,
                                const child_limits& limits) {
+  // Both pipes and the end of the process share this time.
   const clock::time_point end = clock::now() + limits.time;
   pipe_ends out;
   pipe_ends errors;
   WEIR_CHECK(out.open());
   WEIR_CHECK(errors.open());
   running_child child;
+  // From here on, every return kills the child unless it has ended.
   WEIR_CHECK(child.start(command, out.end(1), errors.end(1)));
   // The ends of the child must be closed here, or the pipes would never report their end.
   out.close_end(1);
@@ -179,8 +197,10 @@ result<child_output> run_child(const std::vector<std::string>& command,
     if (clock::now() > end) {
       return too_late(command.front(), limits.time);
     }
+    // Waits a millisecond without a descriptor.
     static_cast<void>(::poll(nullptr, 0, 1));
   }
+  // A process can also end by a signal.
   all.exited = WIFEXITED(child.status());
   all.status = all.exited ? WEXITSTATUS(child.status()) : WTERMSIG(child.status());
   return all;

@@ -24,15 +24,18 @@ std::string path_of(const opening& run, const std::string& setting) {
 result<void> check_ours(file& f, const std::string& path, std::string_view content,
                         std::span<const std::string_view> begins) {
   WEIR_TRY(const std::uint64_t size, f.size());
+  // As many bytes as the longest begin has.
   byte_vector head(std::min<std::uint64_t>(size, message_magic.size()));
   WEIR_CHECK(read_exactly(f, 0, head));
   const std::string_view start = as_text(head);
+  // A short file must be the begin of one, and a longer one begin with one.
   const bool fits = std::any_of(begins.begin(), begins.end(), [&](std::string_view one) {
     return one.starts_with(start.substr(0, one.size()));
   });
   if (fits || start.find_first_not_of('\0') == std::string_view::npos) {
     return {};
   }
+  // A file of something else is never overwritten.
   return error(errc::already_exists,
                fmt::format("cannot replace \"{}\": expected {}, found {} bytes of "
                            "something else",
@@ -53,14 +56,17 @@ namespace {
 
 /// Every attribute has a counterpart in CBOR.
 formats::cbor_value cbor_of(const attribute& from) {
+  // Numbers and texts keep their kind.
   return std::visit([](const auto& value) { return formats::cbor_value(value); }, from);
 }
 
 /// Returns a value that can be an attribute, or nothing. Booleans become 0 and 1.
 std::optional<attribute> scalar_of(const formats::cbor_value& from) {
+  // The order of the questions decides about the kind.
   if (const auto flag = from.boolean()) {
     return attribute(std::uint64_t{*flag});
   }
+  // Numbers from 0 on are unsigned, whatever they were before.
   if (const auto whole = from.uint64()) {
     return attribute(*whole);
   }
@@ -81,8 +87,10 @@ std::optional<attribute> scalar_of(const formats::cbor_value& from) {
 /// Adds an attribute unless it exists or the space is used up. The size is that of its
 /// encoding as metadata, which is how other programs see it.
 void attribute_collector::add(const std::string& name, const attribute& value) {
+  // Both encodings have their heads.
   const std::size_t bytes = formats::encode_cbor(formats::cbor_value(name)).size() +
                             formats::encode_cbor(cbor_of(value)).size();
+  // What came first stays.
   if (bytes_ + bytes <= max_attribute_bytes && to_.try_emplace(name, value).second) {
     bytes_ += bytes;
   }
@@ -92,6 +100,7 @@ void attribute_collector::add(const std::string& name, const attribute& value) {
 void attribute_collector::add_scalars(const formats::cbor_map& from) {
   for (const formats::cbor_entry& entry : from) {
     const std::string* name = entry.key.text();
+    // Keys of CBOR need not be texts.
     auto value = scalar_of(entry.value);
     if (name != nullptr && value) {
       add(*name, *value);
@@ -101,6 +110,7 @@ void attribute_collector::add_scalars(const formats::cbor_map& from) {
 
 /// Adds the scalars of a map and of the maps inside it.
 void attribute_collector::add_object(const formats::cbor_map& from) {
+  // The name of an object is no attribute, because the stage has one of its own.
   add_nested(from, "", 0);
 }
 
@@ -111,6 +121,7 @@ void attribute_collector::add_nested(const formats::cbor_map& from,
   constexpr std::size_t max_depth = 8;  // deeper names would not fit
   for (const formats::cbor_entry& entry : from) {
     const std::string* key = entry.key.text();
+    // Deeper maps may have a key `name`.
     if (key == nullptr || key->starts_with('_') || (depth == 0 && *key == "name")) {
       continue;
     }
@@ -127,6 +138,7 @@ void attribute_collector::add_nested(const formats::cbor_map& from,
 /// The inverse of `add_scalars`.
 formats::cbor_map metadata_of(const attributes& from) {
   formats::cbor_map out;
+  // In the order of the names, so equal attributes give equal bytes.
   for (const auto& [name, value] : from) {
     out.set(name, cbor_of(value));
   }
@@ -143,6 +155,7 @@ flow::stage_info source_info(std::string name, std::string documentation) {
 }
 
 /// Rule of settings that name a type.
+// For settings that can name every type.
 bool is_port_type(const std::string& text) {
   return flow::port_type::parse(text).has_value();
 }
@@ -178,13 +191,16 @@ result<void> verify_block(
                              "most {} bytes, found {}",
                              stage, last.end, last.length));
   }
+  // The data is shorter than when it was read.
   if (size < last.end) {
     return too_short(stage, thing, last.end, size);
   }
+  // Blocks may have gigabytes; a piece has one MiB.
   constexpr std::uint64_t piece = std::uint64_t{1} << 20;
   xxh3_stream digest;
   byte_vector bytes(static_cast<std::size_t>(std::min(piece, last.length)));
   for (std::uint64_t done = 0; done < last.length;) {
+    // Less than a piece at the end.
     const auto part = mutable_bytes(bytes).first(
         static_cast<std::size_t>(std::min(piece, last.length - done)));
     WEIR_CHECK(read(last.end - last.length + done, part));
@@ -204,12 +220,14 @@ result<void> verify_block(
 /// Makes an item of bytes and returns its memory.
 result<mutable_bytes> fill_block(pull& p, std::uint64_t count) {
   const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
+  // The flow refuses a block that the type of the outlet does not allow.
   WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, dtype::uint8, shape));
   return mutable_bytes(x.data(), static_cast<std::size_t>(count));
 }
 
 error shorter_than_offset(const std::string& path, std::uint64_t end,
                           std::uint64_t found) {
+  // The checkpoint knows bytes that the file has lost.
   return error(errc::torn,
                fmt::format("cannot append to \"{}\": expected at least the {} bytes of "
                            "the checkpoint, found {}",
@@ -224,6 +242,7 @@ result<void> check_appended(file& f, const std::string& path, const read_block& 
   if (size < last.end) {
     return shorter_than_offset(path, last.end, size);
   }
+  // The text of this error is that of a source, so it becomes the cause of another.
   auto same =
       verify_block(last, size, stage, path, [&](std::uint64_t offset, mutable_bytes to) {
         return read_exactly(f, offset, to);

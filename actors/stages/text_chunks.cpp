@@ -22,6 +22,7 @@ struct text_settings {
   std::uint64_t chunk = 65536;
 };
 
+/// Files and the size of a chunk.
 settings_table<text_settings> text_table() {
   settings_table<text_settings> table("the source text.chunks");
   table
@@ -56,15 +57,18 @@ class text_chunks final : public flow::stage_object {
   result<void> open(opening& run) override {
     for (const std::string& name : settings_.files) {
       paths_.push_back(path_of(run, name));
+      // The file is closed again; only one is open at a time.
       WEIR_TRY(const auto f, fs_.open(paths_.back(), open_mode::read));
     }
     return {};
   }
   /// Makes the next chunk; files that are at their end are passed over.
   result<bool> next(pull& p) override {
+    // `close` also moves on.
     for (; next_file_ < paths_.size(); close()) {
       WEIR_CHECK(enter());
       const std::uint64_t left = size_ - offset_;
+      // An empty file, or the end of one.
       if (left == 0) {
         continue;
       }
@@ -73,6 +77,7 @@ class text_chunks final : public flow::stage_object {
       // Read first, then compared: a change during the read shows here.
       WEIR_CHECK(read_exactly(*file_, offset_, to));
       WEIR_CHECK(check_unchanged());
+      // What the item is: the name in the settings, and the place.
       attribute_collector about(p.emitted());
       about.add("file", settings_.files[next_file_]);
       about.add("offset", offset_);
@@ -83,6 +88,7 @@ class text_chunks final : public flow::stage_object {
     }
     return false;
   }
+  /// The chunk that was made last.
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(
         text_cursor{last_file_, last_, identity(last_file_)});
@@ -96,10 +102,12 @@ class text_chunks final : public flow::stage_object {
     if (cursor.last.length == 0) {
       return {};
     }
+    // The list of files may have become shorter.
     if (cursor.file >= paths_.size()) {
       return too_short(text_chunks_name, paths_.back(), cursor.file + 1, paths_.size(),
                        "files");
     }
+    // Sizes are part of the identity.
     sizes_.clear();
     for (std::uint64_t i = 0; i < cursor.file; ++i) {
       WEIR_TRY(const auto f, fs_.open(paths_[i], open_mode::read));
@@ -126,9 +134,11 @@ class text_chunks final : public flow::stage_object {
  private:
   /// Opens the next file unless it is open.
   result<void> enter() {
+    // Called for every chunk.
     if (file_) {
       return {};
     }
+    // Before the file is opened, so that a change in between is noticed.
     time_ = modification_time(paths_[next_file_]);
     WEIR_TRY(file_, fs_.open(paths_[next_file_], open_mode::read));
     WEIR_TRY(size_, file_->size());
@@ -138,6 +148,7 @@ class text_chunks final : public flow::stage_object {
   /// A file may grow while it is read: what is behind its first size is not read. Any
   /// other change means that the chunks are from different texts.
   result<void> check_unchanged() {
+    // The usual case costs one system call.
     const std::int64_t time = modification_time(paths_[next_file_]);
     if (time == time_) {
       return {};
@@ -162,6 +173,7 @@ class text_chunks final : public flow::stage_object {
   /// Returns a digest of the names of the files up to one, and of the sizes of those
   /// before it. The size of the file itself may grow.
   [[nodiscard]] std::uint64_t identity(std::uint64_t file) const {
+    // Names as in the settings, so that folders may move.
     std::string text;
     for (std::uint64_t i = 0; i <= file; ++i) {
       text += fmt::format("{}\n{}\n", settings_.files[i], i < file ? sizes_[i] : 0);

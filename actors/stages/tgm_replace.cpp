@@ -27,13 +27,16 @@ struct replace_settings {
   bool must_write = true;
 };
 
+/// The lists belong together; see `check_lists`.
 settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
+  // The path may change, because the state holds the message.
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
       .required()
       .path(path_use::output)
       .may_change();
   table
+      // Each name is an inlet.
       .add("objects", &replace_settings::objects,
            "names of the inlets, and of the objects of the message")
       .count(1, flow::max_ports)
@@ -64,12 +67,14 @@ class tgm_replace final : public flow::stage_object {
 
   /// A file of something else is refused.
   result<void> open(opening& run) override {
+    // Nothing is written before the first checkpoint.
     path_ = run.path(settings_.path);
     return tolerated(check_messages(fs_, path_));
   }
   /// Makes the message of an item and forgets the one before. The file changes later.
   result<void> put(taken& t) override {
     std::vector<formats::object_to_write> objects;
+    // The objects refer to the memory of the items.
     for (std::size_t i = 0; i < settings_.objects.size(); ++i) {
       const runtime::tensor& x = t[any_in{static_cast<int>(i)}];
       WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
@@ -83,12 +88,14 @@ class tgm_replace final : public flow::stage_object {
       object.data = {x.data(), static_cast<std::size_t>(bytes)};
     }
     formats::message_options options;
+    // NaN and infinities are stored as they are.
     options.floats = formats::non_finite::store;
     for (const std::string& one : settings_.about) {
       const std::size_t end = one.find('=');
       // The rule of the setting makes sure that there is a key.
       options.extra.set(one.substr(0, end), one.substr(end + 1));
     }
+    // The bytes of the item are copied here, so it can go.
     WEIR_TRY(message_, formats::encode_message(objects, options));
     ++offset_.items;
     changed_ = true;
@@ -97,6 +104,7 @@ class tgm_replace final : public flow::stage_object {
   /// Replaces the file, if the message has changed.
   result<flow::small_record> settle() override {
     if (changed_) {
+      // By a rename, so a reader finds the old message or the new one.
       WEIR_CHECK(tolerated(write_file_atomically(fs_, path_, message_)));
       // Set even if the file could not be written and that is tolerated: the offset
       // describes the message.
@@ -108,6 +116,7 @@ class tgm_replace final : public flow::stage_object {
   /// The file may hold a later message, or may be lost; the image has the right one.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
+    // No message was stored, so the file is left alone.
     if (offset_.items == 0) {
       return {};
     }
@@ -119,6 +128,7 @@ class tgm_replace final : public flow::stage_object {
                       "of the digest {}, found {}",
                       tgm_replace_name, hex64(offset_.digest), hex64(xxh3_64(message_))));
     }
+    // The file gets the message of the checkpoint, whatever it holds.
     return tolerated(write_file_atomically(fs_, path_, message_));
   }
 
@@ -131,6 +141,7 @@ class tgm_replace final : public flow::stage_object {
       return true;  // the checkpoint holds the message
     }
     auto content = read_file(fs_, path_);
+    // A missing file is told apart, because its data can be had again.
     if (!content && content.error().code() != errc::not_found) {
       return std::move(content.error());
     }
@@ -139,6 +150,7 @@ class tgm_replace final : public flow::stage_object {
                                            "message of the last item, found no file",
                                            path_));
     }
+    // Another program may have replaced it.
     if (xxh3_64(*content) != offset_.digest) {
       return error(
           errc::hash_mismatch,
@@ -151,10 +163,12 @@ class tgm_replace final : public flow::stage_object {
 
   /// The message is empty before the first item.
   result<void> copy_state(flow::state_writer& to) override {
+    // Part of the image, with the digest in the offset.
     std::copy(message_.begin(), message_.end(),
               to.add(message_part, message_.size()).begin());
     return {};
   }
+  /// The message is compared with the offset in `rewind`.
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(const bytes_view message, from.part(message_part));
     message_.assign(message.begin(), message.end());
@@ -174,6 +188,7 @@ class tgm_replace final : public flow::stage_object {
     if (settings_.must_write) {
       return outcome;
     }
+    // A later success makes the problem go away.
     problem_ = outcome ? std::string() : outcome.error().message();
     return {};
   }
@@ -248,6 +263,7 @@ result<void> make_tgm_replace(flow::described_stage& made, const given_settings&
   WEIR_TRY(replace_settings settings,
            flow::read_settings(made.info, replace_table(), given));
   WEIR_CHECK(check_lists(settings));
+  // Every object is an inlet of any type.
   for (const std::string& name : settings.objects) {
     made.info.ports.push_back({name, {}, true});
   }

@@ -36,6 +36,7 @@ struct write_settings {
   std::uint64_t hold = std::uint64_t{64} << 20;
 };
 
+/// The settings of one pipeline: encoding, filter, compression.
 settings_table<write_settings> write_table() {
   settings_table<write_settings> table("the sink tgm.write");
   table
@@ -43,10 +44,12 @@ settings_table<write_settings> write_table() {
            "a file, which is created if it is missing, a pipe, or - for standard output")
       .required()
       .path(path_use::output);
+  // The name is part of the metadata of the object.
   table.add("object", &write_settings::object, "name of the object of each message");
   table.add("mode", &write_settings::mode,
             {{"new", write_mode::replace}, {"append", write_mode::append}},
             "new: the file begins empty; append: messages follow those of the file");
+  // Only f64 elements can be packed; see `describe`.
   table.add("encoding", &write_settings::encoding,
             {{"none", encoding::none}, {"simple_packing", encoding::simple_packing}},
             "simple_packing: f64 elements are rounded to integers of some bits");
@@ -64,6 +67,7 @@ settings_table<write_settings> write_table() {
   table.add("level", &write_settings::level, "level of zstd").range(1, 22);
   table.add("non_finite", &write_settings::non_finite,
             "true to store NaN and infinities; false: they are an error");
+  // A pipe cannot be cut, so its messages wait for the checkpoint.
   table
       .add(
           "hold", &write_settings::hold,
@@ -79,18 +83,23 @@ class tgm_write final : public flow::stage_object {
   tgm_write(write_settings settings, file_system& fs)
       : settings_(std::move(settings)), output_(tgm_write_name, fs) {}
 
+  /// `new` empties the file unless the run is resumed.
   result<void> open(opening& run) override {
     return output_.open(path_of(run, settings_.path), run.resuming(),
                         settings_.mode == write_mode::replace);
   }
   /// Encodes the item and appends it. It is not durable before `settle`.
   result<void> put(taken& t) override {
+    // The message is shared with the output, which may hold it back.
     auto message = std::make_shared<byte_vector>();
     WEIR_CHECK(encode(t, *message));
     return output_.append(std::move(message), settings_.hold);
   }
+  /// See `message_output`.
   result<flow::small_record> settle() override { return output_.settle(); }
+  /// Cuts messages behind the offset.
   result<void> rewind(bytes_view stored) override { return output_.rewind(stored); }
+  /// Compares the last message of a finished run.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
     return output_.verify(path_of(run, settings_.path), stored);
@@ -110,10 +119,12 @@ class tgm_write final : public flow::stage_object {
                      fmt::format("cannot pack an item: expected f64 elements, found {}",
                                  flow::port_text(x.type())));
       }
+      // A copy, because the memory of an item has no type.
       std::vector<double> values(data.size() / sizeof(double));
       std::memcpy(values.data(), data.data(), data.size());
       WEIR_TRY(const formats::packing packed,
                formats::compute_packing(values, settings_.bits));
+      // Packed elements are integers of `bits` bits.
       d.encoding = "simple_packing";
       formats::store_packing(packed, d.parameters);
     }
@@ -122,6 +133,7 @@ class tgm_write final : public flow::stage_object {
       d.filter = "shuffle";
       d.parameters.set("shuffle_element_size", shuffled_bytes(x.type()));
     }
+    // Compression comes last, over the filtered bytes.
     if (settings_.compression == compression::zstd) {
       d.compression = "zstd";
       d.parameters.set("zstd_level", settings_.level);
@@ -135,6 +147,8 @@ class tgm_write final : public flow::stage_object {
     if (settings_.encoding == encoding::none) {
       return info_of(type).size;
     }
+    // Packed numbers that are no whole bytes are shuffled as bytes, which changes
+    // nothing.
     return settings_.bits % 8 == 0 ? settings_.bits / 8 : 1;
   }
   /// Encodes one message: the object of the setting, and the attributes as its metadata.
@@ -142,10 +156,12 @@ class tgm_write final : public flow::stage_object {
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
     formats::object_to_write object;
+    // The object refers to the memory of the item.
     object.data = {x.data(), static_cast<std::size_t>(bytes)};
     WEIR_TRY(object.descriptor, describe(x, object.data));
     object.metadata.set("name", settings_.object);
     formats::message_options options;
+    // Attributes become keys of the message.
     options.extra = metadata_of(t.about());
     options.floats =
         settings_.non_finite ? formats::non_finite::store : formats::non_finite::refuse;
@@ -198,7 +214,9 @@ result<void> make_tgm_write(flow::described_stage& made, const given_settings& g
   made.info.details = tgm_write_details;
   made.info.example = tgm_write_example;
   WEIR_TRY(write_settings settings, flow::read_settings(made.info, write_table(), given));
+  // Items of any type and shape are taken.
   made.info.ports = {{"x", {}, true}};
+  // Messages behind a checkpoint come once more through a pipe.
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::at_least_once;
   }

@@ -24,18 +24,21 @@ void advance_reader(volume_reader_pointer self);
 /// An opening is answered here only if it has failed or is too late.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
   const auto opening = s.openings.find(a.ticket);
+  // The ticket of an opening is in no other list.
   if (opening != s.openings.end()) {
     opening->second.reply.deliver(std::move(a.piece).error());
     s.openings.erase(opening);
     return;
   }
   // The client has gone, and its reply with it.
+  // A ticket is answered once.
   const auto found = s.replies.find(a.ticket);
   if (found == s.replies.end()) {
     return;
   }
   auto reply = std::move(found->second);
   s.replies.erase(found);
+  // A fill has a number as its answer, the others a piece.
   if (auto* filled = std::get_if<pending_reply<std::uint64_t>>(&reply)) {
     filled->deliver(a.piece ? result<std::uint64_t>(a.piece->count)
                             : result<std::uint64_t>(a.piece.error()));
@@ -49,10 +52,12 @@ void deliver(volume_reader_shell& s, read_plan::answer a) {
 /// Closes all streams of a client.
 /// Called when the client has ended, so that its reading ahead gives the credits back.
 void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
+  // The actor that ended may be no client.
   const auto found = s.clients.find(client);
   if (found == s.clients.end()) {
     return;
   }
+  // The plan answers requests of a closed stream with an error.
   for (const read_plan::stream_id id : found->second) {
     s.plan->close(id);
     s.streams.erase(id);
@@ -85,8 +90,10 @@ void finish_opening(volume_reader_pointer self, const read_plan::job& j,
   if (!s.plan->opened(j.id)) {
     return;
   }
+  // The ticket is that of the request of the client.
   auto opening = std::move(s.openings.at(j.ticket));
   s.openings.erase(j.ticket);
+  // Numbers of streams are never given twice.
   opened_streams out;
   const auto client = caf::actor_cast<caf::actor_addr>(opening.client);
   // A client is monitored once, for all of its streams.
@@ -94,12 +101,14 @@ void finish_opening(volume_reader_pointer self, const read_plan::job& j,
     self->monitor(client);
   }
   auto& owned = s.clients[client];
+  // Each tag that the client has asked for is a stream.
   for (const storage::hn4_stream& stream : streams) {
     const auto id = s.plan->add_stream(
         fmt::format("tag \"{}\" of {}", stream.tag(), opening.spec->path), stream.size(),
         stream.payload(), opening.spec->deadline_ns);
     s.streams.emplace(id, stream);
     owned.push_back(id);
+    // Warnings of the volume are passed on.
     out.push_back({id, stream.tag(), stream.size(), stream.warnings()});
   }
   opening.reply.deliver(by_reference(std::move(out)));
@@ -121,6 +130,7 @@ void fail(volume_reader_pointer self, const read_plan::job& j, const caf::error&
 /// Sends a job to its worker.
 void start(volume_reader_pointer self, const read_plan::job& j) {
   auto& s = self->state;
+  // The plan chooses a worker without a job.
   const auto& worker = s.config.workers[j.worker];
   // The job of stream 0 is an opening.
   if (j.stream == 0) {
@@ -150,9 +160,11 @@ void start(volume_reader_pointer self, const read_plan::job& j) {
 void advance_reader(volume_reader_pointer self) {
   auto& s = self->state;
   // Jobs first: an answer may free a client to send more, which comes as a new message.
+  // Each call of `next_job` makes a worker busy.
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
   }
+  // Answers that the plan has made since the last time.
   for (auto& a : s.plan->take_answers()) {
     deliver(s, std::move(a));
   }
@@ -167,6 +179,7 @@ void advance_reader(volume_reader_pointer self) {
 template <class T>
 caf::typed_response_promise<T> ask_plan(volume_reader_pointer self, const char* name,
                                         result<read_plan::ticket_id> ticket) {
+  // The answer comes with a later message, so it is promised.
   auto promise = self->make_response_promise<T>();
   pending_reply<T> later(promise, name);
   if (!ticket) {
@@ -183,10 +196,12 @@ caf::typed_response_promise<T> ask_plan(volume_reader_pointer self, const char* 
 caf::typed_response_promise<local<opened_streams>> open_volume(
     volume_reader_pointer self, const local<volume_spec>& spec) {
   // Making a promise clears the sender of the message, so it is read before.
+  // The client owns the streams.
   auto client = self->current_sender();
   auto promise = self->make_response_promise<local<opened_streams>>();
   pending_reply<local<opened_streams>> later(promise, "an opening");
   auto ticket = self->state.plan->open(clock_ns(self), spec->deadline_ns);
+  // More openings than the plan allows.
   if (!ticket) {
     later.deliver(std::move(ticket).error());
     return promise;
@@ -201,6 +216,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
 void close_stream(volume_reader_pointer self, read_plan::stream_id id) {
   auto& s = self->state;
   s.plan->close(id);
+  // A worker that reads the stream at the moment has a copy of the handle.
   s.streams.erase(id);
   for (auto& [client, owned] : s.clients) {
     std::erase(owned, id);
@@ -216,11 +232,13 @@ volume_reader_actor::behavior_type volume_reader(volume_reader_pointer self,
   self->state.plan = std::make_unique<read_plan>(config.plan, config.workers.size());
   self->state.config = std::move(config);
   // The end of a worker is a message too, so its job cannot be forgotten.
+  // The plan knows workers by their place in this list.
   for (const auto& worker : self->state.config.workers) {
     self->monitor(worker);
   }
   self->set_down_handler(
       [self](const caf::down_msg& down) { on_client_down(self, down); });
+  // Each handler calls the plan, and `advance_reader` does the rest.
   return {
       answers("volume reader, open",
               [self](open_atom, const local<volume_spec>& spec) {

@@ -23,6 +23,7 @@ struct concat_settings {
   std::vector<std::string> parts;
 };
 
+/// Only a list of lines.
 settings_table<concat_settings> concat_table() {
   settings_table<concat_settings> table("the source concat");
   table
@@ -42,6 +43,7 @@ class concat final : public stage_object {
   /// All parts are opened at the start, so that a wrong path is found early.
   result<void> open(opening& run) override {
     // A part sees the same facts as the whole.
+    // Numbers in errors are those of the list.
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
         return at_part(i, std::move(opened.error()));
@@ -51,6 +53,7 @@ class concat final : public stage_object {
   }
   /// Goes to the next part at the end of one.
   result<bool> next(pull& p) override {
+    // A part at its end is not asked again.
     for (; part_ < parts_.size(); ++part_) {
       auto more = parts_[part_]->next(p);
       if (!more) {
@@ -65,6 +68,7 @@ class concat final : public stage_object {
   }
   /// The record has the number of the source before the cursor of that source.
   [[nodiscard]] small_record position() const override {
+    // Eight bytes for the number of the part.
     auto out = small_record::holding(std::uint64_t{part_});
     if (part_ < parts_.size()) {
       // The rest of the record is that of the part.
@@ -87,6 +91,7 @@ class concat final : public stage_object {
     }
     std::uint64_t part = 0;
     std::memcpy(&part, cursor.data(), head);
+    // All parts may have ended, so the number itself is allowed.
     if (part > parts_.size()) {
       return error(errc::position_out_of_bounds,
                    fmt::format("cannot continue a concat: expected at least {} sources, "
@@ -110,6 +115,7 @@ class concat final : public stage_object {
         .because(std::move(cause));
   }
 
+  // Opened all the time, also before their turn.
   std::vector<std::unique_ptr<stage_object>> parts_;
   std::size_t part_ = 0;
 };
@@ -121,6 +127,7 @@ struct mix_settings {
   std::uint64_t seed = 1;
 };
 
+/// Parts, their weights, and the seed of the order.
 settings_table<mix_settings> mix_table() {
   settings_table<mix_settings> table("the source mix");
   table
@@ -150,6 +157,7 @@ class mix final : public stage_object {
         seed_(seed) {}
 
   /// All parts are opened at the start.
+  // An error names the part.
   result<void> open(opening& run) override {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
@@ -162,6 +170,7 @@ class mix final : public stage_object {
   /// another one is drawn for the same number.
   result<bool> next(pull& p) override {
     for (std::uint64_t attempt = 0;; ++attempt) {
+      // The number of the attempt gives another random number for the same item.
       const std::size_t part = draw(attempt);
       if (part == parts_.size()) {
         return false;
@@ -169,10 +178,12 @@ class mix final : public stage_object {
       // A source that has nothing yet keeps its position, and is asked again.
       const small_record before = parts_[part]->position();
       auto more = parts_[part]->next(p);
+      // The error ends the run.
       if (!more) {
         return at_part(part, std::move(more.error()));
       }
       if (*more) {
+        // An item changes the position of its part.
         const small_record after = parts_[part]->position();
         made_ += std::equal(before.view().begin(), before.view().end(),
                             after.view().begin(), after.view().end())
@@ -194,6 +205,7 @@ class mix final : public stage_object {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       // Every cursor takes the same space, so a part is found by its number.
       const small_record one = parts_[i]->position();
+      // Ended, size and bytes of a cursor.
       all.put(ended_[i]);
       all.put(static_cast<std::uint64_t>(one.size));
       all.put_bytes(one.data);
@@ -212,6 +224,7 @@ class mix final : public stage_object {
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
     // Both the cursor and the state must be those of as many parts.
+    // A state of other parts would move them to wrong places.
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
       return error(
           errc::corrupt,
@@ -223,6 +236,7 @@ class mix final : public stage_object {
     std::memcpy(&made_, cursor.data(), sizeof made_);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       const bytes_view one = bytes_view(cursors_).subspan(i * one_size, one_size);
+      // A part that has ended is moved as well, and not drawn.
       ended_[i] = std::to_integer<std::uint8_t>(one[0]);
       std::uint64_t size = 0;
       std::memcpy(&size, one.data() + 1, sizeof size);
@@ -266,9 +280,11 @@ class mix final : public stage_object {
     // The draw has 53 random bits, as many as a number of this type holds.
     constexpr double step = 1.0 / 9007199254740992.0;  // 2^-53
     const auto bits = philox(seed_, made_).bits(attempt) >> 11U;
+    // Below the sum of the weights.
     const double at = static_cast<double>(bits) * step * total;
     double sum = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
+      // Parts that have ended have no share.
       if (ended_[i] == 0) {
         sum += weights_[i];
         if (at < sum) {
@@ -298,6 +314,7 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                  fmt::format("cannot make a {}: expected sources, found the stage {}",
                              name, part.name));
   }
+  // The first part decides about the outlets.
   if (whole.info.ports.empty()) {
     whole.info.ports = part.ports;
   }
@@ -313,6 +330,7 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                              name, line))
         .hint("give all sources the same type");
   }
+  // Guarantees are ordered from weak to strong.
   whole.info.promise = std::min(whole.info.promise, part.promise);
   return {};
 }
@@ -324,6 +342,7 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
   for (const std::string& line : lines) {
     // The line is read by a small grammar; see stage_text.cpp.
     WEIR_TRY(const stage_text text, parse_stage_text(line));
+    // A part may be a combination itself.
     auto part = known.make(text.name, text.settings);
     if (!part) {
       const errc code = part.error().code();
@@ -333,9 +352,11 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
     }
     WEIR_CHECK(add_part(made, part->info, line));
     // Settings and paths of parts count as those of the whole.
+    // Frozen values belong to the identity of the run.
     for (const auto& [key, value] : part->info.frozen) {
       made.info.frozen.emplace_back(fmt::format("parts.{}.{}", parts.size(), key), value);
     }
+    // Paths of parts are checked before the run.
     for (path_setting one : part->info.paths) {
       one.setting = fmt::format("parts.{}.{}", parts.size(), one.setting);
       made.info.paths.push_back(std::move(one));
@@ -417,9 +438,11 @@ result<void> make_mix(described_stage& made, const catalog& known,
   made.info.example = mix_example;
   WEIR_TRY(mix_settings settings, read_settings(made.info, mix_table(), given));
   WEIR_TRY(auto parts, make_parts(made, known, settings.parts));
+  // Equal shares.
   if (settings.weights.empty()) {
     settings.weights.assign(parts.size(), 1);
   }
+  // A negative weight is refused by the table.
   if (settings.weights.size() != parts.size() ||
       std::none_of(settings.weights.begin(), settings.weights.end(),
                    [](double one) { return one > 0; })) {
@@ -428,6 +451,7 @@ result<void> make_mix(described_stage& made, const catalog& known,
                              "sources, one of them above 0, found {} weights",
                              parts.size(), settings.weights.size()));
   }
+  // The cursors of the parts.
   made.info.state.push_back({"CURSORS", false});
   made.object =
       std::make_unique<mix>(std::move(parts), std::move(settings.weights), settings.seed);

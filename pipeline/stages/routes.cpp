@@ -18,6 +18,7 @@ namespace {
 stage_info forwarding(std::string name, std::string documentation) {
   stage_info info;
   info.name = std::move(name);
+  // An item that is left out is no loss for the stage itself.
   info.documentation = std::move(documentation);
   info.stateless = true;
   info.forwards = true;
@@ -51,6 +52,7 @@ settings_table<select_settings> select_table() {
 
 /// Attributes are compared as texts.
 std::string text_of_attribute(const attribute& value) {
+  // Numbers in their shortest form.
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
@@ -59,6 +61,7 @@ class select_stage final : public stage_object {
  public:
   explicit select_stage(select_settings settings) : settings_(std::move(settings)) {}
 
+  /// Hands the item on through its outlet.
   result<void> on_item(step& s) override {
     // The slot is handed on, and nothing is copied.
     s.forward(any_in{0}, any_out{outlet_for(s)});
@@ -74,6 +77,7 @@ class select_stage final : public stage_object {
     }
     const auto& values = settings_.values;
     const auto found = s.about().find(settings_.attribute);
+    // An item without the attribute goes to `rest`.
     const auto place =
         found == s.about().end()
             ? values.end()
@@ -88,8 +92,10 @@ class select_stage final : public stage_object {
 /// By number: `modulo` alone. By attribute: its name and the values.
 result<void> check_select(const select_settings& s) {
   // Exactly one of both ways must be complete.
+  // Zero is no number of outlets here.
   const bool by_number = s.modulo != 0;
   const bool by_attribute = !s.attribute.empty() && !s.values.empty();
+  // Settings of the other way must be absent, because they would be ignored.
   const bool clear = by_number ? s.attribute.empty() && s.values.empty() : by_attribute;
   if (!clear) {
     return error(
@@ -121,6 +127,7 @@ settings_table<split_settings> split_table() {
            "name of the attribute whose value chooses the outlet")
       .required()
       .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
+  // The names become names of ports.
   table.add("outlets", &split_settings::outlets, "names of the outlets, all different")
       .required()
       .count(1, max_ports - 1);
@@ -146,6 +153,7 @@ class split_stage final : public stage_object {
   /// Hands the item on, makes a gap of it, or fails.
   result<void> on_item(step& s) override {
     const auto& values = settings_.values;
+    // The attributes are those of the item that came.
     const auto found = s.about().find(settings_.attribute);
     // An attribute of any type is compared as its text.
     const std::string value =
@@ -168,6 +176,7 @@ class split_stage final : public stage_object {
           .hint("set other to rest or drop");
     }
     // Without a match, the place is that of the outlet `rest`.
+    // Only `other = "rest"` comes here without a match.
     s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
     return s.emit();
   }
@@ -183,6 +192,7 @@ result<void> check_split(split_settings& s) {
   if (s.values.empty()) {
     s.values = s.outlets;
   }
+  // A copy that is sorted for the comparison.
   std::vector<std::string> names = s.outlets;
   // Names that the stage itself uses count as taken.
   names.emplace_back("rest");
@@ -211,6 +221,7 @@ struct merge_settings {
   std::uint32_t count = 2;
 };
 
+/// Only the number of inlets.
 settings_table<merge_settings> merge_table() {
   settings_table<merge_settings> table("the stage merge");
   table.add("count", &merge_settings::count, "number of inlets, named a, b, ...")
@@ -223,7 +234,9 @@ class merge_stage final : public stage_object {
  public:
   explicit merge_stage(std::uint32_t inlets) : inlets_(inlets) {}
 
+  /// Hands on the one item of the number.
   result<void> on_item(step& s) override {
+    // The inlet that has the item.
     int found = -1;
     for (int i = 0; i < static_cast<int>(inlets_); ++i) {
       // A gap at this inlet.
@@ -241,6 +254,7 @@ class merge_stage final : public stage_object {
       }
       found = i;
     }
+    // A number that no inlet has does not come here.
     s.forward(any_in{found}, any_out{0});
     return s.emit();
   }
@@ -262,6 +276,7 @@ struct zip_settings {
 /// Types may have letters in common.
 settings_table<zip_settings> zip_table() {
   settings_table<zip_settings> table("the stage zip");
+  // Any type of a port, also one with letters.
   const auto is_type = [](const std::string& text) {
     return port_type::parse(text).has_value();
   };
@@ -280,6 +295,7 @@ class zip_stage final : public stage_object {
  public:
   // With gaps passed on, one inlet may lack the number.
   result<void> on_item(step& s) override {
+    // Inlet 0 goes to outlet 0, and 1 to 1.
     for (int i = 0; i < 2; ++i) {
       if (s.has(i)) {
         s.forward(any_in{i}, any_out{i});
@@ -441,6 +457,7 @@ result<void> make_select(described_stage& made, const given_settings& given) {
   made.info.example = select_example;
   WEIR_TRY(select_settings settings, read_settings(made.info, select_table(), given));
   WEIR_CHECK(check_select(settings));
+  // Any type: the outlets get that of the inlet.
   made.info.ports.push_back({"x", {}, true});
   // By number there is an outlet for each remainder.
   const std::size_t outlets =
@@ -466,6 +483,7 @@ result<void> make_split(described_stage& made, const given_settings& given) {
   WEIR_TRY(split_settings settings, read_settings(made.info, split_table(), given));
   WEIR_CHECK(check_split(settings));
   made.info.ports.push_back({"x", {}, true});
+  // In the order of the setting.
   for (const std::string& name : settings.outlets) {
     made.info.ports.push_back({name, {}, false});
   }
@@ -486,6 +504,7 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
   // A gap at all inlets but one is the usual case here.
   made.info.gaps = gap_policy::pass;
   for (std::uint32_t i = 0; i < settings.count; ++i) {
+    // Letters from a on; there are at most as many as ports.
     made.info.ports.push_back({std::string(1, static_cast<char>('a' + i)), {}, true});
   }
   made.info.ports.push_back({"y", {}, false});
@@ -499,6 +518,7 @@ result<void> make_zip(described_stage& made, const given_settings& given) {
   made.info.details = zip_details;
   made.info.example = zip_example;
   WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
+  // Letters in both types stand for the same extents.
   WEIR_TRY(port_type first, port_type::parse(settings.first));
   WEIR_TRY(port_type second, port_type::parse(settings.second));
   // The gaps decide whether half of a pair goes on.

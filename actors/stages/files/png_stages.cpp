@@ -17,6 +17,7 @@ constexpr std::string_view png_read_name = "png.read";
 constexpr std::string_view png_write_name = "png.write";
 
 /// Returns whether a type is one of images: u8 or u16 with three extents.
+// A type that cannot be read is no image.
 bool is_image_type(const std::string& text) {
   const auto type = flow::port_type::parse(text);
   return type && type->element && type->shape.size() == 3 &&
@@ -31,6 +32,7 @@ struct png_read_settings : file_source_settings {
   }
 };
 
+/// The settings of `file_source` with other defaults.
 settings_table<png_read_settings> png_read_table() {
   settings_table<png_read_settings> table("the source png.read");
   add_file_settings(table, ".png");
@@ -41,6 +43,7 @@ settings_table<png_read_settings> png_read_table() {
   return table;
 }
 
+/// Belongs to the thread of its I/O host.
 class png_read final : public file_source {
  public:
   png_read(file_source_settings settings, file_system& fs)
@@ -49,27 +52,32 @@ class png_read final : public file_source {
  private:
   /// The whole file is read first, because its digest is part of the position.
   result<std::uint64_t> load(pull& p, file& f, std::uint64_t size) override {
+    // The size was compared with `max_bytes` before.
     byte_vector content(static_cast<std::size_t>(size));
     WEIR_CHECK(read_exactly(f, 0, content));
     // Called with the form before any sample is decoded; the type of the outlet may
     // refuse it.
     WEIR_CHECK(decode_png(
         content, max_bytes(), [&](const png_form& form) -> result<mutable_bytes> {
+          // The type of the outlet may fix some of the extents.
           const std::int64_t shape[] = {form.height, form.width, form.channels};
           WEIR_TRY(const runtime::tensor x,
                    p.fill_bytes(0, form.wide ? dtype::uint16 : dtype::uint8, shape));
           return mutable_bytes(x.data(), static_cast<std::size_t>(form.bytes()));
         }));
+    // The digest of the file, not that of the samples.
     return xxh3_64(content);
   }
 };
 
+/// See the table.
 struct png_write_settings {
   std::string path;
   std::string type = "u8[?,?,?]";
   std::int32_t level = 6;
 };
 
+/// Path, type and level.
 settings_table<png_write_settings> png_write_table() {
   settings_table<png_write_settings> table("the sink png.write");
   add_item_path(table, "out/{item:6}.png");
@@ -81,6 +89,7 @@ settings_table<png_write_settings> png_write_table() {
   return table;
 }
 
+/// Encodes; `item_files` writes.
 class png_write final : public item_files {
  public:
   png_write(png_write_settings settings, name_pattern pattern, file_system& fs)
@@ -94,6 +103,7 @@ class png_write final : public item_files {
     const auto shape = x.shape();
     constexpr std::int64_t max_extent = 0x7fffffff;
     // Rows and columns have 31 bits in the format.
+    // Images without pixels do not exist in the format.
     if (std::any_of(shape.begin(), shape.end(),
                     [](std::int64_t one) { return one < 1 || one > max_extent; }) ||
         shape[2] > 4) {
@@ -102,6 +112,7 @@ class png_write final : public item_files {
                                "channels, found [{}]",
                                fmt::join(shape, ",")));
     }
+    // The form decides about colours by the number of channels.
     png_form form;
     form.height = static_cast<std::uint32_t>(shape[0]);
     form.width = static_cast<std::uint32_t>(shape[1]);
@@ -109,6 +120,7 @@ class png_write final : public item_files {
     form.wide = x.type() == dtype::uint16;
     return encode_png(form, {x.data(), static_cast<std::size_t>(form.bytes())}, level_);
   }
+  /// Level of zlib.
   int level_;
 };
 
@@ -178,6 +190,7 @@ result<void> make_png_read(flow::described_stage& made, const given_settings& gi
   made.info.example = png_read_example;
   WEIR_TRY(png_read_settings settings,
            flow::read_settings(made.info, png_read_table(), given));
+  // The rule of the setting has accepted it already.
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<png_read>(std::move(settings), fs);
@@ -196,6 +209,7 @@ result<void> make_png_write(flow::described_stage& made, const given_settings& g
   WEIR_TRY(png_write_settings settings,
            flow::read_settings(made.info, png_write_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
+  // The pattern is checked here, so that a mistake is found before the run.
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
   made.info.ports = {{"x", std::move(type), true}};
   made.object = std::make_unique<png_write>(std::move(settings), std::move(pattern), fs);

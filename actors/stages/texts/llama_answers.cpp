@@ -36,10 +36,12 @@ struct answer_settings {
   std::uint32_t rows = 128;
 };
 
+/// Settings of the model, of drawing, and of memory and speed.
 settings_table<answer_settings> answer_table() {
   settings_table<answer_settings> table("the stage llama.answers");
   constexpr std::int64_t most = std::int64_t{1} << 32;
   table.include("", &answer_settings::model, volume_model_table(), {});
+  // Length, temperature and seed decide about the text of an answer.
   table.add("max_tokens", &answer_settings::max_tokens, "tokens of the longest answer")
       .range(1, most)
       .unit("tokens");
@@ -49,6 +51,7 @@ settings_table<answer_settings> answer_table() {
       .range(0, 100);
   table.add("seed", &answer_settings::seed,
             "line N of a file draws with this seed + N - 1");
+  // The other settings never change a result.
   table
       .add("context_tokens", &answer_settings::context_tokens,
            "tokens of all texts that are answered together; 0: as many as kv_memory "
@@ -87,7 +90,9 @@ struct prompt_answer {
   models::context_id context{};  ///< open if its value is not 0
   bool stopped = false;          ///< the model has ended the answer
 
+  /// Tokens of the answer so far.
   [[nodiscard]] std::size_t drawn() const noexcept { return tokens.size() - prompt; }
+  /// Nothing more is drawn for it.
   [[nodiscard]] bool ended() const noexcept { return stopped || drawn() == limit; }
 };
 
@@ -100,11 +105,13 @@ class llama_answers final : public flow::stage_object {
   result<void> open(opening& run) override {
     WEIR_TRY(const volume_model model,
              volume_model::open(run, settings_.model, models::architecture::llama));
+    // The record says which architecture and which ids the model has.
     const model_record& record = model.stored.record();
     digest_ = record.digest;
     end_token_ = record.facts.end_token;
     WEIR_TRY(auto tokens, model.stored.tokenizer());
     tokens_.emplace(std::move(tokens));
+    // The weights stay mapped as long as the stage lives.
     WEIR_TRY(weights_, model_weights::load(model.volume, model.stored));
     WEIR_TRY(const models::llama_config config, models::llama_config_of(record.facts));
     models::llama_options options;
@@ -114,16 +121,19 @@ class llama_answers final : public flow::stage_object {
     options.max_rows = settings_.rows;
     engine_ = &run.host().base();
     WEIR_TRY(model_, models::make_llama(*engine_, config, *weights_, options));
+    // The seed is that of each answer and is set before it draws.
     sampling_.temperature = static_cast<float>(settings_.temperature);
     return models::check_options(sampling_, config.vocab);
   }
 
   /// Begins an item: its prompts become answers without tokens.
   result<void> on_item(step& s) override {
+    // Behind a stage with tasks the ids may still be written.
     if (!s.complete(any_in{0})) {
       WEIR_CHECK(engine_->wait(s[any_in{0}]));
     }
     WEIR_TRY(const token_item item, read_token_item(s[any_in{0}]));
+    // Ids mean something only for the tokenizer of the same model.
     if (item.model != digest_) {
       return error(
           errc::config_mismatch,
@@ -141,6 +151,7 @@ class llama_answers final : public flow::stage_object {
   /// Takes the result of the step before, and submits the next one. The item is emitted
   /// when no answer is open.
   result<bool> on_step(step& s) override {
+    // The result of the step before, memory for further prompts, and the next step.
     WEIR_CHECK(collect());
     WEIR_CHECK(open_contexts());
     WEIR_CHECK(submit_step(s));
@@ -148,6 +159,7 @@ class llama_answers final : public flow::stage_object {
     if (ticket_) {
       return true;
     }
+    // No step was submitted, so all answers have ended.
     WEIR_TRY(const std::string lines, lines_of_answers());
     const auto count = static_cast<std::int64_t>(lines.size());
     // Memory that `make_bytes` returns has no users, so it is written without a task.
@@ -163,6 +175,7 @@ class llama_answers final : public flow::stage_object {
     to.set("answer_tokens", drawn_);
     to.set("tokens", processed_);
     to.set("bytes", bytes_);
+    // The figures exist before the model is opened.
     to.set("context_tokens", model_ ? model_->facts().context_tokens : 0);
     to.set("copied_bytes", weights_ ? weights_->copied_bytes() : 0);
   }
@@ -203,10 +216,12 @@ class llama_answers final : public flow::stage_object {
 
   std::vector<prompt_answer> answers_;  ///< of the item
   std::size_t opened_ = 0;              ///< answers whose contexts were opened
+  /// The step that is computed at the moment.
   std::optional<models::step_ticket> ticket_;
   /// The answers of the groups of the step, and whether their logits are wanted.
   std::vector<std::pair<prompt_answer*, bool>> groups_;
 
+  /// Answers that were handed on, and those of them that the model has ended.
   std::uint64_t done_ = 0;
   std::uint64_t stopped_ = 0;
   std::uint64_t bytes_ = 0;      ///< of the lines
@@ -217,6 +232,7 @@ class llama_answers final : public flow::stage_object {
 /// Adds a prompt. The answer is limited by the setting and by the context of the model.
 result<void> llama_answers::enter(const token_item& item, const token_text& text) {
   const std::uint64_t most = model_->facts().max_context;
+  // A text of the largest length leaves no room for an answer.
   if (text.ids.size() >= most) {
     return error(errc::out_of_range,
                  fmt::format("cannot answer {}:{}: expected fewer than {} tokens, found "
@@ -242,11 +258,13 @@ result<void> llama_answers::collect() {
   }
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const auto [answer, wants_logits] = groups_[i];
+    // Parts of prompts have no logits of interest.
     if (wants_logits) {
       WEIR_TRY(const std::span<const float> logits, model_->logits(*ticket_, i));
       draw(*answer, logits);
     }
   }
+  // Frees the memory of the step for the next one.
   WEIR_CHECK(model_->finish(*ticket_));
   ticket_.reset();
   // Contexts of ended answers are free for the next prompts.
@@ -267,6 +285,7 @@ result<void> llama_answers::open_contexts() {
     // Memory for the whole answer is taken at once, so an open answer always ends.
     auto opened = model_->open_context(a.prompt + a.limit);
     if (!opened) {
+      // Without another open answer, waiting would not help.
       const bool others = std::any_of(answers_.begin(), answers_.end(),
                                       [](const auto& o) { return o.context.value != 0; });
       if (opened.error().code() == errc::out_of_memory && others) {
@@ -277,6 +296,7 @@ result<void> llama_answers::open_contexts() {
           "--kv-memory and --context-tokens, are the memory of the texts that are "
           "answered together");
     }
+    // From here on the context belongs to the answer.
     a.context = *opened;
     WEIR_TRY(a.submitted, model_->reuse_prefix(a.context, a.tokens));
   }
@@ -286,11 +306,15 @@ result<void> llama_answers::open_contexts() {
 /// Submits a step with rows of all open answers, as far as a step has room.
 /// Long prompts take several steps.
 result<void> llama_answers::submit_step(step& s) {
+  // The groups of the step before are not needed any more.
   groups_.clear();
   std::vector<models::row_group> groups;
+  // Older answers come first, so they end as early as possible.
   std::size_t left = model_->facts().max_rows;
   for (prompt_answer& a : answers_) {
+    // The rest of its prompt, or the newest token.
     const std::size_t rows = std::min(left, a.tokens.size() - a.submitted);
+    // It waits for its context, or the step is full.
     if (a.context.value == 0 || rows == 0) {
       continue;
     }
@@ -304,6 +328,7 @@ result<void> llama_answers::submit_step(step& s) {
   if (groups.empty()) {
     return {};
   }
+  // The model copies ids and groups.
   WEIR_TRY(ticket_, model_->submit(groups));
   for (std::size_t i = 0; i < groups.size(); ++i) {
     groups_[i].first->submitted += groups[i].tokens.size();
@@ -317,6 +342,8 @@ result<void> llama_answers::submit_step(step& s) {
 
 /// Draws the next token of an answer. The token that ends it is not kept.
 void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
+  // The number of the draw is the length of the answer so far, so a draw does not depend
+  // on steps.
   sampling_.seed = a.seed;
   // A model may have more ids than its tokenizer, so that its size is a round number.
   const auto known =
@@ -332,8 +359,10 @@ void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
 result<std::string> llama_answers::lines_of_answers() {
   std::string lines;
   for (const prompt_answer& a : answers_) {
+    // The prompt is not repeated.
     WEIR_TRY(const std::string text,
              tokens_->decode(std::span(a.tokens).subspan(a.prompt)));
+    // The keys have a fixed order.
     lines += fmt::format(
         "{{\"line\": {}, \"text\": {}, \"tokens\": {}, \"finish\": \"{}\", \"seed\": "
         "{}}}\n",
@@ -342,6 +371,7 @@ result<std::string> llama_answers::lines_of_answers() {
     stopped_ += a.stopped ? 1 : 0;
     drawn_ += a.drawn();
   }
+  // The contexts were closed when the answers ended.
   answers_.clear();
   bytes_ += lines.size();
   return lines;
@@ -394,6 +424,7 @@ result<void> make_llama_answers(flow::described_stage& made,
                                 const given_settings& given) {
   made.info.name = "llama.answers";
   made.info.documentation = "continues prompts with a decoder of the architecture Llama";
+  // A stage with a loop: the flow calls it until the item is complete.
   made.info.face = flow::face::looping;
   made.info.stateless = true;
   made.info.details = llama_answers_details;
@@ -402,6 +433,7 @@ result<void> make_llama_answers(flow::described_stage& made,
            flow::read_settings(made.info, answer_table(), given));
   WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
   WEIR_TRY(flow::port_type lines, flow::port_type::parse("u8[?]"));
+  // A line for each prompt; their lengths are not known before.
   made.info.ports = {{"texts", std::move(texts), true}, {"y", std::move(lines), false}};
   made.object = std::make_unique<llama_answers>(std::move(settings));
   return {};

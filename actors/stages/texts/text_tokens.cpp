@@ -35,6 +35,7 @@ struct token_settings {
   line_policy bad = line_policy::stop;
 };
 
+/// The settings of the model are those of all its stages.
 settings_table<token_settings> token_table() {
   settings_table<token_settings> table("the stage text.tokens");
   table.include("", &token_settings::model, volume_model_table(), {});
@@ -55,6 +56,7 @@ error no_text(std::string_view expected, std::string_view found) {
                                           expected, found));
 }
 
+/// Belongs to the thread of its I/O host.
 class text_tokens final : public flow::stage_object {
  public:
   explicit text_tokens(token_settings settings) : settings_(std::move(settings)) {}
@@ -64,6 +66,7 @@ class text_tokens final : public flow::stage_object {
     WEIR_TRY(const volume_model model, volume_model::open(run, settings_.model));
     WEIR_TRY(auto tokens, model.stored.tokenizer());
     tokens_.emplace(std::move(tokens));
+    // The record has the limits of the model.
     const model_record& record = model.stored.record();
     digest_ = record.digest;
     limit_ = record.facts.context_limit;
@@ -77,12 +80,14 @@ class text_tokens final : public flow::stage_object {
   result<void> on_ready(taken& from, pull& to) override {
     WEIR_TRY(line_item item, read_line_item(from[any_in{0}]));
     token_item out{item.from, digest_, {}};
+    // Kept until the item is encoded, because the texts refer to them.
     std::vector<std::vector<std::uint32_t>> ids;
     std::string bad;
     for (text_line& line : item.lines) {
       const std::uint64_t number = line.number;
       const std::uint64_t offset = line.offset;
       // The text, or the reason why the line is bad.
+      // The line is moved, so its number is kept before.
       const auto text = text_of_line(std::move(line), settings_.field);
       auto made = text ? ids_of(*text) : text.error();
       if (made) {
@@ -90,6 +95,7 @@ class text_tokens final : public flow::stage_object {
         out.texts.push_back({number, ids.back()});
         continue;
       }
+      // The first bad line ends the run.
       if (settings_.bad == line_policy::stop) {
         return ends_run(item.from.name, number, made.error());
       }
@@ -100,6 +106,7 @@ class text_tokens final : public flow::stage_object {
     // Without bad lines, the outlet `bad` gets a gap.
     skipped_ += item.lines.size() - out.texts.size();
     texts_ += out.texts.size();
+    // One item of words has all texts.
     const auto elements = encode_token_item(out);
     WEIR_CHECK(
         fill(to, 0, dtype::uint32, std::as_bytes(std::span(elements)), elements.size()));
@@ -109,6 +116,7 @@ class text_tokens final : public flow::stage_object {
   /// Ids depend on the tokenizer and rows on the weights, so a run goes on with the same
   /// model only.
   result<void> copy_state(flow::state_writer& to) override {
+    // Eight bytes in the order of the machine.
     const bytes_view digest = std::as_bytes(std::span(&digest_, 1));
     std::copy(digest.begin(), digest.end(), to.add(digest_part, digest.size()).begin());
     return {};
@@ -126,6 +134,7 @@ class text_tokens final : public flow::stage_object {
                     "{}, found {}",
                     json_quote(settings_.model.volume), hex64(digest), hex64(digest_)));
   }
+  /// Texts of this process, and lines that were skipped.
   void report(figures& to) const override {
     to.set("texts", texts_);
     to.set("skipped", skipped_);
@@ -135,6 +144,7 @@ class text_tokens final : public flow::stage_object {
   /// Copies bytes to the item of an outlet.
   static result<void> fill(pull& to, int port, dtype type, bytes_view bytes,
                            std::size_t elements) {
+    // The flow knows the size of the item only now.
     const auto count = static_cast<std::int64_t>(elements);
     WEIR_TRY(const runtime::tensor x, to.fill_bytes(port, type, {&count, 1}));
     std::copy(bytes.begin(), bytes.end(), x.data());
@@ -143,6 +153,7 @@ class text_tokens final : public flow::stage_object {
   /// Error of a bad line that ends the run, with file and line.
   static error ends_run(const std::string& file, std::uint64_t line,
                         const error& reason) {
+    // The place stands in front, as compilers write it.
     std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
     return error(errc::corrupt, std::move(text))
         .hint(
@@ -152,6 +163,7 @@ class text_tokens final : public flow::stage_object {
   /// Returns the ids of a text, with the special ones of the tokenizer.
   [[nodiscard]] result<std::vector<std::uint32_t>> ids_of(const std::string& text) const {
     std::vector<std::uint32_t> ids;
+    // Special ids in front and behind are part of the ids.
     WEIR_CHECK(tokens_->encode(text, ids));
     // Decoders accept an empty prompt by the id that begins every text.
     if (ids.empty() && begin_) {
@@ -163,6 +175,7 @@ class text_tokens final : public flow::stage_object {
     if (ids.size() <= limit_) {
       return ids;
     }
+    // Without room for the text itself, cutting is no use.
     const auto behind = tokens_->suffix();
     if (!settings_.truncate || behind.size() >= limit_) {
       return no_text(fmt::format("at most {} tokens", limit_),
@@ -211,6 +224,7 @@ result<void> make_text_tokens(flow::described_stage& made, const given_settings&
   WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
   made.info.ports = {{"lines", std::move(lines), true},
                      {"texts", std::move(texts), false}};
+  // Only then a gap at the outlet means that no line was bad.
   if (settings.bad == line_policy::list) {
     WEIR_TRY(flow::port_type bad, flow::port_type::parse("u8[?]"));
     made.info.ports.push_back({"bad", std::move(bad), false});

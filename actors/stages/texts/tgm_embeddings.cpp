@@ -31,6 +31,7 @@ struct embedding_settings {
   std::uint64_t hold = std::uint64_t{64} << 20;
 };
 
+/// As in `tgm.write`, without encodings.
 settings_table<embedding_settings> embedding_table() {
   settings_table<embedding_settings> table("the sink tgm.embeddings");
   table
@@ -66,8 +67,11 @@ class tgm_embeddings final : public flow::stage_object {
   }
   /// Collects the rows of an item and writes messages that are full.
   result<void> put(taken& t) override {
+    // The item of ids says from which lines the rows are.
     WEIR_TRY(const token_item item, read_token_item(t[any_in{0}]));
     const runtime::tensor& rows = t[any_in{1}];
+    // Both inlets have items of the same number, so they fit unless a stage is wired
+    // wrongly.
     if (rows.shape().size() != 2 ||
         rows.shape()[0] != static_cast<std::int64_t>(item.texts.size())) {
       return error(errc::invalid_argument,
@@ -80,6 +84,7 @@ class tgm_embeddings final : public flow::stage_object {
     waiting_.width = static_cast<std::uint64_t>(rows.shape()[1]);
     const float* row = rows.as<const float>();
     for (const token_text& text : item.texts) {
+      // The values are copied, because the item goes.
       lines_.push_back(text.line);
       values_.insert(values_.end(), row, row + waiting_.width);
       row += waiting_.width;
@@ -93,12 +98,16 @@ class tgm_embeddings final : public flow::stage_object {
       if (!lines_.empty() || waiting_.file_messages == 0) {
         WEIR_CHECK(write(item));
       }
+      // The next file counts anew.
       waiting_.file_messages = 0;
     }
     return {};
   }
+  /// Rows that wait are not part of the file; the state has them.
   result<flow::small_record> settle() override { return output_.settle(); }
+  /// Cuts messages behind the offset.
   result<void> rewind(bytes_view stored) override { return output_.rewind(stored); }
+  /// Compares the last message of a finished run.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
     return output_.verify(path_of(run, settings_.path), stored);
@@ -106,6 +115,7 @@ class tgm_embeddings final : public flow::stage_object {
 
   /// The state is a fixed part, the numbers of lines, and the values.
   result<void> copy_state(flow::state_writer& to) override {
+    // Width and messages of the file are kept up to date by `put`.
     waiting_.lines = lines_.size();
     const bytes_view lines = std::as_bytes(std::span(lines_));
     const bytes_view values = std::as_bytes(std::span(values_));
@@ -123,6 +133,7 @@ class tgm_embeddings final : public flow::stage_object {
     if (bytes.size() >= sizeof head) {
       std::memcpy(&head, bytes.data(), sizeof head);
     }
+    // The number of bytes bounds lines and width, so the product cannot overflow.
     const std::uint64_t limit = bytes.size();
     // A full message never waits.
     if (bytes.size() < sizeof head || head.lines >= rows_of_message ||
@@ -135,6 +146,7 @@ class tgm_embeddings final : public flow::stage_object {
                       tgm_embeddings_name, bytes.size()));
     }
     waiting_ = head;
+    // The lengths fit the bytes, so no more memory is taken than the state has.
     lines_.resize(head.lines);
     values_.resize(head.lines * head.width);
     bytes = bytes.subspan(sizeof head);
@@ -160,20 +172,24 @@ class tgm_embeddings final : public flow::stage_object {
     object.descriptor.shape = {static_cast<std::int64_t>(lines_.size()),
                                static_cast<std::int64_t>(waiting_.width)};
     object.metadata.set("name", "embeddings");
+    // Numbers of lines identify the rows.
     formats::cbor_array lines;
     for (const std::uint64_t line : lines_) {
       lines.emplace_back(line);
     }
     object.metadata.set("lines", std::move(lines));
     object.data = std::as_bytes(std::span(values_));
+    // Metadata of the whole message.
     formats::message_options options;
     options.extra.set("file", item.from.name);
     options.extra.set("model_digest", hex64(item.model));
+    // The message holds copies, so the rows can go.
     auto message = std::make_shared<byte_vector>();
     WEIR_TRY(*message, formats::encode_message({&object, 1}, options));
     bytes_ += message->size();
     ++messages_;
     ++waiting_.file_messages;
+    // The memory of both stays for the next rows.
     lines_.clear();
     values_.clear();
     return output_.append(std::move(message), settings_.hold);
@@ -216,6 +232,7 @@ result<void> make_tgm_embeddings(flow::described_stage& made, const given_settin
            flow::read_settings(made.info, embedding_table(), given));
   WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
   WEIR_TRY(flow::port_type rows, flow::port_type::parse("f32[?,?]"));
+  // The rows have any number of features.
   made.info.ports = {{"texts", std::move(texts), true}, {"rows", std::move(rows), true}};
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::at_least_once;
