@@ -76,7 +76,6 @@ void gather_runs(storage_id id, std::span<const byte_run> runs,
        i += static_cast<std::size_t>(rows.back().count)) {
     rows.push_back(row_from(runs, i));
   }
-  // Takes as many rows of the same form as follow each other at the same distance.
   for (std::size_t i = 0; i < rows.size();) {
     const row_of_runs& row = rows[i];
     std::int64_t stride = 0;

@@ -163,7 +163,6 @@ void copy_ledger::forget_copies() noexcept {
 }
 
 /// Returns the segment that begins at a byte, after cutting the one that it lies in.
-/// Afterwards a segment begins exactly at the byte.
 copy_ledger::segment_map::iterator copy_ledger::split(std::int64_t byte) {
   if (byte == size_) {
     return segments_.end();
@@ -174,9 +173,9 @@ copy_ledger::segment_map::iterator copy_ledger::split(std::int64_t byte) {
 }
 
 /// Changes the segments of all bytes of a footprint, unless they are as wanted already.
+/// `next` returns the new value of a segment from its old one. Most changes repeat what
+/// the ledger says already, as in a loop, and are found without cutting anything.
 template <class Change>
-// `next` returns the new value of a segment from its old one. Most changes repeat what
-// the ledger says already, as in a loop, and are found without cutting anything.
 void copy_ledger::change(const footprint& bytes, Change&& next) {
   if (bytes.empty()) {
     return;

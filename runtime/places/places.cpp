@@ -6,8 +6,7 @@
 /// A task at place p sees its tensors in the memory of p. Before it is submitted,
 ///
 ///   1. its accesses are translated to the storages at p,
-///   2. bytes that p lacks and the task needs become copy tasks from places that have
-///   them,
+///   2. bytes that p lacks and the task needs become copy tasks from their holders,
 ///   3. the task is submitted; then the ledger notes that only p has the bytes it writes.
 ///
 /// Copies are tasks of the engine with a read and a write access, so the engine orders
@@ -183,7 +182,6 @@ result<void> places::prepare(place_id place, std::span<const placed_access> acce
     // Old bytes are needed: the newest ones are copied.
     if (needs_old_bytes(a.mode, a.whole)) {
       WEIR_CHECK(fetch(s, a.bytes, place));
-      // The added read access makes the task depend on the writer of the old bytes.
     } else if (changes_bytes(a.mode)) {
       // Old bytes are not copied, but their writer's failure must reach the task.
       missing_.clear();

@@ -5,13 +5,11 @@
 ///
 /// A scope holds the fresh memory that was made in it. The life of a block:
 ///
-///   make_in   place at the head of the ring, storage id, index in the map, list of the
-///   scope drop      given up by `give_up`, `make_like` or the end of the scope: no new
-///   task may
-///             name it, older ones may still use it
+///   make_in   gets a place at the head of the ring, a storage id, an index in the map
+///   drop      given up by `give_up`, `make_like` or the end of the scope: no new task
+///             may name it, older ones may still use it
 ///   reclaim   given up, its last task has retired, and it is the oldest block of the
-///   ring:
-///             the index and the bytes are free again
+///             ring: the index and the bytes are free again
 ///
 /// Blocks leave the ring in the order in which they entered it. A block that is given up
 /// early therefore waits for older blocks.

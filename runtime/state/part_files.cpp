@@ -24,8 +24,8 @@ constexpr std::size_t tile_buffer_bytes = std::size_t{256} << 10U;
 /// Calls `visit` for each block of a tile, until it fails.
 ///
 /// A block is a run of bytes without a gap, in the order of the addresses.
-template <class Visit>
 /// Blocks come in row-major order of the tile, because its footprint is nested.
+template <class Visit>
 result<void> visit_blocks(const tensor& tile, const Visit& visit) {
   result<void> outcome;
   for_each_run(tile.bytes(), [&](std::int64_t lo, std::int64_t hi) {

@@ -210,8 +210,6 @@ result<std::int64_t> world_state::open_state::resume(std::uint64_t generation) {
     // These failures have nothing to do with the files, so no other generation is
     // offered.
     const errc code = step.error().code();
-    // An older generation does not help if the state belongs to another program, or if
-    // the ranks themselves have failed.
     const bool other_state = code == errc::config_mismatch || code == errc::timeout ||
                              code == errc::stopping || code == errc::kernel_failed ||
                              code == errc::rank_lost || code == errc::diverged;

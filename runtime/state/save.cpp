@@ -8,8 +8,8 @@
 ///
 ///   save tile (owner)  reads the tile, writes its digest
 ///   save number (0)    copies numbers into the manifest
-///   seal part (r)      reads the digests of r, makes the part durable, writes its
-///   outcome publish state (0)  reads all outcomes, writes the manifest, writes the
+///   seal part (r)      reads the digests of r, makes the part durable, writes the
+///   outcome publish state (0)  reads all outcomes, writes the manifest and then the
 ///   verdict end save (r)       reads the verdict; removes the part if there is no
 ///   manifest
 ///

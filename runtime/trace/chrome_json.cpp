@@ -32,8 +32,8 @@ constexpr std::int64_t process = 1;
 constexpr std::size_t chunk_bytes = 1U << 20;
 
 /// Returns what a task waited for longest: the data of a predecessor or a free worker.
-// The times before the start of a task are: submitted, ready (its last predecessor has
-// ended), started (a worker has taken it). The longer of the two waits is the reason.
+/// The times before the start of a task are: submitted, ready (its last predecessor has
+/// ended), started (a worker has taken it). The longer of the two waits is the reason.
 std::string reason(const task_record& r) {
   const std::int64_t for_data = r.waited_for == 0 ? 0 : r.ready - r.submitted;
   const std::int64_t for_worker = r.started - r.ready;

@@ -20,7 +20,7 @@ namespace weir::runtime {
 namespace {
 
 /// Returns a name, or a question mark for none.
-// Names of records may be null pointers.
+/// Names of records may be null pointers.
 const char* text_of(const char* name) {
   return name == nullptr ? "?" : name;
 }

@@ -240,7 +240,6 @@ result<transfer_id> in_process_network::endpoint::post(
     sent_messages& sent = box.sent[{own_, key.channel}];
     ++sent.count;
     sent.newest_ns = network_.now();
-    // A lost letter was counted above and never arrives, as on a real network.
     if (!is_lost) {
       box.waiting += l.size();
       box.letters.push_back(std::move(l));

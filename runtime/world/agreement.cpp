@@ -19,8 +19,8 @@ namespace {
 /// Copies as much of a text as fits in front of a zero.
 ///
 /// A longer text is cut.
-template <std::size_t Size>
 /// Reports have fixed sizes, since they are sent as bytes of structures.
+template <std::size_t Size>
 void put_text(std::array<char, Size>& to, std::string_view text) {
   to.fill('\0');
   std::copy_n(text.begin(), std::min(text.size(), Size - 1), to.begin());
@@ -113,8 +113,6 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
                                      const bytes_of_ranks& all) {
   const message_key key{control_, exchanges_++};
   std::vector<transfer_id> open;
-  // All transfers begin before the first one is awaited, so ranks that wait for each
-  // other do not stand still.
   for (rank_id r = 0; r < link_.ranks(); ++r) {
     if (r == link_.rank()) {
       // Sends and receives of all ranks are begun first, then all are awaited.
@@ -135,8 +133,6 @@ result<void> world::ranked::exchange(std::span<const std::byte> own,
     link_.poll(control_, ended);
     for (transfer_end& one : ended) {
       if (!one.outcome) {
-        // A rank that has abandoned the channel has told its cause, which ends this world
-        // as it is. Every other failure is one of this rank.
         error cause = std::move(one.outcome).error();
         // A rank that has abandoned its channel gives its reason, which is then the
         // reason of all.

@@ -86,7 +86,6 @@ result<void> call_inquiry::move_on(const call_log& own) {
   std::vector<transfer_end> ended;
   link_.poll(channel_, ended);
   for (const transfer_end& one : ended) {
-    // Ends of receives belong to a peer, all others to messages that were sent.
     const auto is_its = [&one](const peer& p) {
       return p.question == one.id || p.count == one.id || p.calls == one.id;
     };

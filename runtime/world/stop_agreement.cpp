@@ -56,8 +56,6 @@ result<void> stop_agreement::move_on() {
       WEIR_CHECK(await(p));
     }
   }
-  // `ask` of the program or a signal; each rank tells rank 0 once. Other ranks may do so,
-  // too.
   const bool asked = asked_.load(std::memory_order_relaxed) || stop_signal_arrived();
   // A rank asks once.
   if (asked && !std::exchange(has_told_, true)) {
@@ -132,7 +130,6 @@ result<void> stop_agreement::take_message(peer& p) {
 }
 
 /// Rank 0 has the answer of one more rank.
-/// The answers are complete when those of all others and the own one have come.
 result<void> stop_agreement::note_answer(std::uint64_t boundary) {
   largest_ = std::max(largest_, boundary);
   // Answers of the peers and the own one.

@@ -5,8 +5,7 @@
 ///
 ///   export: memory of the context -> DLPack structure, which another library releases
 ///   import: DLPack structure -> memory of the context, which tessMemReleaseImported or
-///   the
-///           end of the context releases by the structure's own function
+///           the end of the context releases by the function of the structure
 ///
 /// In both directions the memory has one owner, and the structure keeps it alive.
 #include <algorithm>
@@ -152,9 +151,9 @@ result<void> check_device(const context& c, const dl::description& d, int device
 
 /// Imports a tensor of either form. If this fails, the tensor still belongs to the
 /// caller.
+/// `describe` checks the structure, which comes from another library, before anything of
+/// it is used.
 template <class Managed>
-// `describe` checks the structure, which comes from another library, before anything of
-// it is used.
 result<void> import_tensor(context& into, Managed* foreign, int device,
                            tessTensorInfo* info) {
   WEIR_TRY(const dl::description d, dl::describe(foreign));

@@ -9,9 +9,10 @@
 ///
 /// A program makes a module in these steps:
 ///
-///   tessFatbinCreate -> Add... and Set... -> tessFatbinBuild(null) -> tessFatbinBuild ->
-///   Destroy
-///                                            asks for the size      fetches the bytes
+///   tessFatbinCreate -> tessFatbinAdd... and tessFatbinSet...
+///                    -> tessFatbinBuild without a buffer, which asks for the size
+///                    -> tessFatbinBuild, which fetches the bytes
+///                    -> tessFatbinDestroy
 #include <limits>
 
 #include <fmt/core.h>
@@ -99,7 +100,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
 }
 
 /// Sets the policy that contexts take over from the module.
-// Each field of the policy must be 0 or 1. The seed may have any value.
+/// Each field of the policy must be 0 or 1. The seed may have any value.
 result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
                         std::uint64_t seed) {
   constexpr std::string_view call = "tessFatbinSetPolicy";

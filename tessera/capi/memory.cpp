@@ -20,8 +20,8 @@ namespace {
 using tessera::memory_kind;
 
 /// Makes a copy and enqueues it. A copy of nothing makes no operation.
-// Addresses and ranges are checked when the operation is made, so their errors are
-// those of this call.
+/// Addresses and ranges are checked when the operation is made, so their errors are
+/// those of this call.
 result<void> copy(const tessera::copy_request& request, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -37,8 +37,8 @@ result<std::shared_ptr<context>> host_context(std::string_view call) {
 
 /// Removes host memory from whichever context knows the address as the beginning of
 /// memory of this kind. If none does, the last context's error is returned.
-// The search visits all contexts, because the call does not say which one has allocated
-// the memory.
+/// The search visits all contexts, because the call does not say which one has allocated
+/// the memory.
 result<void> remove_host(const void* address, memory_kind kind, std::string_view call) {
   WEIR_CHECK(any_context(call));
   result<void> out;

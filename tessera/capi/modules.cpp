@@ -38,8 +38,8 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
 
 /// Removes the handles of a module and of its kernels. Operations that use its code keep
 /// the code itself until they end.
-// The handle of the module disappears first, so `get_kernel` of a later call finds
-// nothing; a call that is under way sees `gone`.
+/// The handle of the module disappears first, so `get_kernel` of a later call finds
+/// nothing; a call that is under way sees `gone`.
 result<void> unload(tessModule_t handle) {
   const auto m = all().modules.remove(number_of(handle));
   if (m == nullptr) {

@@ -35,7 +35,7 @@ result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
 }
 
 /// Returns the operation of a reduction.
-// Collectives that reduce nothing pass 0, which is TESS_COLL_SUM.
+/// Collectives that reduce nothing pass 0, which is TESS_COLL_SUM.
 result<collective::reduction_op> operation_of(int op) {
   switch (op) {
     case TESS_COLL_SUM: return collective::reduction_op::sum;

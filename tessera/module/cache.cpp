@@ -49,8 +49,8 @@ constexpr std::string_view bad_suffix = ".bad";
 
 using trailer = std::array<std::byte, trailer_bytes>;
 
-template <std::size_t N>
 /// Copies a digest to its place in the trailer.
+template <std::size_t N>
 void put_bytes(trailer& to, std::size_t offset, const std::array<std::byte, N>& from) {
   std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(offset));
 }

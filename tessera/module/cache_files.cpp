@@ -156,7 +156,6 @@ result<void> prepare_private_folder(const std::string& path) {
 result<private_file> open_private(const std::string& path) {
   private_file file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) {
-    // A missing entry is the usual case of a new cache.
     if (errno == ENOENT) {
       // A missing file is no error: the result is not open.
       return file;

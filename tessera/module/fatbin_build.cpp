@@ -84,7 +84,6 @@ std::uint32_t number_of(section_kind kind) {
 }
 
 /// Returns a section that has its bytes itself. Moving it does not move the bytes.
-// `bytes` stays valid when the section is moved, because the vector keeps its memory.
 pending_section owned(section_kind kind, byte_vector bytes) {
   pending_section s;
   s.kind = number_of(kind);

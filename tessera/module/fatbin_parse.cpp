@@ -72,7 +72,6 @@ class record_table {
     if (section.size() < lay::table_head) {
       return damaged_fatbin(name, "a table", fmt::format("{} bytes", section.size()));
     }
-    // The product of two numbers of 32 bits fits into 64, so a wrong count cannot wrap.
     out.record_bytes_ = load_le<std::uint32_t>(section.data());
     out.count_ = load_le<std::uint32_t>(section.data() + 4);
     // The product of two numbers of 32 bits fits into 64.

@@ -64,7 +64,6 @@ bool all_zero(bytes_view bytes) {
 }
 
 /// Returns true if `bytes` bytes at `offset` lie inside of `whole`, without overflow.
-// Compares by subtraction, because the sum may overflow.
 bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t whole) {
   return offset <= whole && bytes <= whole - offset;
 }

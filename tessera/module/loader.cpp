@@ -108,9 +108,9 @@ const std::string& loaded_module::explain() const noexcept {
 namespace {
 
 /// Returns the state of the signature, which the parser has verified against its key.
-/// @error{invalid_argument; the policy requires a trusted key, and there is none}
 /// A key that is not in the list is no error unless the policy requires one: the state is
 /// then `valid`.
+/// @error{invalid_argument; the policy requires a trusted key, and there is none}
 result<signature_state> check_trust(const fatbin& module, const trust_policy& trust) {
   if (module.signature && trust.trusts(module.signature->key)) {
     return signature_state::trusted;
@@ -139,7 +139,7 @@ bool is_bitcode(section_kind kind) {
 }
 
 /// Returns the machines for which a kernel has code, as text for messages.
-// "CPU_SO x86-64-v3, PTX compute_75", for example.
+/// "CPU_SO x86-64-v3, PTX compute_75", for example.
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
@@ -155,7 +155,6 @@ std::string targets_of(const fatbin& module, const kernel_record& kernel) {
 // Returns the section that a kernel runs from: the one for the best level of this
 // processor, or else the registered function. If there is neither, bitcode makes the
 // error `unsupported`, since a compiler could use it.
-// The levels come best first, so the first match is the best.
 result<std::size_t> choose_section(const fatbin& module, const kernel_record& kernel,
                                    const std::vector<std::string>& levels) {
   // Levels come best first.
@@ -191,7 +190,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
 }
 
 /// Returns the error of a kernel whose code differs from its record.
-// Such a kernel would read other arguments than those that it is given.
+/// Such a kernel would read other arguments than those that it is given.
 error disagrees(const kernel_record& kernel, std::string_view expected,
                 std::string found) {
   return error(errc::invalid_argument,
@@ -347,7 +346,7 @@ class module_loader {
   }
 
   /// Loads code from memory if the system allows that, or else from a file of the cache.
-  // `from_files` asks for the second way at once.
+  /// `from_files` asks for the second way at once.
   result<std::unique_ptr<shared_object>> load_code(const code_section& section) {
     if (!options_.from_files) {
       auto loaded = shared_object::from_memory(section.bytes);

@@ -6,9 +6,9 @@
 /// number of its descriptor. The linker takes a known name for the object that it has
 /// already loaded under it, so a name must not be used again as long as an object has it.
 ///
-///   from_memory: memfd_create -> write -> may it be executed? -> /proc/self/fd/N ->
-///   dlopen from_file:   descriptor of a checked cache entry           -> /proc/self/fd/N
-///   -> dlopen
+///   from_memory: memfd_create -> write -> check that the file may be executed -> load
+///   from_file:   descriptor of a checked entry of the cache -> load
+///   load:        /proc/self/fd/N -> dlopen
 ///
 /// The descriptor stays open as long as the object is loaded, which reserves its name.
 #include "shared_object.hpp"
@@ -55,7 +55,7 @@ class owned_descriptor {
 
 /// Returns the error of anonymous memory: out_of_memory if resources are short, and
 /// unsupported if the system does not allow it, in which case files are tried.
-// ENOSPC comes from memory, because the file is in memory.
+/// ENOSPC comes from memory, because the file is in memory.
 error no_memory_file(int code) {
   const bool short_of =
       code == ENOMEM || code == EMFILE || code == ENFILE || code == ENOSPC;
@@ -199,7 +199,6 @@ shared_object::~shared_object() {
 // The table is in the loaded code, which may be of any version: sizes and ABI are checked
 // before an entry is read.
 result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
-  // The code has one exported function, which returns its table of kernels.
   const auto query =
       reinterpret_cast<tessKernelLibraryFn>(::dlsym(handle_, TESS_KERNEL_LIBRARY_SYMBOL));
   const tessKernelLibrary* table = query == nullptr ? nullptr : query();

@@ -42,7 +42,7 @@ result<void> ready() {
 }
 
 /// Replaces comments, from # to the end of the line, by spaces.
-// Keeps the line ends, which separate keys.
+/// Keeps the line ends, which separate keys.
 std::string without_comments(std::string_view text) {
   std::string out;
   bool comment = false;

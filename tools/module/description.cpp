@@ -165,8 +165,8 @@ class table_reader {
       }
     });
   }
-  template <class One>
   // Calls `one` with a reader of the table, if there is one.
+  template <class One>
   void one_table(const char* key, One one) {
     const toml::node* node = find(key);
     if (node == nullptr) {
@@ -213,8 +213,8 @@ class table_reader {
     return table_.get(key);
   }
 
-  template <class One>
   // Calls `one` for each element of an array. A missing key is an empty array.
+  template <class One>
   void each(const char* key, One one) {
     const toml::node* node = find(key);
     if (node == nullptr) {

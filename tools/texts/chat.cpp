@@ -47,9 +47,9 @@ void note_interrupt(int /*signal*/) {
 /// Makes SIGINT stop an answer, or a line that is being read, as long as it lives.
 class interrupt_scope {
  public:
-  /// @error{io, no descriptor is left}
   /// Must be called once. The descriptor does not block, so that `take` can ask without
   /// waiting.
+  /// @error{io, no descriptor is left}
   [[nodiscard]] result<void> open() {
     interrupts = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (interrupts < 0) {

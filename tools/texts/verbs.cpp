@@ -39,8 +39,8 @@ constexpr const char* generate_example =
     "each prompt, in their order; it does not depend on --workers and --batch";
 
 /// Adds what both verbs have.
-template <class Options>
 /// `run` performs the verb with the options `o` after the whole command line was parsed.
+template <class Options>
 void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
                    command_result (*run)(const Options&, output&),
                    std::function<command_result(output&)>& chosen) {

@@ -91,7 +91,6 @@ int start(const void* communicator, start_facts* facts) {
   void* value = nullptr;
   int present = 0;
   code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
-  // The standard guarantees 32767; the caller refuses such a library.
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
   return code;
 }

@@ -437,8 +437,6 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
 
 /// Ends the receives from ranks that have been silent for the deadline. A rank may come
 /// back, and its user may begin the receive again, so MPI's part of it is kept.
-/// The time of a receive counts from its beginning or from the last sign of life,
-/// whichever is later.
 void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::vector<operation*> late;
   for (const auto& [key, one] : receives_) {
