@@ -8,10 +8,9 @@
 ///
 ///   save tile (owner)  reads the tile, writes its digest
 ///   save number (0)    copies numbers into the manifest
-///   seal part (r)      reads the digests of r, makes the part durable, writes the
-///   outcome publish state (0)  reads all outcomes, writes the manifest and then the
-///   verdict end save (r)       reads the verdict; removes the part if there is no
-///   manifest
+///   seal part (r)      reads the digests of r, makes the part durable, writes an outcome
+///   publish state (0)  reads all outcomes, writes the manifest and then the verdict
+///   end save (r)       reads the verdict; removes the part if there is no manifest
 ///
 /// The digests, outcomes and the verdict are tensors of the world, so the engine and the
 /// ledger order these tasks and bring the bytes to the ranks.
