@@ -29,10 +29,13 @@ struct group {
   /// the first error of a call; empty if it could not be kept
   std::optional<error> broken;
 };
+// Threads group their own calls only, so no lock is needed.
 thread_local group open_group;  // NOLINT: a group belongs to a thread
 
 /// Checks a call and enqueues it, or keeps it if a group is open. The operation is made
 /// in both cases, so that its errors are those of the call.
+/// The checks in their order: the thread, the handles, the mesh of the stream, the
+/// numbers of the description, and last addresses and ranks, when the operation is made.
 result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
                       tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -49,6 +52,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   if (open_group.depth > 0) {
     // made again at the end: memory may be freed before
     open_group.calls.push_back({stream, request});
+    // There is no operation if the call has nothing to do.
   } else if (operation) {
     return s->stream->post(std::move(operation));
   }
@@ -79,12 +83,15 @@ result<void> end_group() {
     return error(errc::invalid_argument,
                  "tessGroupEnd failed: expected a group that has been started");
   }
+  // The end of an inner group enqueues nothing.
   if (open_group.depth > 1) {
     --open_group.depth;
     return {};
   }
   // From here on the thread has no open group, whatever happens.
   const group ended = std::exchange(open_group, {});
+  // The caller learns the first error once more here, because calls inside of groups are
+  // often not checked one by one.
   if (ended.broken) {
     return error(ended.broken->code(), "group not posted: one of its calls failed")
         .because(*ended.broken);
@@ -94,10 +101,12 @@ result<void> end_group() {
   }
   std::vector<tessera::grouped_call> calls;
   for (const auto& [handle, request] : ended.calls) {
+    // A stream may have been destroyed since its call.
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->stream, request});
   }
   WEIR_CHECK(tessera::enqueue_group(calls));
+  // Logged only when the whole group is enqueued.
   for (const tessera::grouped_call& c : calls) {
     c.target->context().log(tessera::log_level::trace,
                             "stream {}: {} of a group enqueued", c.target->number(),
@@ -107,6 +116,8 @@ result<void> end_group() {
 }
 
 /// Returns the description of a call with the members that all kinds have.
+/// Members that are not set here are 0: no root, no peer, the algorithm and the limit of
+/// time by default.
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
                             std::size_t count, int type, int op, const char* axis) {
   tessCollectiveDesc out{};
@@ -252,6 +263,7 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
                       "all of them, found {}",
                       ranks, rank));
     }
+    // -1 lets all ranks recover at once.
     auto in = m->context->submission_lock().enter();
     m->context->meetings().recover(in, *m, rank);
     return {};
@@ -271,6 +283,7 @@ tessStatus_t tessMeshAbort(tessMesh_t handle) {
 
 // Returns success for a rank that can take part in collectives, and the reason if it
 // cannot.
+// The mesh may be asked at any time; nothing is repaired by asking.
 tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMeshQuery";
@@ -291,6 +304,7 @@ tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
 tessStatus_t tessGroupStart(void) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGroupStart"));
+    // A new group does not inherit the failure of a call outside of groups.
     if (open_group.depth++ == 0) {
       open_group.lost = false;
     }

@@ -25,6 +25,7 @@ namespace weir::tessera::capi {
 namespace {
 
 /// The log function of contexts that are made from now on.
+/// `mutex` guards all members.
 struct log_target {
   std::mutex mutex;
   tessLogFn fn = nullptr;
@@ -35,6 +36,8 @@ struct log_target {
 /// write to the log until the process ends, and its lock is usable in children of `fork`.
 log_target& logs() {
   static auto* const made = new log_target;
+  // A thread that holds the lock during `fork` does not exist in the child, which could
+  // otherwise wait for it for ever.
   static const bool watched = unlock_in_child_of_fork(made->mutex);
   static_cast<void>(watched);
   return *made;
@@ -119,6 +122,8 @@ result<void> open_context(tessContext_t* out) {
   listen(settings);
   allocate_by(settings);
   WEIR_TRY(auto made, context::make(std::move(settings)));
+  // Warnings of the context follow those of the variables; all are reported with the log
+  // of the new context.
   warnings.insert(warnings.end(), made->warnings().begin(), made->warnings().end());
   for (const std::string& w : warnings) {
     warn(*made, w);
@@ -128,6 +133,8 @@ result<void> open_context(tessContext_t* out) {
 }
 
 /// Logs how many objects of a kind were not destroyed before their context.
+/// Objects that are left are no error: the context releases them. The line helps to find
+/// a program that forgets to.
 template <class Objects>
 void say_leak(const context& c, const Objects& left, std::string_view objects) {
   if (!left.empty()) {
@@ -148,6 +155,7 @@ void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
 /// reaching a context that is ending. Then streams end and the context waits for them.
 result<void> close_context(tessContext_t ctx) {
   WEIR_CHECK(outside_tasks("tessShutdown"));
+  // Only one of several threads that call this gets the object.
   auto c = all().contexts.remove(number_of(ctx));
   if (c == nullptr) {
     return no_object("tessShutdown", "context", errc::not_initialized);
@@ -269,6 +277,7 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessDeviceGetProps"));
     WEIR_TRY(const auto p, c->backend().properties(device));
+    // Numbers of limits are those that launches are checked against.
     tessDeviceProps out{};
     out.ordinal = p.ordinal;
     const auto put = [](char* to, std::size_t capacity, std::string_view text) {
@@ -317,6 +326,7 @@ tessStatus_t tessMeshDestroy(tessMesh_t handle) {
     if (m == nullptr) {
       return no_object("tessMeshDestroy", "mesh", errc::not_initialized);
     }
+    // Streams of other meshes of the context are left alone.
     const auto streams =
         all().streams.remove_if([&](const auto& s) { return s.stream->mesh() == m; });
     for (const auto& s : streams) {
@@ -363,6 +373,7 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
     }
     WEIR_TRY(const auto axes, collective::parse_axes(axis));
     WEIR_TRY(const auto group, m->shape.group_of(axes, rank));
+    // The caller's number is read before it is replaced by the needed one.
     const int capacity = std::exchange(*count, static_cast<int>(group.size()));
     if (ranks == nullptr) {
       return {};

@@ -15,6 +15,8 @@ namespace {
 
 /// Returns the recording that a synchronization of the stream has closed as a graph.
 /// @error{invalid_argument; there is none, or the capture was lost}
+/// The submission lock is held throughout, so no operation of another thread can join the
+/// recording while it becomes a graph.
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
   auto in = from.stream->context().submission_lock().enter();
   const auto recording = from.stream->last_recording();
@@ -25,6 +27,8 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
                              call));
   }
   WEIR_TRY(auto made, recording->finish(nullptr));
+  // Only after `finish` has succeeded: a recording that cannot become a graph stays with
+  // the stream.
   from.stream->forget_recording();
   // The graph keeps its context alive.
   auto object = std::make_shared<graph_object>();
@@ -37,6 +41,8 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
 /// Begins a capture. Waits that the stream has collected are carried out first, because
 /// they are not part of the graph.
 /// @error{invalid_argument; the stream captures already}
+/// `check_caller` refuses threads whose calls a running capture of another thread
+/// excludes.
 result<void> begin_capture(tessera::stream& s, tessera::capture_mode mode) {
   auto in = s.context().submission_lock().enter();
   WEIR_CHECK(s.check_caller());
@@ -69,6 +75,8 @@ result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t strea
                              "does something, found one of no bytes or elements",
                              node));
   }
+  // The graph checks that the new operation has the kind and the devices of the node,
+  // waits for runs that are in flight, and exchanges it.
   return e->exec->update(node, *made, *s->stream);
 }
 
@@ -95,6 +103,8 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
     WEIR_CHECK(outside_tasks("tessStreamBeginCaptureEx"));
     WEIR_TRY(const auto s, find(handle, "tessStreamBeginCaptureEx"));
     const int number = value_of(mode);
+    // The numbers of both enumerations are equal, so the conversion below is safe after
+    // this check.
     if (number < TESS_CAPTURE_GLOBAL || number > TESS_CAPTURE_RELAXED) {
       return error(errc::invalid_argument,
                    fmt::format("capture not begun: expected a mode from {} to {}, found "
@@ -115,12 +125,15 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
     if (graph == nullptr) {
       return null_argument("tessStreamEndCapture", "a place for the graph");
     }
+    // Taken before the state of the capture is looked at, so that another thread cannot
+    // end it in between.
     auto in = s->stream->context().submission_lock().enter();
     const auto recording = s->stream->recording();
     if (recording == nullptr || !s->stream->recording_only()) {
       return error(errc::invalid_argument,
                    "capture not ended: expected a stream whose capture has begun");
     }
+    // In the modes other than `relaxed`, a capture belongs to the thread that began it.
     if (!recording->takes_calls_of_this_thread()) {
       return error(errc::invalid_argument,
                    "capture not ended: expected a call of the thread that began it, "
@@ -137,6 +150,7 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
 }
 
 // Each recording can be taken once.
+// For recordings of launches with TESS_LAUNCH_CAPTURE, whose operations have run already.
 tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
@@ -164,6 +178,7 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
                              size_t* size) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto g, find(handle, "tessGraphExport"));
+    // A missing name is an unknown format.
     const std::string_view name = format == nullptr ? "" : format;
     if (name != "dot" && name != "json") {
       return error(errc::invalid_argument,
@@ -203,6 +218,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
 }
 
 // Enqueues a run, or records it as a node if the stream captures.
+// Graph and stream must be of one context, which `launch` checks.
 tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
@@ -227,6 +243,8 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
     return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
       WEIR_TRY(const auto k, find(kernel, call));
       WEIR_CHECK(check_context(*k, s));
+      // The arguments are copied into the operation, so the caller's buffer is free
+      // afterwards.
       WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
       request.kernel = k->code;
       request.in_graph = true;
@@ -248,6 +266,7 @@ tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
   });
 }
 
+// A fill has the same request in a stream and in a graph.
 tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t handle, size_t node, void* devPtr,
                                      int value, size_t bytes, tessStream_t stream) {
   return run([&] {
@@ -258,6 +277,7 @@ tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t handle, size_t node, void* 
   });
 }
 
+// As for a launch, the graph takes the numbers for its runs itself.
 tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
                                            const tessCollectiveDesc* desc,
                                            tessStream_t stream) {

@@ -72,6 +72,7 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
       return null_argument("tessMalloc", "a place for the pointer");
     }
     WEIR_CHECK(outside_tasks("tessMalloc"));
+    // One instance on each device of the mesh, or an error.
     WEIR_TRY(*devPtr, m->context->allocate(m, bytes));
     return {};
   });
@@ -82,6 +83,8 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFree"));
     WEIR_TRY(const auto m, find(handle, "tessFree"));
+    // The memory goes back to the pool when the enqueued operations that use it have
+    // ended.
     return devPtr == nullptr ? result<void>() : m->context->free_later(m, devPtr);
   });
 }
@@ -174,6 +177,7 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
                                value_of(kind)));
     }
     WEIR_TRY(const auto made, c->memory().allocate_host(bytes));
+    // An allocation of 0 bytes has no memory and gives null.
     *hostPtr = made == nullptr ? nullptr : made->data();
     return {};
   });
@@ -191,6 +195,8 @@ tessStatus_t tessHostFree(void* hostPtr) {
 tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, host_context("tessHostRegister"));
+    // Pinned memory lets devices copy without a detour; the address is known as
+    // registered memory from now on.
     WEIR_CHECK(c->memory().register_host(static_cast<std::byte*>(hostPtr), bytes));
     return {};
   });
@@ -239,6 +245,7 @@ tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemcpy2DAsync";
     WEIR_TRY(auto request, request_of(dst, src, width, value_of(kind), -1, call));
+    // The bytes of the request are those of one row.
     request.rows = height;
     request.to_pitch = dstPitch;
     request.from_pitch = srcPitch;
@@ -274,6 +281,8 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
     if (rankPtr == nullptr) {
       return null_argument("tessMemGetRankPtr", "a place for the pointer");
     }
+    // An address inside of an allocation is accepted: the result has the same offset in
+    // the instance of the rank.
     const auto place = m->context->memory().find(devPtr);
     if (!place || !place->memory->symmetric() || rank < 0 ||
         rank >= static_cast<int>(m->ranks())) {
@@ -299,6 +308,7 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                                "{}",
                                m->ranks(), rank));
     }
+    // `in_use` counts all memory that this context has allocated on the device.
     const auto use =
         m->context->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
     if (freeBytes != nullptr) {
@@ -320,6 +330,7 @@ tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
     out.device = -1;
     if (const auto place = c->memory().find(ptr)) {
       switch (place->memory->kind()) {
+        // The numbers of both enumerations are independent of each other.
         case memory_kind::device: out.kind = TESS_POINTER_DEVICE; break;
         case memory_kind::host: out.kind = TESS_POINTER_HOST; break;
         case memory_kind::registered: out.kind = TESS_POINTER_REGISTERED; break;

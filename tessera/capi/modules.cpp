@@ -117,6 +117,7 @@ result<void> register_kernel(const char* name, void (*entry)(void),
       (params == nullptr && count > 0)) {
     return null_argument(call, "a name, a function and its parameters");
   }
+  // The function stays in the program; only its address is kept.
   tessera::host_kernel made;
   made.name = name;
   made.entry = entry;
@@ -169,6 +170,8 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
 
 }  // namespace
 
+// Refuses numbers that the enumerations do not have. Sizes and types are checked when the
+// parameters are laid out.
 result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
                                                     int count, std::string_view call) {
   std::vector<kernel_parameter> out;
@@ -229,6 +232,7 @@ tessStatus_t tessModuleGetKernelCount(tessModule_t handle, int* count) {
 tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char** name) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessModuleGetKernelName"));
+    // The records do not move as long as the module lives.
     const auto kernels = m->code->kernels();
     if (name == nullptr) {
       return null_argument("tessModuleGetKernelName", "a place for the name");
@@ -285,6 +289,8 @@ tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* i
   });
 }
 
+// A helper for programs that have values instead of a structure; launches take any buffer
+// of the right layout.
 tessStatus_t tessPackArgs(tessKernel_t kernel, const void* const* values, int valueCount,
                           void* buffer, size_t* size) {
   return run([&] { return pack(kernel, values, valueCount, buffer, size); });

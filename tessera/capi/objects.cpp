@@ -27,6 +27,7 @@ namespace weir::tessera::capi {
 namespace {
 
 // The last error of each thread, for tessGetLastErrorMessage.
+// Freed with the thread.
 thread_local last_error_text last;  // NOLINT
 
 // Null until the first call. Replaced in children of `fork`.
@@ -36,6 +37,8 @@ std::atomic<tables*> current{nullptr};  // NOLINT
 thread_local call_watch* current_watch = nullptr;  // NOLINT
 
 // Return the context that an object belongs to, or null.
+// One function for each kind of object; the template covers those with a member
+// `context`.
 std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
   return c;
 }
@@ -65,6 +68,8 @@ void watch(const std::shared_ptr<Object>& found) {
 }
 
 /// Returns the object of a handle. @error{`code`; the handle names no object}
+/// The object is held by the result, so a thread that destroys the handle meanwhile does
+/// no harm.
 template <class Table, class Handle>
 auto look_up(Table& table, Handle h, std::string_view call, std::string_view object,
              errc code = errc::invalid_argument) -> result<decltype(table.get(0))> {
@@ -194,6 +199,7 @@ error no_object(std::string_view call, std::string_view object, errc code) {
 result<void> check_limit(std::string_view call, std::int64_t least,
                          std::int64_t milliseconds) {
   constexpr std::int64_t max_milliseconds = INT64_MAX / 1'000'000;
+  // `least` is -1 for calls with a default, and 0 for all others.
   if (milliseconds < least || milliseconds > max_milliseconds) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
@@ -255,6 +261,7 @@ result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view cal
 // An event belongs to the context of the stream that records it first, until that context
 // is gone. The raw pointer is compared only while the context is alive.
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
+  // The lock of the event is held by the caller.
   const bool there = !e.context.expired();
   if (there && e.bound == &to) {
     return {};
@@ -285,6 +292,7 @@ result<void> copy_text(std::string_view call, std::string_view text, char* buffe
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
+  // The zero at the end counts, so a program can allocate exactly this size.
   const std::size_t needed = text.size() + 1;
   const std::size_t capacity = std::exchange(*size, needed);
   if (buffer == nullptr) {

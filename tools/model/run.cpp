@@ -178,12 +178,14 @@ command_result model_ls(const model_options& options, output& out) {
   WEIR_TRY(const auto listing, actors::list_models(volume));
   ordered_json list = ordered_json::array();
   for (const actors::model_record& record : listing.models) {
+    // With `--json`, one array of all records is printed at the end.
     if (options.json) {
       list.push_back(json_of_record(record));
     } else {
       out.write(line_of_record(record));
     }
   }
+  // Damaged records follow the whole ones.
   for (const storage::hn4_damaged_tag& t : listing.damaged) {
     note_damaged_model(t.name, t.problem);
   }
@@ -217,6 +219,7 @@ command_result model_verify(const model_options& options, output& out) {
     }
     const auto verified =
         model ? verify_model(volume, *model) : result<void>(model.error());
+    // All tags are verified, also after a damaged one.
     whole = whole && verified;
     if (!verified) {
       note_damaged_model(tag, verified.error());
@@ -241,6 +244,7 @@ command_result model_export(const model_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const std::string tag, actors::choose_model(volume, options.tag));
   WEIR_TRY(const auto model, actors::model_in_volume::open(volume, tag));
+  // Existing files are replaced only with `--force`.
   WEIR_TRY(const auto done,
            actors::export_model(model, options.out,
                                 {.to = to, .type = type, .replace = options.force}));

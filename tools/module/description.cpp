@@ -57,6 +57,7 @@ constexpr std::array<named_number, 5> algorithm_names{
     {{"any", 0}, {"ring", 1}, {"tree", 2}, {"hierarchical", 3}, {"direct", 4}}};
 
 /// Returns the number of a word in a table.
+/// The error suggests the nearest word of the table.
 result<std::uint32_t> number_named(std::string_view name,
                                    std::span<const named_number> table) {
   std::vector<std::string> names;
@@ -111,6 +112,7 @@ class table_reader {
   }
   void read(const char* key, std::uint32_t& to) {
     if (const toml::node* node = find(key)) {
+      // Keeps the default if the key is absent.
       std::uint64_t wide = to;
       whole_number(key, *node, std::numeric_limits<std::uint32_t>::max(), wide);
       to = static_cast<std::uint32_t>(wide);
@@ -144,6 +146,7 @@ class table_reader {
   void read(const char* key, std::span<const named_number> names, std::uint32_t& to) {
     std::string word;
     read(key, word);
+    // An absent key leaves the word empty.
     if (!word.empty()) {
       keep(number_named(word, names), key, to);
     }
@@ -195,6 +198,7 @@ class table_reader {
   result<void> finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
+      // The first unknown key in the order of the table is reported.
       if (std::find(asked_.begin(), asked_.end(), name) == asked_.end() && !problem_) {
         problem_ = error(errc::unknown_key,
                          fmt::format("cannot read the description of a module: expected "
@@ -295,6 +299,7 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
 /// Reads the name of a type of the ABI as its id.
 /// The ids of types are dense and begin at 1.
 void read_type(table_reader& t, const char* key, std::uint32_t& to) {
+  // The table of types is made from the ABI, so a new type needs no change here.
   std::vector<named_number> names;
   for (std::uint32_t id = 1; tessera::size_of_dtype(id) != 0; ++id) {
     names.push_back({tessera::name_of_dtype(id), id});

@@ -67,6 +67,7 @@ std::string nvcc_path() {
   const char* const home = std::getenv("CUDA_HOME");
   std::string folders = path != nullptr ? path : "";
   folders += home != nullptr ? std::string(":") + home + "/bin" : "";
+  // Takes one folder after the other from the front of the list.
   while (!folders.empty()) {
     const std::size_t end = std::min(folders.find(':'), folders.size());
     const std::string found = folders.substr(0, end) + "/nvcc";
@@ -100,6 +101,7 @@ result<byte_vector> compiled_source(const code_file& code) {
                {nvcc, "-ptx", "-std=c++20", "-arch=" + arch, "--fmad=false", "-ftz=false",
                 "-prec-div=true", "-prec-sqrt=true", code.path, "-o", out},
                {.time = longest_compilation}));
+  // The number is the status of the program, or the signal that has ended it.
   if (!nvcc_end.exited || nvcc_end.status != 0) {
     return error(errc::invalid_argument,
                  fmt::format("cannot compile {}: nvcc ended with {} {}: {}{}", code.path,
@@ -134,6 +136,7 @@ result<code_file> read_gpu_argument(const std::string& text) {
   out.arch = has_arch ? text.substr(0, equals) : "";
   out.path = has_arch ? text.substr(equals + 1) : text;
   const std::string ending = fs::path(out.path).extension().string();
+  // An empty architecture in front of the equals sign is a mistake, not a missing one.
   const bool known = ending == ".ptx" || ending == ".cubin" || ending == ".cu";
   if (!known || (has_arch && out.arch.empty())) {
     return error(

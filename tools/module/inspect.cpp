@@ -29,6 +29,7 @@ result<read_module> read_fatbin(const module_options& options) {
   read_module out;
   WEIR_TRY(out.image, read_input(options.file));
   auto parsed = tessera::parse_fatbin(out.image);
+  // The name of the file is the place of the error; the parser knows only bytes.
   if (!parsed) {
     return std::move(parsed.error()).located(options.file);
   }
@@ -68,6 +69,7 @@ command_result module_ls(const module_options& options, output& out) {
   for (const tessera::kernel_record& k : m.kernels) {
     list_kernel(k, out);
   }
+  // Sections in the order in which targets of kernels number them.
   out.print("code\n");
   for (const tessera::code_section& s : m.code) {
     out.print("  {} {} {}\n", name_of(s.kind), s.arch.empty() ? "-" : s.arch,
@@ -94,6 +96,7 @@ command_result module_explain(const module_options& options, output& out) {
 command_result module_verify(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
   const char* variable = std::getenv("TESS_TRUSTED_KEYS");
+  // Keys or a file of keys; an empty text gives no key.
   const std::string keys = !options.trusted.empty() ? options.trusted
                            : variable != nullptr    ? variable
                                                     : "";

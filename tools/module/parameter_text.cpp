@@ -30,6 +30,7 @@ std::vector<std::string> words_of(std::string_view text) {
   bool inside = false;
   for (const char c : text) {
     const bool blank = c == ' ' || c == '\t';
+    // A star begins a word and ends it, so "fp32*x" and "fp32 * x" have the same words.
     if (c == '*' || (!blank && !inside)) {
       out.emplace_back();
     }
@@ -51,6 +52,8 @@ error unreadable(std::string_view text, std::string_view expected) {
 // Returns the id of a type of the ABI by its name; 0 for "void".
 result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
   std::vector<std::string> names{"void"};
+  // Ids are dense from 1 on; the names of all types serve as suggestions for a misspelt
+  // one.
   for (std::uint32_t id = 1; tessera::size_of_dtype(id) != 0; ++id) {
     if (tessera::name_of_dtype(id) == name) {
       return id;
@@ -101,10 +104,14 @@ result<kernel_parameter> read_parameter(std::string_view text) {
     }
     return tessera::opaque_parameter(name, bytes);
   }
+  // Only pointers can be "void*"; `scalar_parameter` of type 0 has no size, which the
+  // builder refuses.
   WEIR_TRY(const std::uint32_t id, type_named(text, type));
   if (!pointer) {
     return tessera::scalar_parameter(name, id);
   }
+  // Without a qualifier, the kernel reads and writes. "const" and "constant" are read
+  // only.
   const auto direction = qualifier == "out"  ? parameter_direction::out
                          : qualifier.empty() ? parameter_direction::inout
                                              : parameter_direction::in;

@@ -85,6 +85,7 @@ void print_generate_summary(const text_report& report, const generate_options& o
 command_result generate_command(const generate_options& options, output& out) {
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::llama));
+  // The functions refer to `options` and `record`, which outlive the run.
   text_job job;
   job.inputs = {options.prompts};
   job.pipeline_to = [&](const std::string& to, const std::string& bad) {

@@ -112,6 +112,7 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
 
 }  // namespace
 
+// Options that only one of the verbs has are added behind the common ones.
 void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chosen) {
   auto* embed = app.add_subcommand("embed", "Write the embeddings of texts");
   const auto e = std::make_shared<embed_options>();

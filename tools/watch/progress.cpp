@@ -37,6 +37,7 @@ bool wants_colour() {
 
 }  // namespace
 
+// Inserts a comma in front of every third digit from the end.
 std::string grouped(double value) {
   std::string digits = fmt::format("{:.0f}", value);
   for (std::size_t i = digits.size(); i > 3; i -= 3) {
@@ -51,6 +52,7 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   const char* strong = colour ? "\x1b[1m" : "";
   const char* plain = colour ? "\x1b[0m" : "";
   std::string out = p.phase;
+  // A phase with a budget of tokens has a share that is done; others show their tokens.
   if (p.phase_budget > 0) {
     out += fmt::format(" {:.1f} %", 100.0 * static_cast<double>(p.phase_tokens) /
                                         static_cast<double>(p.phase_budget));
@@ -70,6 +72,7 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
     out += fmt::format("  p99 {:.1f} ms  queue {}", 1000 * p.pulse_p99_seconds,
                        p.queue_depth);
   }
+  // Short stalls are usual and would make the line restless.
   if (p.stall_seconds >= 0.1) {
     out += fmt::format("  stall {:.1f} s", p.stall_seconds);
   }
@@ -81,6 +84,7 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   return out;
 }
 
+// Both answers are asked once: a terminal does not change during a run.
 progress_line::progress_line()
     : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
 
