@@ -32,6 +32,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
   }
   stored_epoch out;
   out.generation = file.header().generation;
+  // Three numbers; more of them are ignored.
   record_reader numbers((*epoch)->data);
   out.state.epoch = numbers.get<std::uint64_t>();
   out.state.next_item = numbers.get<std::uint64_t>();
@@ -52,6 +53,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
       out.description = std::string(as_text(from.data));
       continue;
     }
+    // All other sections are those of stages.
     flow::image_section& to = out.state.sections.emplace_back();
     to.name = from.name;
     to.type = from.type;
@@ -63,6 +65,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
 
 /// Takes the lock of the folder, which belongs to one writer. Fails if another run has
 /// it.
+// The lock is held until the store is destroyed.
 result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder,
                                       std::string description) {
   WEIR_TRY(auto store, storage::checkpoint_store::open(
@@ -73,6 +76,7 @@ result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder
 /// Writes an image as the next generation. The numbers and texts only refer to memory of
 /// this object and of the image, which live until the file is written.
 result<void> epoch_store::save(const flow::image& one) {
+  // Kept until the file is written.
   record_writer numbers;
   numbers.put(one.epoch);
   numbers.put(one.next_item);
@@ -85,6 +89,7 @@ result<void> epoch_store::save(const flow::image& one) {
   }
   for (const flow::image_section& s : one.sections) {
     storage::checkpoint_section& to = sections.emplace_back();
+    // Refers to the image, which is not changed meanwhile.
     to.name = s.name;
     to.data = s.data;
     to.type = s.type;
@@ -98,12 +103,14 @@ result<void> epoch_store::save(const flow::image& one) {
 /// Generation 0 means the newest one that is whole. A chosen generation must be whole;
 /// there is no fallback to another one.
 result<storage::checkpoint> epoch_store::read(std::uint64_t generation) {
+  // Damaged files in front of it are noted by the store.
   if (generation == 0) {
     return store_.load_newest();
   }
   WEIR_TRY(const auto all, store_.list());
   std::string known;
   for (const auto& one : all) {
+    // A damaged file of that number is not offered.
     if (!one.problem && one.header.generation == generation) {
       return store_.load(one.path);
     }
@@ -118,12 +125,14 @@ result<storage::checkpoint> epoch_store::read(std::uint64_t generation) {
       .located(store_.folder());
 }
 
+/// Only the image, for the check whether a run has ended.
 result<flow::image> epoch_store::load_newest() {
   WEIR_TRY(const auto file, read(0));
   WEIR_TRY(auto newest, epoch_in(file));
   return std::move(newest.state);
 }
 
+/// A folder with damaged checkpoints is not empty.
 result<bool> epoch_store::empty() {
   WEIR_TRY(const auto all, store_.list());
   return all.empty();

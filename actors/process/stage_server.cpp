@@ -35,6 +35,7 @@ constexpr std::uint64_t max_request = std::uint64_t{1} << 40;
 /// The child has no deadline: the run may be idle for days. If the run ends, its socket
 /// closes, and `poll` returns.
 result<bool> wait_for_ever(int fd, bool to_write) {
+  // Both directions wait for the same socket.
   pollfd one{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0};
   while (::poll(&one, 1, -1) < 0) {
     if (errno != EINTR) {
@@ -53,6 +54,7 @@ struct stage_answer {
 };
 
 /// `count` items before the failed one are complete.
+/// An answer with an error and with what was done before it.
 stage_answer failed_reply(std::uint32_t count, const error& e) {
   stage_answer r{count, wire::failed, {}};
   append(r.payload, as_view(wire_text(e)));
@@ -67,6 +69,7 @@ class stage_server {
 
   /// Returns the exit status. A run that is gone is a normal end; a damaged request is
   /// not.
+  // One request, one answer, until the run says `end` or closes the socket.
   int run() {
     while (true) {
       auto request = receive_message(wire::socket_fd, max_request, wait_for_ever);
@@ -82,10 +85,12 @@ class stage_server {
       // An exception of the stage becomes an error, which the run gets as the answer.
       auto made = flow::guarded([&] { return serve(kind, *request); });
       cuts_.insert(cuts_.end(), scope.cuts().begin(), scope.cuts().end());
+      // An error of the stage is an answer, not the end of the process.
       const stage_answer r = made ? std::move(*made) : failed_reply(0, made.error());
       wire::head head{};
       head.magic = wire::magic;
       head.kind = request->head.kind + wire::answer;
+      // The run compares the number with that of its request.
       head.sequence = request->head.sequence;
       head.count = r.count;
       head.flags = r.flags;
@@ -99,6 +104,7 @@ class stage_server {
  private:
   /// Serves one request. `start` must be the first, because it makes the stage.
   result<stage_answer> serve(wire::kind kind, const wire_message& m) {
+    // Later requests of this kind would replace the stage.
     if (kind == wire::kind::start) {
       WEIR_CHECK(start(m.payload));
       return stage_answer{};
@@ -130,6 +136,7 @@ class stage_server {
         return none(stage_->restore_state(std::move(parts)));
       }
       case wire::kind::report: return report();
+      // A newer run knows kinds that this program does not.
       default:
         return error(errc::unsupported,
                      fmt::format("unknown request {}", static_cast<unsigned>(kind)));
@@ -153,6 +160,7 @@ class stage_server {
   result<void> start(bytes_view payload) {
     WEIR_TRY(start_, start_of(as_text(payload)));
     layout_ = start_.layout;
+    // The descriptor has a fixed number, because the run sets it.
     WEIR_TRY(auto mapped, shared_memory::map(wire::memory_fd, layout_.bytes));
     memory_.emplace(std::move(mapped));
     for (const std::string& file : start_.plugins) {
@@ -168,6 +176,7 @@ class stage_server {
     }
     WEIR_TRY(auto made, known_.make(start_.stage.origin.use, given));
     flow::stage_info& asked = start_.stage.info;
+    // Ports for failed items are the last ones and belong to the run.
     outlets_ = asked.outlets();
     inlets_ = asked.inlets();
     const std::size_t ports = asked.ports.size() - asked.dead_letters();
@@ -192,9 +201,11 @@ class stage_server {
                          std::move(made.object), start_.fill_slots));
     return {};
   }
+  /// What a stage may ask when it is opened.
   [[nodiscard]] opening::facts facts() {
     return {&stage_->host(), start_.folder, start_.resuming, start_.seed, load_constant};
   }
+  /// Opens the stage; the answer has the constants that it has loaded.
   result<stage_answer> open() {
     WEIR_TRY(const auto loaded, stage_->open(facts()));
     stage_answer r;
@@ -212,6 +223,7 @@ class stage_server {
     if (payload.size() < bytes) {
       return error(errc::corrupt, "a request to verify has fewer bytes");
     }
+    // The state of the stage at the checkpoint.
     WEIR_TRY(auto parts, sections_of(payload.subspan(bytes)));
     flow::image whole;
     // The reader of a state expects the names of an image, with the stage in front.
@@ -223,8 +235,10 @@ class stage_server {
     WEIR_TRY(const bool complete,
              stage_->object().verify(run, payload.first(bytes),
                                      flow::state_reader(whole, start_.stage.name)));
+    // The count is 1 if the output is complete.
     return stage_answer{complete ? 1U : 0U, 0, {}};
   }
+  /// The figures are those of this process.
   result<stage_answer> report() {
     figures all;
     stage_->object().report(all);
@@ -239,6 +253,7 @@ class stage_server {
     if (count == 0 || count > wire::max_calls) {
       return error(errc::corrupt, "a request has an impossible number of calls");
     }
+    // The vectors keep their memory from request to request.
     calls_.resize(count);
     about_.resize(count);
     tensors_.clear();
@@ -250,6 +265,7 @@ class stage_server {
       whole_.size = static_cast<std::int64_t>(layout_.bytes);
     }
     for (std::uint32_t i = 0; i < count; ++i) {
+      // A copy of the record; it cannot change any more.
       const auto c = memory_->read<wire::call_record>(layout_.calls, i);
       flow::call_view& to = calls_[i];
       to.seq = c.seq;
@@ -272,6 +288,7 @@ class stage_server {
         // A tensor lies in a slot, or in the region that the run has filled for this
         // message.
         const bool in_slot = one.offset >= layout_.slots;
+        // Even a record of the run is checked, because it may be damaged.
         WEIR_TRY(const auto checked,
                  check_tensor(*memory_, one, in_slot ? layout_.slots : layout_.in,
                               in_slot ? layout_.slot_bytes : layout_.in_bytes));
@@ -309,10 +326,12 @@ class stage_server {
     if (records_ == layout_.made_records) {
       return false;
     }
+    // Zeros first, so that all bytes are known.
     wire::made_record r{};
     r.call = static_cast<std::uint32_t>(made.call);
     for (std::size_t o = 0; o < outlets_; ++o) {
       wire::tensor_record t{};
+      // A gap at this outlet has a record without a type.
       if (o < made.tensors.size() && made.tensors[o] != nullptr) {
         const auto placed = place(o, *made.tensors[o], space);
         if (!placed) {
@@ -346,6 +365,7 @@ class stage_server {
   }
   /// False ends the message: the item begins the next one. An item that has the whole
   /// space for itself and does not fit would never fit.
+  /// Stores an item, or says why that cannot be.
   result<bool> put_or_refuse(const flow::made_view& made, region& space) {
     if (put_made(made, space)) {
       return true;
@@ -363,12 +383,14 @@ class stage_server {
   /// Works on calls until all are complete, one fails, or the space for results is full.
   result<stage_answer> work(std::uint32_t count) {
     WEIR_CHECK(read_calls(count));
+    // Records of the request before are not needed any more.
     records_ = 0;
     region space(layout_.out, layout_.out_bytes);
     const flow::processed_items done = stage_->work(
         calls_, [&](const flow::made_view& made) { return put_or_refuse(made, space); });
     end_made();
     const auto processed = static_cast<std::uint32_t>(done.processed);
+    // The payload is then the error.
     if (done.failed) {
       return failed_reply(processed, *done.failed);
     }
@@ -387,6 +409,7 @@ class stage_server {
     if (count == 0 || count > wire::max_calls) {
       return error(errc::corrupt, "a request has an impossible number of items");
     }
+    // The number of the first item.
     const auto first = memory_->read<wire::call_record>(layout_.calls, 0);
     records_ = 0;
     region space(layout_.out, layout_.out_bytes);
@@ -420,6 +443,7 @@ class stage_server {
       return failed_reply(filled, *done.failure);
     }
     stage_answer r{filled, done.nothing_yet ? wire::nothing : 0, {}};
+    // The cursor at the end is the payload.
     if (done.ended) {
       r.flags = wire::ended;
       append(r.payload, done.cursor.view());
@@ -429,6 +453,7 @@ class stage_server {
   /// Stores the position behind an item.
   /// The run can then continue behind any item of the message.
   void note_cursor(std::size_t nth) {
+    // Records have space for the largest cursor.
     auto r = memory_->read<wire::made_record>(layout_.made, nth);
     const flow::small_record at = stage_->object().position();
     r.cursor_bytes = static_cast<std::uint32_t>(at.size);
@@ -438,10 +463,12 @@ class stage_server {
 
   flow::catalog& known_;
   const plugin_loader& load_;
+  /// Facts of the stage as the run knows them.
   start_message start_;
   flow::shared_layout layout_;
   std::optional<shared_memory> memory_;
   std::unique_ptr<flow::nested_stage> stage_;
+  /// By the facts of the run, without ports for failed items.
   std::size_t inlets_ = 0;
   std::size_t outlets_ = 0;
   std::size_t records_ = 0;    ///< made items of this message
@@ -456,10 +483,12 @@ class stage_server {
 
 }  // namespace
 
+/// Returns the exit status of the process.
 int serve_stage(flow::catalog& known, const plugin_loader& load) {
   // The kernel kills the child if the run dies without closing its socket, for example
   // while the child computes for a long time.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The catalog and the loader live until the end.
   return stage_server(known, load).run();
 }
 

@@ -41,6 +41,7 @@ struct tgm_settings {
   std::string until;
 };
 
+/// The path, the object of each message, and what to do at odd bytes.
 settings_table<tgm_settings> read_table() {
   settings_table<tgm_settings> table("the source tgm.read");
   table
@@ -49,6 +50,7 @@ settings_table<tgm_settings> read_table() {
            "pipe, or - for standard input")
       .required()
       .path(path_use::input);
+  // Either a name or an index; see `make_tgm_read`.
   table.add("object", &tgm_settings::object,
             "name of the object of each message; empty: the object of the index");
   table.add("index", &tgm_settings::index, "number of the object of each message")
@@ -59,6 +61,7 @@ settings_table<tgm_settings> read_table() {
       .rule("that is a type of a port", is_port_type);
   table.add("skip_garbage", &tgm_settings::skip_garbage,
             "true to skip bytes that belong to no message; false: they are an error");
+  // A followed file is a path of a file, not a pipe.
   table
       .add("follow", &tgm_settings::follow,
            "true: at the end of a file wait for messages that are appended; false: end")
@@ -76,6 +79,7 @@ constexpr std::uint64_t ended_bit = std::uint64_t{1} << 63U;
 /// its writer replaces the end of the file at that moment.
 constexpr int max_retries = 20;
 
+/// The highest bit of `messages` is `ended_bit`.
 struct read_cursor {
   std::uint64_t messages = 0;  ///< messages so far
   std::uint64_t file = 0;      ///< digest of the name of the file in its folder
@@ -91,6 +95,7 @@ class tgm_read final : public flow::stage_object {
   /// The source is opened by the first pull or by `seek`. A missing path is found here.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
+    // A pipe waits by itself, and a folder has no end at which to wait.
     if (settings_.follow && (is_pipe(path_) || fs_.list(path_))) {
       return error(errc::invalid_argument,
                    fmt::format("cannot follow \"{}\": expected a file, found a pipe or a "
@@ -108,11 +113,13 @@ class tgm_read final : public flow::stage_object {
     if (ended_) {
       return false;
     }
+    // A file never waits; a pipe waits for a short time.
     const auto delivery = feed_->next();
     // Nothing whole is there, or other bytes than a message.
     if (settings_.follow && (!delivery || !*delivery)) {
       WEIR_CHECK(look_again(delivery));
     }
+    // Errors of a file that does not grow end the run.
     WEIR_CHECK(delivery || settings_.follow ? result<void>()
                                             : result<void>(delivery.error()));
     // A failed read of a growing file is tried again later.
@@ -130,6 +137,7 @@ class tgm_read final : public flow::stage_object {
   [[nodiscard]] flow::small_record position() const override {
     read_cursor cursor{messages_ | (ended_ ? ended_bit : 0), xxh3_64(as_view(file_)),
                        last_};
+    // Reads the last message again if nobody has asked since.
     cursor.last.digest = digest_of_last();
     return flow::small_record::holding(cursor);
   }
@@ -148,6 +156,7 @@ class tgm_read final : public flow::stage_object {
     }
     // Of a folder, the name follows from its digest.
     WEIR_TRY(file_, name_of_file(cursor.file));
+    // The file may have been closed in the meantime.
     WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
     WEIR_CHECK(verify_block(cursor.last, size, tgm_read_name, file_path(file_),
@@ -165,6 +174,7 @@ class tgm_read final : public flow::stage_object {
  private:
   /// Makes an item of a message.
   result<bool> take(pull& p, const message_delivery& delivery) {
+    // Offsets of a followed file count from where it was opened.
     const std::uint64_t offset = base_ + delivery.place.offset;
     const auto object =
         fill_from(p, {settings_.object, settings_.index}, *delivery.message);
@@ -175,9 +185,11 @@ class tgm_read final : public flow::stage_object {
           .located(fmt::format("{}:{}", file_path(delivery.place.file), offset))
           .because(object.error());
     }
+    // Attributes of the message come before those of the object.
     add_about(p.emitted(), messages_, *delivery.message, *object);
     ended_ = has_metadata(*delivery.message, settings_.until);
     ++messages_;
+    // A folder has many files, and the cursor names one.
     file_ = delivery.place.file;
     // The digest is not known yet.
     last_ = {offset + delivery.length, delivery.length, 0};
@@ -187,12 +199,14 @@ class tgm_read final : public flow::stage_object {
   /// Reads a file that grows from the last message on again: its writer may have replaced
   /// what was behind it. Other bytes than messages are an error only if they stay.
   result<void> look_again(const result<std::optional<message_delivery>>& found) {
+    // The writer may be replacing the end at this moment.
     if (!found && ++retries_ > max_retries) {
       return found.error();
     }
     if (!found) {
       std::this_thread::sleep_for(pipe_wait);
     }
+    // Behind the last message that was whole.
     return open_source({file_, last_.end});
   }
   /// Opens the feed behind `start`. A growing file counts from there.
@@ -200,11 +214,13 @@ class tgm_read final : public flow::stage_object {
     message_source source;
     source.path = path_;
     source.start = std::move(start);
+    // Small messages are read as a whole.
     source.prefetch_bytes = whole_message;
     source.skip_garbage = settings_.skip_garbage;
     feed_environment environment;
     environment.fs = &fs_;
     environment.timeout = pipe_wait;
+    // A feed of a pipe has no begin of its own.
     if (settings_.follow) {
       base_ = std::exchange(source.start, {}).offset;
       WEIR_TRY(environment.pipe, growing_file::open(fs_, path_, base_, pipe_wait));
@@ -218,6 +234,7 @@ class tgm_read final : public flow::stage_object {
   }
   /// Returns the name of the file of a folder whose digest is given; empty for a file.
   [[nodiscard]] result<std::string> name_of_file(std::uint64_t digest) const {
+    // The digest of an empty name.
     if (digest == xxh3_64({})) {
       return std::string();
     }
@@ -236,10 +253,12 @@ class tgm_read final : public flow::stage_object {
     if (digest_known_ || last_.length == 0 || is_pipe(path_)) {
       return last_.digest;
     }
+    // The file may be gone.
     auto f = fs_.open(file_path(file_), open_mode::read);
     byte_vector piece(static_cast<std::size_t>(
         std::min<std::uint64_t>(std::uint64_t{1} << 20, last_.length)));
     xxh3_stream digest;
+    // A message may have gigabytes, so it is read in pieces.
     for (std::uint64_t done = 0; f && done < last_.length;) {
       const auto part = mutable_bytes(piece).first(static_cast<std::size_t>(
           std::min<std::uint64_t>(piece.size(), last_.length - done)));
@@ -310,6 +329,7 @@ result<void> make_tgm_read(flow::described_stage& made, const given_settings& gi
   made.info.details = tgm_read_details;
   made.info.example = tgm_read_example;
   WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
+  // An index of 0 that the user has written counts, too.
   if (!settings.object.empty() && given.find("index") != given.end()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make tgm.read: expected a name or an index of the "
@@ -318,6 +338,7 @@ result<void> make_tgm_read(flow::described_stage& made, const given_settings& gi
   }
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), false}};
+  // A pipe cannot be read again after a crash.
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::none;
   }

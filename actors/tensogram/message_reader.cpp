@@ -18,16 +18,19 @@ using delivery_promise = caf::typed_response_promise<local<message_delivery>>;
 /// (`waiting`).
 void serve(reader_pointer self, bool waiting) {
   message_reader_shell& s = self->state;
+  // Pulls and messages meet here, in their order.
   while (!s.pulls.empty()) {
     auto next = s.core->take();
     if (!next) {
       break;
     }
+    // The reply must be out of the list before its delivery.
     pending_reply<local<message_delivery>> pull = std::move(s.pulls.front());
     s.pulls.pop_front();
     pull.deliver(*next ? result<local<message_delivery>>(by_reference(std::move(**next)))
                        : result<local<message_delivery>>(std::move(*next).error()));
   }
+  // One message to itself at a time.
   if (s.working || !s.core->wants(s.pulls.size())) {
     return;
   }
@@ -35,6 +38,7 @@ void serve(reader_pointer self, bool waiting) {
   if (waiting) {
     self->delayed_send(self, std::chrono::milliseconds(1), work_atom_v);
   } else {
+    // The message comes behind those that are in the mailbox already.
     self->send(self, work_atom_v);
   }
 }
@@ -50,8 +54,10 @@ result<local<message_source_info>> open_source(reader_pointer self,
                              "one that has a source",
                              source.path));
   }
+  // Opening may block; the actor has its own thread.
   WEIR_TRY(auto feed, open_feed(config.environment, source));
   s.core = std::make_unique<reader_state>(std::move(feed), source);
+  // Reads ahead before the first pull.
   serve(self, false);
   return by_reference(message_source_info(s.core->info()));
 }
@@ -70,6 +76,7 @@ caf::result<local<message_delivery>> pull(reader_pointer self) {
                                     "without an answer, found one more",
                                     max_pulls)));
   }
+  // The answer comes with a later message.
   delivery_promise promise = self->make_response_promise<local<message_delivery>>();
   s.pulls.emplace_back(promise, "a pull of the message reader");
   serve(self, false);
@@ -103,6 +110,7 @@ message_reader_actor::behavior_type message_reader_io(reader_pointer self,
                message_reader_shell& s = self->state;
                s.working = false;
                // A pull may have been answered since this message was sent.
+               // Reads at most one message, and then looks at the mailbox again.
                const bool read = s.core && s.core->wants(s.pulls.size());
                if (read) {
                  serve(self, s.core->read() == reader_state::step::waiting);

@@ -47,6 +47,7 @@ constexpr std::array<element_name, 17> element_names{{
 /// Text of a type about which nothing is known.
 constexpr std::string_view any_text = "any";
 
+/// ASCII alone, whatever the locale.
 constexpr bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
 }
@@ -60,6 +61,7 @@ class type_reader {
 
   /// @pre Called once.
   result<port_type> read() {
+    // Nothing is known about `any`.
     port_type type;
     if (text_ == any_text) {
       return type;
@@ -85,6 +87,7 @@ class type_reader {
  private:
   /// The name ends at the bracket.
   result<void> read_element(port_type& type) {
+    // Without a bracket, the name is the whole text.
     const std::string_view name = text_.substr(0, text_.find('['));
     // The name is compared as a whole, so that a prefix of a name is not taken for it.
     for (const auto& row : element_names) {
@@ -102,10 +105,12 @@ class type_reader {
     // The bracket was seen by `read_element`.
     ++next_;  // the bracket
     skip_blanks();
+    // A shape without extents is that of a single element.
     if (take(']')) {
       return {};
     }
     while (true) {
+      // Before the extent is read, so the message has its place.
       if (type.shape.size() == runtime::max_dims) {
         return refusal(fmt::format("at most {} extents", runtime::max_dims));
       }
@@ -119,6 +124,7 @@ class type_reader {
       if (!take(',')) {
         return refusal("\",\" or \"]\"");
       }
+      // Blanks in front of the next extent.
       skip_blanks();
     }
   }
@@ -127,9 +133,11 @@ class type_reader {
   result<extent> read_extent() {
     // The three forms of an extent differ in their first character.
     const char c = peek();
+    // An open extent.
     if (take('?')) {
       return extent{};
     }
+    // A letter stands for the same extent at every port.
     if (c >= 'a' && c <= 'z') {
       ++next_;
       return extent{extent::kind::letter, 0, c};
@@ -141,6 +149,7 @@ class type_reader {
     const char* const begin = text_.data() + next_;
     const auto [end, code] =
         std::from_chars(begin, text_.data() + text_.size(), e.number);
+    // The number does not fit.
     if (code != std::errc()) {
       return refusal("a number below 2^63");
     }
@@ -152,6 +161,7 @@ class type_reader {
     return e;
   }
 
+  /// The end of the text counts as a zero byte.
   [[nodiscard]] char peek() const { return next_ < text_.size() ? text_[next_] : '\0'; }
 
   /// Takes a character if it comes next.
@@ -163,6 +173,7 @@ class type_reader {
     return true;
   }
 
+  /// Only blanks, no tabs.
   void skip_blanks() {
     while (take(' ')) {
     }
@@ -184,6 +195,7 @@ class type_reader {
 };
 
 /// The counterpart of `read_extent`.
+/// Text of an extent.
 std::string extent_text(const extent& e) {
   switch (e.is) {
     case extent::kind::fixed: return std::to_string(e.number);
@@ -196,6 +208,7 @@ std::string extent_text(const extent& e) {
 }  // namespace
 
 /// Types without a name of their own have that of Tensogram.
+/// Name of an element type.
 std::string_view port_text(dtype type) {
   for (const auto& row : element_names) {
     if (row.type == type) {
@@ -205,6 +218,7 @@ std::string_view port_text(dtype type) {
   return info_of(type).tensogram;
 }
 
+/// @error{invalid_argument, the text is no type}
 result<port_type> port_type::parse(std::string_view text) {
   return type_reader(text).read();
 }
@@ -231,6 +245,7 @@ std::optional<std::int64_t> port_type::bytes() const {
   if (!element) {
     return std::nullopt;
   }
+  // An empty shape has one element.
   std::int64_t count = 1;
   bool empty = false;
   bool overflow = false;
@@ -240,6 +255,7 @@ std::optional<std::int64_t> port_type::bytes() const {
       return std::nullopt;
     }
     empty = empty || e.number == 0;
+    // All extents are looked at, because a later one may be 0.
     overflow = overflow || !checked_mul<std::int64_t>(count, e.number, count);
   }
   if (empty || overflow) {

@@ -35,8 +35,10 @@ struct learn_settings {
 
 settings_table<learn_settings> learn_table() {
   settings_table<learn_settings> table("the stage prose.learn");
+  // The seed is that of the run, so it is not a setting of the stage.
   table.include("", &learn_settings::model, models::prose_settings(), {"seed"});
   table
+      // The number of replicas may change, because results do not depend on it.
       .add("devices", &learn_settings::devices,
            "devices that share the lanes, each with a replica of the parameters; never "
            "changes a result")
@@ -68,6 +70,7 @@ class prose_learn final : public flow::stage_object {
   explicit prose_learn(learn_settings settings)
       : settings_(std::move(settings)),
         shape_{settings_.model.lanes, settings_.model.max_chunk} {
+    // Ports by their number in the description.
     pulses_.index = 0;
     score_.index = 0;
     predictions_.index = 1;
@@ -75,8 +78,10 @@ class prose_learn final : public flow::stage_object {
 
   /// The seed of the run initialises the parameters.
   result<void> open(opening& run) override {
+    // The model submits its tasks to the engine of the run.
     engine_ = &run.host().base();
     models::prose_config model = settings_.model;
+    // Equal seeds give equal parameters.
     model.seed = run.seed();
     WEIR_TRY(model_, models::prose::create(*engine_, model, "auto", settings_.devices));
     return {};
@@ -89,10 +94,12 @@ class prose_learn final : public flow::stage_object {
     if (!s.complete(pulses_)) {
       WEIR_CHECK(engine_->wait(s[pulses_].bytes()));
     }
+    // Copied out of the item, which may be given back later.
     WEIR_TRY(auto pulse, pulse_of(s));
     models::pulse& p = pulse.facts.pulse;
     p.keeps_predictions = settings_.predictions && p.phase == models::pulse_phase::stream;
     count_stall(s, p);
+    // Long traces keep the tasks of some pulses only.
     engine_->tracer().begin_pulse(p.id, p.id % kept_in_trace == 0);
     // Contexts are emptied before the tokens of the pulse.
     for (const std::uint32_t lane : pulse.resets) {
@@ -101,8 +108,10 @@ class prose_learn final : public flow::stage_object {
     WEIR_CHECK(jump_over_gaps(pulse.inputs));
     set_levels(p, pulse.inputs);
     WEIR_TRY(const auto ticket, model_->submit(p, pulse.inputs));
+    // The numbers of the tasks of a pulse follow each other.
     const auto tasks = model_->tasks(ticket);
     s.adopt_tasks(tasks.first, tasks.last);
+    // The result is taken in the same order.
     in_flight_.push_back({ticket, pulse.facts, now_ns()});
     return {};
   }
@@ -111,6 +120,7 @@ class prose_learn final : public flow::stage_object {
   result<void> on_done(step& s) override {
     const flight f = in_flight_.front();
     in_flight_.pop_front();
+    // Its tasks have ended, so this does not wait.
     WEIR_TRY(const models::pulse_result r, model_->finish(f.ticket));
     const std::int64_t ended_ns = now_ns();
     // The clock of the pulse includes the time that its tasks have waited.
@@ -123,6 +133,7 @@ class prose_learn final : public flow::stage_object {
     if (in_flight_.empty()) {
       idle_since_ns_ = s.turn_time();
     }
+    // The order is that of `score_word`.
     const std::array<std::uint64_t, score_words> words{
         static_cast<std::uint64_t>(f.facts.pulse.phase),
         f.facts.tokens,
@@ -136,6 +147,7 @@ class prose_learn final : public flow::stage_object {
     // would wake a worker.
     WEIR_TRY(const auto to, s.make(score_, score_words));
     std::copy(words.begin(), words.end(), to.bytes().as<std::uint64_t>());
+    // Pulses of other phases have a gap at the outlet.
     if (f.facts.pulse.keeps_predictions) {
       WEIR_CHECK(make_predictions(s, r));
     }
@@ -150,15 +162,18 @@ class prose_learn final : public flow::stage_object {
     if (settings_.devices > 1) {
       WEIR_CHECK(model_->check_replicas());  // all pulses before the barrier have ended
     }
+    // Memory in the image for each section.
     std::vector<mutable_bytes> parts;
     for (const models::state_section& section : model_->sections()) {
       parts.push_back(to.add(section_name(section), section.bytes));
     }
+    // Tasks behind those of the pulses so far.
     WEIR_TRY(const auto tasks, model_->submit_copies(parts));
     for (const task_id id : tasks) {
       to.filled_by(id);
     }
     copied_ = true;
+    // So that a resumed run can tell whether its results may differ.
     const bytes_view kernels = as_view(model_->kernel_set());
     std::copy(kernels.begin(), kernels.end(),
               to.add(kernels_part, kernels.size()).begin());
@@ -174,6 +189,7 @@ class prose_learn final : public flow::stage_object {
           "differ in their bits",
           name_of(errc::build_mismatch), as_text(kernels), model_->kernel_set());
     }
+    // The names are those of `copy_state`.
     return restore_model(*model_,
                          [&](const std::string& name) { return from.part(name); });
   }
@@ -186,6 +202,7 @@ class prose_learn final : public flow::stage_object {
     to.set("checkpoint_stall_ms", pauses_.pause_ms());
     to.set("pulse_p50_seconds", pulse_times_.quantile(0.5));
     to.set("pulse_p99_seconds", pulse_times_.quantile(0.99));
+    // From the first pulse of this process to the last.
     to.set("pulse_seconds", static_cast<double>(last_ns_ - first_ns_) * 1e-9);
     if (!problem_.empty()) {
       to.problem(problem_);
@@ -203,6 +220,7 @@ class prose_learn final : public flow::stage_object {
   /// Reads the pulse of an item whose bytes are there.
   [[nodiscard]] result<read_pulse> pulse_of(const step& s) const {
     const auto item = s[pulses_];
+    // Lanes and chunk say where everything is in the words.
     return read_item({item.bytes().as<const std::uint32_t>(),
                       static_cast<std::size_t>(item.extent(0))},
                      shape_);
@@ -213,6 +231,7 @@ class prose_learn final : public flow::stage_object {
     WEIR_TRY(const read_pulse pulse, pulse_of(s));
     const auto size = static_cast<std::int64_t>(prediction_words(shape_));
     WEIR_TRY(const auto to, s.make(predictions_, size));
+    // Written without a task, as the score.
     write_predictions({to.bytes().as<std::uint32_t>(), prediction_words(shape_)}, shape_,
                       pulse, r.predictions);
     return {};
@@ -221,6 +240,7 @@ class prose_learn final : public flow::stage_object {
   /// pulses of a process wait for files to be opened, so they do not count.
   void count_stall(const step& s, const models::pulse& p) {
     // The engine had nothing of this stage at the moment.
+    // Only Build is measured.
     if (in_flight_.empty() && taken_ >= warm_pulses &&
         p.phase == models::pulse_phase::build) {
       stall_ns_ += s.turn_time() - idle_since_ns_;
@@ -233,6 +253,7 @@ class prose_learn final : public flow::stage_object {
   result<void> jump_over_gaps(const std::vector<models::prose::lane_input>& inputs) {
     for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
       const models::prose::lane_input& input = inputs[lane];
+      // Positions never go back.
       if (!input.tokens.empty() && input.position > model_->position(lane)) {
         WEIR_CHECK(model_->start_context(lane, input.position));
       }
@@ -248,6 +269,7 @@ class prose_learn final : public flow::stage_object {
       if (input.tokens.empty()) {
         input.position = model_->position(lane);
       } else if (p.phase == models::pulse_phase::build) {
+        // A level is active if one of its lanes steps.
         p.active_levels |=
             models::active_mask(settings_.model.frequencies, input.position,
                                 input.position + input.tokens.size());
@@ -267,6 +289,7 @@ class prose_learn final : public flow::stage_object {
   std::deque<flight> in_flight_;    ///< the oldest first
   std::uint64_t taken_ = 0;         ///< pulses of this process
   std::int64_t idle_since_ns_ = 0;  ///< turn in which the last pulse in flight ended
+  /// See `count_stall`. @units{nanoseconds}
   std::int64_t stall_ns_ = 0;
   duration_counts pulse_times_;  ///< from the submission of a pulse to its end
   std::int64_t first_ns_ = 0;    ///< submission of the first pulse; 0 before it
@@ -327,11 +350,13 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
   made.info.details = prose_learn_details;
   made.info.example = prose_learn_example;
   WEIR_TRY(learn_settings settings, flow::read_settings(made.info, learn_table(), given));
+  // Checked before the run begins, as in `prose::create`.
   WEIR_CHECK(models::check_config(settings.model));
   if (auto run = models::lanes_per_device(settings.model.lanes, settings.devices); !run) {
     return std::move(run).error();
   }
   const pulse_shape shape{settings.model.lanes, settings.model.max_chunk};
+  // The shape follows from the settings.
   WEIR_TRY(flow::port_type pulses, flow::port_type::parse(shape.type()));
   WEIR_TRY(flow::port_type score,
            flow::port_type::parse(fmt::format("u64[{}]", score_words)));
@@ -343,6 +368,7 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
   }
   made.info.state = {{"PARAM", true},       {"MOMENT", true}, {"ERRBUF", true},
                      {"LEVEL_STEPS", true}, {"CTX", true},    {kernels_part, false}};
+  // The flow then calls `on_item` again before the pulses before have ended.
   made.info.max_open_calls = settings.ahead;
   made.object = std::make_unique<prose_learn>(std::move(settings));
   return {};

@@ -22,6 +22,7 @@ namespace {
 /// Adds the budget of a phase in tokens and pulses.
 void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
                       const std::string& name, const std::string& documentation) {
+  // Two functions that reach the members, for constant and other settings.
   const auto tokens = [phase](auto& s) -> auto& {
     return s.budgets[phase].tokens;
   };
@@ -29,7 +30,9 @@ void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
     return s.budgets[phase].pulses;
   };
   auto budget = table.add(name + "_tokens", tokens, documentation);
+  // The word "all" stands for the largest number.
   budget.range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()).unit("tokens");
+  // Only the Build phase can be one pass over the text.
   if (phase == 0) {
     budget.word("all", one_pass);
   }
@@ -39,6 +42,7 @@ void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
 
 /// The order of the settings is that of the documentation.
 settings_table<pulses_settings> pulses_table() {
+  // A table of its own, because the names differ from those of a run.
   settings_table<pulses_settings> table("the source text.pulses");
   const auto files = [](auto& s) -> auto& {
     return s.source.paths;
@@ -48,14 +52,18 @@ settings_table<pulses_settings> pulses_table() {
            "files, folders and patterns in the order of reading; those of a folder or "
            "pattern by their paths; - is standard input")
       .single();
+  // The path is called `files` here.
   table.include("", &pulses_settings::source, source_table(), {"path"});
+  // Ranks and frequencies belong to the model, which this stage does not have.
   table.include("", &pulses_settings::stream, storage::stream_settings(),
                 {"ranks", "frequencies"});
+  // Each phase has two settings.
   add_phase_budget(
       table, 0, "build",
       "tokens of the Build phase, of all lanes; 0 skips it, \"all\" is one pass");
   add_phase_budget(table, 1, "test", "tokens of the Test phase, which follows Build");
   add_phase_budget(table, 2, "stream", "tokens of the Stream phase, which follows Test");
+  // The stage has an order of its own, so that a run of several phases is one source.
   table.add("chain", &pulses_settings::chain,
             "names of the sources that follow `files` if `end` is \"chain\"");
   table
@@ -69,6 +77,7 @@ settings_table<pulses_settings> pulses_table() {
             "name of the source that Test reads; empty: that of `files`");
   table.add("stream_source", &pulses_settings::stream_source,
             "name of the source that Stream reads; empty: that of `files`");
+  // The last settings only count for a resumed run.
   table
       .add("grown", &pulses_settings::grown,
            "a resumed run goes on with a text to whose end more was added")
@@ -92,12 +101,14 @@ settings_table<pulses_settings> pulses_table() {
 /// Settings that came after the first version count as values of a resumed run only if
 /// they differ from their defaults, so that older checkpoints can be continued.
 bool is_later(const setting_info& info) {
+  // `eot` is older than the other settings of sources.
   return (source_table().find(info.name) != nullptr && info.name != "eot") ||
          info.name == "order" || info.name == "chain" || info.name.ends_with("_source");
 }
 
 /// Returns the name of the source of a phase.
 const std::string& source_of(const pulses_settings& settings, std::size_t phase) {
+  // In the order of the numbers of phases.
   const std::array all = {&settings.build_source, &settings.test_source,
                           &settings.stream_source};
   return *all[phase];
@@ -107,6 +118,7 @@ const std::string& source_of(const pulses_settings& settings, std::size_t phase)
 /// They are checked against the sources that exist.
 std::vector<source_use> uses_in(const pulses_settings& settings) {
   std::vector<source_use> uses;
+  // A chain may name a source several times.
   for (const std::string& name : settings.chain) {
     uses.push_back({"chain", name});
   }
@@ -123,11 +135,13 @@ std::vector<source_use> uses_in(const pulses_settings& settings) {
 }  // namespace
 
 /// Streams are numbered by first use; 0 is the main one.
+// The phases are those of the setting `order`.
 planned_steps steps_of(const pulses_settings& settings) {
   planned_steps out;
   for (const std::string& name : settings.order) {
     const std::size_t phase = number_of_phase(name);
     const std::string& source = source_of(settings, phase);
+    // A source that several phases read has one stream, so it goes on where it stood.
     std::size_t stream = 0;
     if (!source.empty()) {
       const auto known = std::find(out.sources.begin(), out.sources.end(), source);
@@ -149,17 +163,20 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
   pulses_settings settings;
   // Keys of named sources are not in the table.
   for (const auto& [name, one] : given) {
+    // The name of such a key begins with the prefix.
     WEIR_CHECK(name.starts_with(source_prefix)
                    ? assign_source(settings.sources, name, one.value)
                    : table.assign(settings, name, one.value));
   }
   WEIR_CHECK(table.check(settings));
+  // A text must come from somewhere.
   if (settings.source.paths.empty() && settings.source.mix.sources.empty() &&
       !is_live(settings.source)) {
     return refused_setting("the source text.pulses", *table.find("files"),
                            {setting_value::foreign{"none"}});
   }
   WEIR_CHECK(check_sources(settings.source, settings.sources));
+  // Values are compared with those of settings that nobody has touched.
   const pulses_settings untouched{};
   // Values in the order of the table, without later ones that have their default.
   for (const auto& one : table.entries()) {
@@ -178,6 +195,7 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
       }
     }
   }
+  // Last, because the sources are known only now.
   WEIR_CHECK(check_uses("the source text.pulses", uses_in(settings), settings.sources));
   return settings;
 }

@@ -32,9 +32,11 @@ struct layer_settings {
   std::string kernels = "auto";
 };
 
+/// The settings of the model are those of all its stages.
 settings_table<layer_settings> layer_table() {
   settings_table<layer_settings> table("the stage bert.layers");
   table.include("", &layer_settings::model, volume_model_table(), {});
+  // Layers count from 0.
   table
       .add("first", &layer_settings::first,
            "first layer of the stage; above 0 it has the inlet rows")
@@ -44,6 +46,7 @@ settings_table<layer_settings> layer_table() {
            "number of layers; 0: up to the last one of the model")
       .range(0, 1024);
   table
+      // Memory and speed alone.
       .add("rows", &layer_settings::rows,
            "token ids of the largest item, which take memory; never changes a result")
       .range(1, 1 << 16)
@@ -65,6 +68,7 @@ bool is_of_part(std::string_view name, std::uint32_t first, std::uint32_t end) {
   }
   std::uint32_t number = 0;
   name.remove_prefix(layer.size());
+  // A name without a number gives 0.
   std::from_chars(name.data(), name.data() + name.size(), number);
   return number >= first && number < end;
 }
@@ -80,6 +84,7 @@ class bert_layers final : public flow::stage_object {
              volume_model::open(run, settings_.model, models::architecture::bert));
     const model_record& record = model.stored.record();
     // The pooling is a stage of its own, which computes the mean.
+    // Other stages pool the rows of all tokens.
     if (record.facts.pool == models::pooling::first) {
       return error(errc::unsupported,
                    fmt::format("cannot use model {}: expected the mean of the rows as "
@@ -98,13 +103,16 @@ class bert_layers final : public flow::stage_object {
                       "found {} from {} on",
                       json_quote(record.tag), config.layers, settings_.layers, first));
     }
+    // The first layer that is not of this stage.
     const std::uint32_t end = count == UINT32_MAX ? config.layers : first + count;
+    // Weights of other layers are not mapped.
     WEIR_TRY(weights_,
              model_weights::load(model.volume, model.stored, [&](std::string_view name) {
                return is_of_part(name, first, end);
              }));
     digest_ = record.digest;
     engine_ = &run.host().base();
+    // The encoder computes these layers only.
     models::bert_options options;
     options.kernels = settings_.kernels;
     options.max_rows = settings_.rows;
@@ -120,18 +128,21 @@ class bert_layers final : public flow::stage_object {
   result<void> on_item(step& s) override {
     // The stages before this one hand items on when their bytes are there; behind other
     // stages tasks may write them.
+    // The inlet `rows` exists only behind another part.
     for (int i = 0; i < (settings_.first == 0 ? 1 : 2); ++i) {
       if (!s.complete(any_in{i})) {
         WEIR_CHECK(engine_->wait(s[any_in{i}]));
       }
     }
     WEIR_TRY(const token_item item, read_token_item(s[any_in{0}]));
+    // Facts that are needed when the item is emitted.
     flight f;
     f.seq = s.seq();
     f.texts = item.texts.size();
     f.tokens = item.tokens();
     WEIR_CHECK(check(item, f));
     if (!item.texts.empty()) {
+      // Each text is a run of ids with positions of its own.
       std::vector<models::token_run> runs;
       for (const token_text& text : item.texts) {
         runs.push_back({text.ids});
@@ -144,6 +155,7 @@ class bert_layers final : public flow::stage_object {
       free_a_call();
       WEIR_TRY(f.ticket, encoder_->submit(runs, rows));
       f.submitted = true;
+      // The item has ended when the last task of its call has.
       const task_id last = encoder_->last_task(f.ticket);
       s.adopt_tasks(last, last);
     }
@@ -158,9 +170,11 @@ class bert_layers final : public flow::stage_object {
       static_cast<void>(collect(in_flight_.front()));  // its failure is known
       in_flight_.pop_front();
     }
+    // Items are emitted in the order in which they came.
     flight f = std::move(in_flight_.front());
     in_flight_.pop_front();
     WEIR_CHECK(collect(f));
+    // A row for each token id.
     const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(f.tokens),
                                             encoder_->facts().width};
     // Memory that `make_bytes` returns has no users, so it is written without a task.
@@ -183,6 +197,7 @@ class bert_layers final : public flow::stage_object {
   /// An item that was not emitted.
   struct flight {
     std::uint64_t seq = 0;  ///< number of the item
+    /// For the figures and the shape.
     std::size_t texts = 0;
     std::size_t tokens = 0;
     models::step_ticket ticket{};
@@ -205,16 +220,19 @@ class bert_layers final : public flow::stage_object {
   /// Finishes the oldest call if the encoder has no free one. Its tasks have ended, but
   /// its item waits for the stages behind this one, or has failed.
   void free_a_call() {
+    // Calls that are not finished count.
     const auto is_submitted = [](const flight& f) { return f.submitted; };
     const auto open = std::count_if(in_flight_.begin(), in_flight_.end(), is_submitted);
     if (open < static_cast<std::ptrdiff_t>(models::encoder::max_in_flight)) {
       return;
     }
+    // A failure shows again when the item itself is collected.
     static_cast<void>(
         collect(*std::find_if(in_flight_.begin(), in_flight_.end(), is_submitted)));
   }
   /// Checks that the ids are for this model and that the item fits.
   [[nodiscard]] result<void> check(const token_item& item, const flight& f) const {
+    // The ids are those of another tokenizer.
     if (item.model != digest_) {
       return error(
           errc::config_mismatch,
@@ -234,6 +252,7 @@ class bert_layers final : public flow::stage_object {
   }
   /// Returns the rows of the stage before.
   static result<std::span<const float>> rows_of(const runtime::tensor& x) {
+    // The extents are compared by the encoder.
     if (x.type() != dtype::fp32) {
       return error(errc::invalid_argument,
                    fmt::format("cannot use rows: expected f32, found {}",
@@ -272,6 +291,7 @@ as bytes, and two more for each line.)";
 result<void> make_bert_layers(flow::described_stage& made, const given_settings& given) {
   made.info.name = "bert.layers";
   made.info.documentation = "computes layers of an encoder of the architecture BERT";
+  // Answers late: an item is emitted when its task has ended.
   made.info.face = flow::face::late;
   made.info.stateless = true;
   made.info.details = bert_layers_details;
@@ -284,6 +304,7 @@ result<void> make_bert_layers(flow::described_stage& made, const given_settings&
     made.info.ports.push_back({"rows", rows, true});
   }
   made.info.ports.push_back({"y", rows, false});
+  // As many as the encoder has calls.
   made.info.max_open_calls = models::encoder::max_in_flight;
   made.object = std::make_unique<bert_layers>(std::move(settings));
   return {};

@@ -35,6 +35,7 @@ error no_document(std::string_view expected, std::string_view found) {
 /// Returns the error of a text that has NUL or is not UTF-8.
 /// `where` names the text in the error: the line, or the string in it.
 result<void> check_document_text(std::string_view text, std::string_view where) {
+  // A NUL would end the text in many programs.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     return no_document("text without NUL",
                        fmt::format("NUL at byte {} of the {}", nul, where));
@@ -47,6 +48,7 @@ result<void> check_document_text(std::string_view text, std::string_view where) 
   while (const std::size_t length = utf8_sequence_length(text.substr(at))) {
     at += length;
   }
+  // Bytes count from 0 here.
   return no_document("UTF-8",
                      fmt::format("byte 0x{:02x} at byte {} of the {}",
                                  static_cast<unsigned char>(text[at]), at, where));
@@ -56,8 +58,10 @@ result<void> check_document_text(std::string_view text, std::string_view where) 
 /// Values of other members are passed over; the parser needs no memory for them.
 class field_events {
  public:
+  /// @param field  Must live as long as the object.
   explicit field_events(const std::string& field) : field_(field) {}
 
+  /// Values that are no string and no container.
   bool null() { return value("null"); }
   bool boolean(bool /*v*/) { return value("a boolean"); }
   bool number_integer(std::int64_t /*v*/) { return value("a number"); }
@@ -67,6 +71,7 @@ class field_events {
   }
   bool binary(nlohmann::json::binary_t& /*v*/) { return value("binary data"); }
   /// Takes the string of the field.
+  // The parser gives its own string, which can be moved.
   bool string(std::string& v) {
     if (!wanted()) {
       return value("a string");
@@ -76,6 +81,7 @@ class field_events {
   }
   /// Only the outermost value may be an object in the place of the document.
   bool start_object(std::size_t /*size*/) {
+    // The outermost value is the document itself.
     if (depth_ > 0 && !value("an object")) {
       return false;
     }
@@ -83,17 +89,20 @@ class field_events {
     return true;
   }
   bool start_array(std::size_t /*size*/) {
+    // A document that is an array is refused.
     if (!value("an array")) {
       return false;
     }
     ++depth_;
     return true;
   }
+  /// The parser has checked that each end has a begin.
   bool end_object() { return --depth_, true; }
   bool end_array() { return --depth_, true; }
   /// A field that occurs twice is refused, because readers would differ in what they
   /// take.
   bool key(std::string& name) {
+    // Fields of inner objects have the same name by chance.
     in_field_ = depth_ == 1 && name == field_;
     if (in_field_ && text_) {
       return fail(fmt::format("{} once", json_quote(field_)), "it twice");
@@ -109,6 +118,7 @@ class field_events {
 
   /// Returns the string.
   result<std::string> take() {
+    // The first failure is the reason why the parser has stopped.
     if (failure_) {
       return std::move(*failure_);
     }
@@ -137,8 +147,11 @@ class field_events {
     return false;
   }
 
+  // The field that is looked for.
   const std::string& field_;
+  /// Containers around the current value.
   std::size_t depth_ = 0;
+  /// The next value is that of the field.
   bool in_field_ = false;
   std::optional<std::string> text_;
   std::optional<error> failure_;
@@ -148,6 +161,7 @@ class field_events {
 
 /// Standard input stays open for the rest of the program.
 void text_line_reader::closer::operator()(std::FILE* stream) const noexcept {
+  // It belongs to the program and may be read by others.
   if (stream != stdin) {
     (void)std::fclose(stream);
   }
@@ -157,6 +171,7 @@ void text_line_reader::closer::operator()(std::FILE* stream) const noexcept {
 result<text_line_reader> text_line_reader::open(const std::string& path) {
   std::FILE* stream = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (stream == nullptr) {
+    // Read before another call can change it.
     const int reason = errno;
     return error(reason == ENOENT || reason == ENOTDIR ? errc::not_found : errc::io,
                  fmt::format("cannot open {}: expected a file of texts, found: {}",
@@ -174,6 +189,7 @@ result<void> text_line_reader::go_to(std::uint64_t number, std::uint64_t offset)
         fmt::format("cannot read {} from byte {}: expected a file, found: {}",
                     json_quote(path_), offset, std::generic_category().message(reason)));
   }
+  // What was read ahead is of another place.
   buffer_.clear();
   at_ = 0;
   number_ = number - 1;
@@ -183,8 +199,10 @@ result<void> text_line_reader::go_to(std::uint64_t number, std::uint64_t offset)
 
 /// Reads the next bytes. Returns false at the end of the file.
 result<bool> text_line_reader::refill() {
+  // The buffer keeps its memory.
   buffer_.resize(bytes_of_read);
   at_ = 0;
+  // A folder is found here.
   const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), stream_.get());
   if (std::ferror(stream_.get()) != 0) {
     return error(errc::io,
@@ -210,12 +228,14 @@ result<std::optional<text_line>> text_line_reader::next() {
       }
     }
     begun = true;
+    // The rest of what was read ahead.
     const std::string_view rest(buffer_.data() + at_, buffer_.size() - at_);
     const std::size_t end = rest.find('\n');
     const std::string_view piece = rest.substr(0, end);
     // Counted before the bytes are kept.
     line.too_long = line.too_long || piece.size() > max_text_line - line.bytes.size();
     if (line.too_long) {
+      // Gives the memory back.
       line.bytes = std::string();
     } else {
       line.bytes.append(piece);
@@ -224,6 +244,7 @@ result<std::optional<text_line>> text_line_reader::next() {
     at_ += taken;
     offset_ += taken;
     if (end != std::string_view::npos) {
+      // Only in front of LF; other CRs belong to the text.
       if (line.bytes.ends_with('\r')) {
         line.bytes.pop_back();
       }
@@ -244,6 +265,7 @@ result<std::string> text_of_line(text_line line, const std::string& field) {
     return std::move(line.bytes);
   }
   field_events events(field);
+  // Without a tree of values, so a long line takes no more memory than its text.
   (void)nlohmann::json::sax_parse(line.bytes, &events);
   WEIR_TRY(std::string text, events.take());
   WEIR_CHECK(check_document_text(text, "string"));

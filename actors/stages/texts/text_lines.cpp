@@ -28,6 +28,7 @@ struct line_settings {
   std::uint32_t bytes = 2048;
 };
 
+/// Files and the size of an item.
 settings_table<line_settings> line_table() {
   settings_table<line_settings> table("the source text.lines");
   table
@@ -36,6 +37,7 @@ settings_table<line_settings> line_table() {
       .required()
       .single()
       .path(path_use::input);
+  // Both limits hold; the first that is reached ends the item.
   table.add("lines", &line_settings::lines, "lines of the largest item").range(1, 4096);
   table
       .add("bytes", &line_settings::bytes,
@@ -64,9 +66,11 @@ class text_lines final : public flow::stage_object {
   /// pipe is opened once, because its writer ends when it is closed.
   result<void> open(opening& run) override {
     for (const std::string& name : settings_.files) {
+      // Errors name the path as it is opened.
       paths_.push_back(path_of(run, name));
       std::error_code failed;  // a file that is missing is no pipe
       if (name != standard_stream && !std::filesystem::is_fifo(paths_.back(), failed)) {
+        // The file is closed again; only one is open at a time.
         WEIR_TRY(const auto f, text_line_reader::open(paths_.back()));
       }
     }
@@ -76,6 +80,7 @@ class text_lines final : public flow::stage_object {
   /// end.
   result<bool> next(pull& p) override {
     // The item before has ended its file.
+    // `ended_` tells that the item before was the last of its file.
     if (cursor_.items != 0 && ended_) {
       ended_ = false;
       reader_.reset();
@@ -84,6 +89,7 @@ class text_lines final : public flow::stage_object {
     if (file_ == paths_.size()) {
       return false;
     }
+    // The first item of a file.
     if (!reader_) {
       WEIR_CHECK(enter());
     }
@@ -91,6 +97,7 @@ class text_lines final : public flow::stage_object {
     cursor_.file = file_;
     cursor_.line = held_ ? held_->number : reader_->next_number();
     cursor_.offset = held_ ? held_->offset : reader_->next_offset();
+    // Lines as numbers and bytes; see `encode_line_item`.
     WEIR_TRY(const auto elements, make());
     const std::int64_t count = static_cast<std::int64_t>(elements.size());
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, dtype::uint64, {&count, 1}));
@@ -98,6 +105,7 @@ class text_lines final : public flow::stage_object {
     ++cursor_.items;
     return true;
   }
+  /// The item that was made last.
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(cursor_);
   }
@@ -109,11 +117,13 @@ class text_lines final : public flow::stage_object {
     if (to.items == 0) {
       return {};
     }
+    // The list of files may have become shorter.
     if (to.file >= paths_.size()) {
       return too_short(text_lines_name, paths_.back(), to.file + 1, paths_.size(),
                        "files");
     }
     file_ = to.file;
+    // Also adds the sizes of the files before.
     WEIR_CHECK(enter());
     WEIR_CHECK(reader_->go_to(to.line, to.offset));
     cursor_ = to;
@@ -133,12 +143,14 @@ class text_lines final : public flow::stage_object {
   /// Opens the next file.
   /// The sizes of the files before are added to the digest.
   result<void> enter() {
+    // Each file counts once, when it has been left.
     for (; sized_ < file_; ++sized_) {
       std::error_code failed;  // a pipe has no size
       const auto size = std::filesystem::file_size(paths_[sized_], failed);
       before_ = xxh3_64(as_view(fmt::format("{} {}", before_, failed ? 0 : size)));
     }
     cursor_.before = before_;
+    // A pipe that was opened before cannot be read again.
     WEIR_TRY(auto opened, text_line_reader::open(paths_[file_]));
     reader_.emplace(std::move(opened));
     held_.reset();
@@ -147,9 +159,11 @@ class text_lines final : public flow::stage_object {
   /// Makes the elements of an item of the next lines. A line that would make it too large
   /// is held back.
   result<std::vector<std::uint64_t>> make() {
+    // The lines are moved into the item.
     line_item item;
     std::uint64_t bytes = 0;
     while (item.lines.size() < settings_.lines) {
+      // A line that did not fit before comes first.
       if (!held_) {
         WEIR_TRY(held_, reader_->next());
       }
@@ -166,8 +180,10 @@ class text_lines final : public flow::stage_object {
       item.lines.push_back(std::move(*held_));
       held_.reset();
     }
+    // The name as in the settings.
     item.from = {file_, ended_, settings_.files[file_]};
     const auto elements = encode_line_item(item);
+    // Of the elements as the item holds them.
     cursor_.digest = xxh3_64(std::as_bytes(std::span(elements)));
     return elements;
   }
@@ -207,6 +223,7 @@ result<void> make_text_lines(flow::described_stage& made, const given_settings& 
   WEIR_TRY(line_settings settings, flow::read_settings(made.info, line_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(line_item_type));
   made.info.ports = {{"x", std::move(type), false}};
+  // A resumed run could not read the same lines.
   if (std::ranges::count(settings.files, standard_stream) != 0) {
     made.info.promise = flow::guarantee::none;
   }
