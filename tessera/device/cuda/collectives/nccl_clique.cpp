@@ -103,7 +103,6 @@ class clique_state : public std::enable_shared_from_this<clique_state> {
     return options_.limit_ns > 0 &&
            clique_clock::now() - since > std::chrono::nanoseconds(options_.limit_ns);
   }
-  // Text of a timeout.
   [[nodiscard]] error late(const char* action) const {
     return {errc::timeout, fmt::format("cannot {}: expected the end within {} ms, found "
                                        "the communicators still at work",
@@ -250,7 +249,6 @@ void clique_state::serve() {
       // Sleeps only while nothing is posted and nothing runs.
       changed_.wait(lock,
                     [&] { return stopping_ || !inbox_.empty() || !flights_.empty(); });
-      // Asked to stop, and nothing is left.
       if (inbox_.empty() && flights_.empty()) {
         break;
       }
