@@ -2,9 +2,7 @@
 /// @file
 /// The thread that makes the calls of NCCL.
 ///
-/// The state is shared by the clique and its thread, so that the clique can go when the
-/// thread hangs in a call of the library.
-///
+/// The clique and its thread share the state, so the clique can go while the thread hangs.
 /// All calls of NCCL are made by this one thread, because a call may block until all
 /// ranks have made theirs. Callers post work into `inbox_` and are told its end by
 /// completions.
