@@ -2,7 +2,7 @@
 /// @file
 /// The thread that makes the calls of NCCL.
 ///
-/// The clique and its thread share the state, so the clique can go while the thread hangs.
+/// The clique and its thread share the state; the clique may go while the thread hangs.
 /// All calls of NCCL are made by this one thread, because a call may block until all
 /// ranks have made theirs. Callers post work into `inbox_` and are told its end by
 /// completions.
