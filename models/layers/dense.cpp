@@ -7,6 +7,7 @@
 
 namespace weir::models::layers {
 
+/// The error names the weights, as a file with them may be large.
 result<panel_matrix> find_matrix(const weight_source& weights, const std::string& name,
                                  std::uint64_t outputs, std::uint64_t inputs) {
   WEIR_TRY(panel_matrix matrix, weights.matrix(name));
@@ -16,10 +17,12 @@ result<panel_matrix> find_matrix(const weight_source& weights, const std::string
         fmt::format("weights \"{}\": expected {} outputs x {} inputs, found {} x {}",
                     name, outputs, inputs, matrix.shape.outputs, matrix.shape.inputs));
   }
+  // The runs must cover the matrix, because `multiply` does not check them.
   WEIR_CHECK(check_matrix(name, matrix));
   return matrix;
 }
 
+/// Vectors are stored in single precision.
 result<const float*> find_vector(const weight_source& weights, const std::string& name,
                                  std::uint64_t count) {
   WEIR_TRY(const std::span<const float> vector, weights.vector(name));
@@ -31,6 +34,7 @@ result<const float*> find_vector(const weight_source& weights, const std::string
   return vector.data();
 }
 
+/// Outputs that the range does not reach stay as they are.
 void multiply(const layer_kernels& kernels, const panel_matrix& matrix,
               const panel_range& range, const row_block& rows, float* out,
               std::ptrdiff_t out_stride) {
@@ -44,10 +48,12 @@ void multiply(const layer_kernels& kernels, const panel_matrix& matrix,
   call.out_stride = out_stride;
   // One call for each run that the range touches.
   for (const panel_run& run : matrix.runs) {
+    // A run ends where the next device's panels begin.
     const std::uint64_t end = run.first + run.bytes.size() / matrix.shape.panel_bytes();
     const std::uint64_t first = std::max(range.first, run.first);
     const std::uint64_t last = std::min(range.first + range.count, end);
     if (first < last) {
+      // Results stand at the place of the panel inside the range.
       call.panels = panel_address(matrix, first);
       call.panel_count = static_cast<int>(last - first);
       call.out = out + (first - range.first) * panel_outputs;

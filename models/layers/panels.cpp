@@ -15,8 +15,10 @@ namespace weir::models {
 
 namespace {
 
+/// Bytes of a block of a row, as files have it.
 constexpr std::uint64_t q8_row_block = 34;
 constexpr std::uint64_t q4_row_block = 20;
+/// Kernels count in 32-bit integers.
 constexpr std::uint64_t max_extent = (std::uint64_t{1} << 31) - 1;
 /// Bytes of an fp16.
 constexpr std::uint64_t half_bytes = 2;
@@ -25,6 +27,8 @@ constexpr std::uint64_t scales_bytes = half_bytes * panel_outputs;
 
 /// Copies one row of a file to its place in a panel. The destination of output `lane`
 /// begins at `panel`; panels of q8_0 and q4_1 interleave parts of a block.
+///
+/// The row is read once from the beginning to the end.
 void place_row(weight_type type, const std::byte* row, std::uint64_t inputs,
                std::uint64_t lane, std::byte* panel) {
   if (type == weight_type::f32) {
@@ -35,6 +39,7 @@ void place_row(weight_type type, const std::byte* row, std::uint64_t inputs,
     return;
   }
   const bool q8 = type == weight_type::q8_0;
+  // The codes of one input stand side by side for all outputs of the panel.
   const std::uint64_t halves = q8 ? 1 : 2;  // scale; or scale and minimum
   const std::uint64_t codes = q8 ? block_inputs : block_inputs / 2;
   for (std::uint64_t b = 0; b < inputs / block_inputs; ++b) {
@@ -43,6 +48,7 @@ void place_row(weight_type type, const std::byte* row, std::uint64_t inputs,
       row += half_bytes;
     }
     panel += halves * scales_bytes;
+    // Pairs of codes stay together in a byte.
     for (std::uint64_t k = 0; k < codes; ++k) {
       panel[k * panel_outputs + lane] = row[k];
     }
@@ -51,13 +57,15 @@ void place_row(weight_type type, const std::byte* row, std::uint64_t inputs,
   }
 }
 
-/// Returns the fp16 at index `lane` of the scales or minima at an address.
+/// Returns the fp16 at index `lane` of the scales or minima at an address. Addresses
+/// need not be aligned.
 float half_at(const std::byte* halves, std::uint64_t lane) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, halves + lane * half_bytes, half_bytes);
   return fp16_to_float(bits);
 }
 
+/// One output of a block, for tests and lookups.
 void read_q8(const std::byte* block, std::uint64_t lane, float* weights) {
   const float scale = half_at(block, lane);
   const std::byte* codes = block + scales_bytes;
@@ -67,6 +75,7 @@ void read_q8(const std::byte* block, std::uint64_t lane, float* weights) {
   }
 }
 
+/// The same arithmetic as the decoding of rows, so results are equal.
 void read_q4(const std::byte* block, std::uint64_t lane, float* weights) {
   const float scale = half_at(block, lane);
   const float minimum = half_at(block + scales_bytes, lane);
@@ -79,6 +88,7 @@ void read_q4(const std::byte* block, std::uint64_t lane, float* weights) {
   }
 }
 
+/// Packing may be done piece by piece, so the space is a range of panels.
 result<void> check_pack(std::string_view name, const panel_shape& shape, bytes_view rows,
                         std::uint64_t pair_rows, std::uint64_t first_panel,
                         std::uint64_t bytes) {
@@ -95,6 +105,7 @@ result<void> check_pack(std::string_view name, const panel_shape& shape, bytes_v
                              "heads that divides {} outputs, found {}",
                              name, shape.outputs, pair_rows));
   }
+  // The comparisons cannot overflow.
   const std::uint64_t count = bytes / shape.panel_bytes();
   if (bytes % shape.panel_bytes() != 0 || first_panel > shape.panels() ||
       count > shape.panels() - first_panel) {
@@ -109,6 +120,7 @@ result<void> check_pack(std::string_view name, const panel_shape& shape, bytes_v
 
 }  // namespace
 
+/// The names are those of messages.
 std::string_view name_of(weight_type type) noexcept {
   switch (type) {
     case weight_type::f32: return "f32";
@@ -118,6 +130,7 @@ std::string_view name_of(weight_type type) noexcept {
   return "unknown";
 }
 
+/// The number of inputs is a multiple of the block.
 std::uint64_t panel_shape::row_bytes() const noexcept {
   switch (type) {
     case weight_type::f32: return inputs * sizeof(float);
@@ -127,6 +140,7 @@ std::uint64_t panel_shape::row_bytes() const noexcept {
   return 0;
 }
 
+/// Extents are limited first, so that products of them fit.
 result<void> check_shape(std::string_view name, const panel_shape& shape) {
   if (shape.outputs > max_extent || shape.inputs > max_extent) {
     return error(errc::out_of_range,
@@ -147,10 +161,12 @@ result<void> check_shape(std::string_view name, const panel_shape& shape) {
   return {};
 }
 
+/// The last panel may have fewer outputs than it has room for.
 result<void> pack_panels(std::string_view name, const panel_shape& shape, bytes_view rows,
                          std::uint64_t pair_rows, std::uint64_t first_panel,
                          mutable_bytes panels) {
   WEIR_CHECK(check_pack(name, shape, rows, pair_rows, first_panel, panels.size()));
+  // Outputs that the matrix lacks are zero.
   std::fill(panels.begin(), panels.end(), std::byte{0});
   const std::uint64_t count = panels.size() / shape.panel_bytes();
   for (std::uint64_t p = 0; p < count; ++p) {
@@ -158,6 +174,7 @@ result<void> pack_panels(std::string_view name, const panel_shape& shape, bytes_
     const std::uint64_t first = (first_panel + p) * panel_outputs;
     const std::uint64_t lanes = std::min(panel_outputs, shape.outputs - first);
     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+      // Files with pairs have the rows of a head in another order.
       const std::uint64_t row =
           pair_rows == 0 ? first + lane : row_of_pairs(first + lane, pair_rows);
       place_row(shape.type, rows.data() + row * shape.row_bytes(), shape.inputs, lane,
@@ -167,12 +184,14 @@ result<void> pack_panels(std::string_view name, const panel_shape& shape, bytes_
   return {};
 }
 
+/// The runs must follow each other without a gap.
 result<void> check_matrix(std::string_view name, const panel_matrix& matrix) {
   WEIR_CHECK(check_shape(name, matrix.shape));
   std::uint64_t next = 0;
   for (const panel_run& run : matrix.runs) {
     const std::uint64_t count = run.bytes.size() / matrix.shape.panel_bytes();
     if (run.first != next || run.bytes.size() % matrix.shape.panel_bytes() != 0 ||
+        // A run of no bytes is allowed.
         count > matrix.shape.panels() - next) {
       return error(
           errc::corrupt,
@@ -182,6 +201,7 @@ result<void> check_matrix(std::string_view name, const panel_matrix& matrix) {
     }
     next += count;
   }
+  // The last run must end with the matrix.
   if (next != matrix.shape.panels()) {
     return error(errc::corrupt, fmt::format("panels of the weights \"{}\": expected {} "
                                             "panels, found {}",
@@ -190,6 +210,7 @@ result<void> check_matrix(std::string_view name, const panel_matrix& matrix) {
   return {};
 }
 
+/// The runs are sorted, and the panel is one of the matrix.
 const std::byte* panel_address(const panel_matrix& matrix, std::uint64_t panel) noexcept {
   const auto behind =
       std::upper_bound(matrix.runs.begin(), matrix.runs.end(), panel,
@@ -198,6 +219,7 @@ const std::byte* panel_address(const panel_matrix& matrix, std::uint64_t panel) 
   return run.bytes.data() + (panel - run.first) * matrix.shape.panel_bytes();
 }
 
+/// Undoes the packing of one output.
 void read_output(const panel_matrix& matrix, std::uint64_t output,
                  std::span<float> weights) noexcept {
   const std::byte* panel = panel_address(matrix, output / panel_outputs);
@@ -209,6 +231,7 @@ void read_output(const panel_matrix& matrix, std::uint64_t output,
     }
     return;
   }
+  // Blocks of an output stand one panel block apart.
   const bool q8 = matrix.shape.type == weight_type::q8_0;
   const std::uint64_t block = (q8 ? q8_row_block : q4_row_block) * panel_outputs;
   for (std::uint64_t b = 0; b < matrix.shape.inputs / block_inputs; ++b) {

@@ -30,16 +30,21 @@ struct candidate {
   std::uint64_t weight = 0;  ///< probability, not divided by the sum of all
 };
 
+/// Equal logits are decided by the id, so the order is complete.
 bool likelier(const candidate& a, const candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/// Changes the logits of recent tokens and of those with a bias.
+/// Changes the logits of recent tokens and of those with a bias. The history may have
+/// ids that are no tokens of the model.
 void adjust_logits(std::vector<candidate>& all, std::span<const std::uint32_t> history,
                    const sampling_options& options) {
+  // The caller has checked the ids.
   for (const auto& entry : options.bias) {
     all[entry.first].logit += entry.second;
   }
+  // A token counts once for the penalty of repetition, and each time for that of
+  // frequency.
   std::map<std::uint32_t, int> counts;
   const std::size_t recent = std::min(history.size(), recent_tokens);
   for (const std::uint32_t token : history.last(recent)) {
@@ -49,6 +54,7 @@ void adjust_logits(std::vector<candidate>& all, std::span<const std::uint32_t> h
   }
   for (const auto& entry : counts) {
     float& logit = all[entry.first].logit;
+    // Both directions make the token less likely.
     logit = logit > 0 ? logit / options.repetition_penalty
                       : logit * options.repetition_penalty;
     logit -= options.presence_penalty +
@@ -60,12 +66,14 @@ void adjust_logits(std::vector<candidate>& all, std::span<const std::uint32_t> h
 /// only they are sorted.
 class ordered_candidates {
  public:
+  // Nothing is sorted before it is asked for.
   explicit ordered_candidates(std::vector<candidate> all) : all_(std::move(all)) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
   /// Returns a candidate by its place in the order.
   const candidate& at(std::size_t place) {
     if (place >= sorted_) {
+      // Grows by factors, so that long searches stay cheap.
       sort_to(std::max<std::size_t>(place + 1, std::max<std::size_t>(4 * sorted_, 64)));
     }
     return all_[place];
@@ -74,11 +82,14 @@ class ordered_candidates {
   void keep_first(std::size_t count) {
     if (count < all_.size()) {
       sort_to(count);
+      // The rest is lost.
       all_.resize(count);
       sorted_ = std::min(sorted_, count);
     }
   }
   /// Drops candidates that are lighter than a limit.
+  ///
+  /// The order of those that stay has to be found again.
   void drop_lighter(double limit) {
     std::erase_if(
         all_, [&](const candidate& c) { return static_cast<double>(c.weight) < limit; });
@@ -86,13 +97,15 @@ class ordered_candidates {
   }
   /// Computes the weights of all candidates.
   void weigh(float temperature) {
+    // The likeliest one gets the whole unit, so no sum is 0.
     const float top = at(0).logit / temperature;
     for (candidate& c : all_) {
       const auto part = static_cast<double>(math::exp(c.logit / temperature - top));
+      // Rounded, so the weights of tiny probabilities become 0.
       c.weight = static_cast<std::uint64_t>(std::llround(part * weight_unit));
     }
   }
-  /// Returns the sum of all weights.
+  /// Returns the sum of all weights. Whole numbers, so the sum is exact.
   [[nodiscard]] std::uint64_t total() const noexcept {
     std::uint64_t sum = 0;
     for (const candidate& c : all_) {
@@ -102,12 +115,13 @@ class ordered_candidates {
   }
 
  private:
-  /// Sorts the first `count` candidates.
+  /// Sorts the first `count` candidates. What is in order already is not touched.
   void sort_to(std::size_t count) {
     const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
     sorted_ = std::min(std::max(count, sorted_), all_.size());
     const auto end = all_.begin() + static_cast<std::ptrdiff_t>(sorted_);
     if (end != all_.end()) {
+      // Parts the rest before the sort, which then is short.
       std::nth_element(begin, end, all_.end(), likelier);
     }
     std::sort(begin, end, likelier);
@@ -117,7 +131,8 @@ class ordered_candidates {
   std::size_t sorted_ = 0;  ///< first candidates that are in order
 };
 
-/// Keeps the first candidates that reach a part of the sum together.
+/// Keeps the first candidates that reach a part of the sum together. The sum is that of
+/// the candidates that are left.
 void keep_top_p(ordered_candidates& all, float top_p) {
   if (top_p >= 1) {
     return;
@@ -133,9 +148,11 @@ void keep_top_p(ordered_candidates& all, float top_p) {
   }
 }
 
-/// Returns the candidate into whose share of the sum a random number falls.
+/// Returns the candidate into whose share of the sum a random number falls. The number
+/// depends only on seed and index.
 std::uint32_t decide(ordered_candidates& kept, std::uint64_t seed, std::uint64_t index) {
   const std::uint64_t bits = philox(seed, token_stream).bits(index);
+  // 53 bits, as many as a double holds.
   const double part = static_cast<double>(bits >> 11) * 0x1p-53;
   auto left = static_cast<std::uint64_t>(part * static_cast<double>(kept.total()));
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -148,6 +165,7 @@ std::uint32_t decide(ordered_candidates& kept, std::uint64_t seed, std::uint64_t
   return kept.at(0).id;  // rounding can reach the end of the last share
 }
 
+/// The comparison is false for NaN.
 result<void> check_option(std::string_view name, float value, float low, float high) {
   if (!(value >= low && value <= high)) {
     return error(
@@ -161,6 +179,7 @@ result<void> check_option(std::string_view name, float value, float low, float h
 
 }  // namespace
 
+/// The bounds keep all logits finite.
 result<void> check_options(const sampling_options& options, std::uint32_t vocab) {
   WEIR_CHECK(check_option("repetition_penalty", options.repetition_penalty, 0.01F, 100));
   WEIR_CHECK(check_option("presence_penalty", options.presence_penalty, -100, 100));
@@ -183,6 +202,7 @@ result<void> check_options(const sampling_options& options, std::uint32_t vocab)
   return {};
 }
 
+/// The filters come in the order that other programs use.
 std::uint32_t draw_token(std::span<const float> logits,
                          std::span<const std::uint32_t> history,
                          const sampling_options& options, std::uint64_t index) {
@@ -193,6 +213,7 @@ std::uint32_t draw_token(std::span<const float> logits,
     all[i] = {logit, static_cast<std::uint32_t>(i), 0};
   }
   adjust_logits(all, history, options);
+  // Without a temperature the likeliest token is taken.
   if (!(options.temperature > 0)) {
     return std::min_element(all.begin(), all.end(), likelier)->id;
   }
@@ -200,8 +221,10 @@ std::uint32_t draw_token(std::span<const float> logits,
   if (options.top_k != 0) {
     candidates.keep_first(options.top_k);
   }
+  // Weights are needed from here on.
   candidates.weigh(options.temperature);
   keep_top_p(candidates, options.top_p);
+  // A limit relative to the likeliest token.
   if (options.min_p > 0) {
     candidates.drop_lighter(static_cast<double>(options.min_p) *
                             static_cast<double>(candidates.at(0).weight));

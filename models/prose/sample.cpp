@@ -34,21 +34,25 @@ double exponential(double x) {
 
 }  // namespace
 
+/// A temperature of 0 or NaN takes the likeliest token.
 std::uint32_t sample(std::span<const float> logits, float temperature,
                      const philox& random, std::uint64_t index) noexcept {
   const auto top = std::max_element(logits.begin(), logits.end());
   if (logits.empty() || !(temperature > 0)) {
     return static_cast<std::uint32_t>(top - logits.begin());
   }
+  // Relative to the largest logit, so no weight overflows.
   const auto weight = [&](float logit) {
     return exponential((static_cast<double>(logit) - static_cast<double>(*top)) /
                        static_cast<double>(temperature));
   };
+  // The order of the sum is fixed.
   double total = 0;
   for (float x : logits) {
     total += weight(x);
   }
-  // Inversion: the token in whose share of the total a uniform number falls.
+  // Inversion: the token in whose share of the total a uniform number falls. Each index
+  // has its own number.
   double left = static_cast<double>(random.uniform(index)) * total;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     left -= weight(logits[i]);

@@ -11,11 +11,14 @@ namespace weir::models {
 
 namespace {
 
-/// Kernels process the features of a row in blocks of this many.
+/// Kernels process the features of a row in blocks of this many. Vector registers are
+/// filled exactly.
 constexpr std::int64_t row_multiple = 16;
 
 /// Returns whether the periods ascend from 1 and fit the windows of 64 rows in which rows
 /// are computed: each period divides a window or is a multiple of it.
+///
+/// The list is not empty, because the table checks the count first.
 bool can_be_levels(const std::vector<std::uint64_t>& periods) {
   std::uint64_t last = 0;
   for (const std::uint64_t period : periods) {
@@ -29,6 +32,7 @@ bool can_be_levels(const std::vector<std::uint64_t>& periods) {
   return periods.front() == 1;
 }
 
+/// What cannot be changed between runs.
 void add_shape(settings_table<prose_config>& t) {
   using c = prose_config;
   t.add("vocab", &c::vocab, "Number of token ids; every token is below it")
@@ -51,6 +55,7 @@ void add_shape(settings_table<prose_config>& t) {
       .unit("tokens");
 }
 
+/// What may differ from run to run.
 void add_schedule(settings_table<prose_config>& t) {
   using c = prose_config;
   t.add("rate", &c::rate, "Step size after the warm-up").range(0, 1);
@@ -69,6 +74,7 @@ void add_schedule(settings_table<prose_config>& t) {
   t.add("clip", &c::clip, "Largest norm of the gradient of a pulse").range(0, 1e9);
 }
 
+/// Where the model runs, and how much fits into a pulse.
 void add_geometry(settings_table<prose_config>& t) {
   using c = prose_config;
   t.add("lanes", &c::lanes, "Lanes, each with a context of its own")
@@ -81,6 +87,7 @@ void add_geometry(settings_table<prose_config>& t) {
 
 }  // namespace
 
+/// Made by the first call.
 const settings_table<prose_config>& prose_settings() {
   static const settings_table<prose_config> table = [] {
     settings_table<prose_config> t("the prose model");
@@ -92,6 +99,7 @@ const settings_table<prose_config>& prose_settings() {
   return table;
 }
 
+/// The error names the first setting that is wrong.
 result<void> check_config(const prose_config& config) {
   return prose_settings().check(config);
 }

@@ -10,16 +10,19 @@ namespace weir::models {
 
 namespace {
 
+/// Buffers of new memory are zero already; this is for used ones.
 template <class R>
 void zero(buffer<R>& b) {
   std::fill_n(b.data, b.count, R{});
 }
 
+/// The label "context" groups the memory in reports.
 template <class R>
 result<block_context<R>> make_block(task_runner& runner, const prose_config& config) {
   block_context<R> block;
   WEIR_TRY(block.tail,
            runner.allocate<R>((conv_taps - 1) * std::int64_t{config.width}, "context"));
+  // Keys and values of the open window.
   for (std::uint32_t h = 0; h < config.heads; ++h) {
     WEIR_TRY(auto open, runner.allocate<R>(2 * window_rows * head_width, "context"));
     block.open.push_back(open);
@@ -27,6 +30,7 @@ result<block_context<R>> make_block(task_runner& runner, const prose_config& con
   block.memories.resize(config.frequencies.size());
   for (auto& level : block.memories) {
     for (std::uint32_t h = 0; h < config.heads; ++h) {
+      // Memory and accumulator are neighbours, so one task can copy them.
       memory_state<R> m;
       constexpr int size = head_width * head_width;
       WEIR_TRY(m.both, runner.allocate<R>(2 * size, "context"));
@@ -39,6 +43,7 @@ result<block_context<R>> make_block(task_runner& runner, const prose_config& con
   return block;
 }
 
+/// A lane shares no memory with others.
 template <class R>
 result<lane_context<R>> make_lane(task_runner& runner, const prose_config& config) {
   lane_context<R> lane;
@@ -46,6 +51,7 @@ result<lane_context<R>> make_lane(task_runner& runner, const prose_config& confi
     WEIR_TRY(auto block, make_block<R>(runner, config));
     lane.blocks.push_back(std::move(block));
   }
+  // Logits of the row that waits.
   WEIR_TRY(lane.pending, runner.allocate<R>(config.vocab, "context"));
   WEIR_TRY(lane.clock, runner.allocate<std::uint64_t>(lane_clock::words, "context"));
   return lane;
@@ -64,6 +70,7 @@ double norm_of(const buffer<float>& memory) {
 
 }  // namespace
 
+/// The indices tell which memory it is.
 memory_norm largest_memory_of(const model_state<float>& state) {
   memory_norm largest;
   const auto take = [&](double norm, std::size_t lane, std::size_t block,
@@ -75,6 +82,7 @@ memory_norm largest_memory_of(const model_state<float>& state) {
                  static_cast<std::uint32_t>(head)};
     }
   };
+  // In the order of the indices, so the first of equal norms wins.
   for (std::size_t lane = 0; lane < state.lanes.size(); ++lane) {
     const auto& blocks = state.lanes[lane].blocks;
     for (std::size_t block = 0; block < blocks.size(); ++block) {
@@ -89,11 +97,14 @@ memory_norm largest_memory_of(const model_state<float>& state) {
   return largest;
 }
 
+/// Everything is allocated here, and nothing later.
 template <class R>
 result<model_state<R>> make_state(task_runner& runner, const prose_config& config,
                                   const parameter_layout& layout) {
   model_state<R> s;
+  // All parameters are one array.
   WEIR_TRY(s.parameters, runner.allocate<R>(layout.size(), "parameters"));
+  // Both moments of a group are one buffer.
   for (const step_group& group : layout.groups()) {
     WEIR_TRY(auto moments, runner.allocate<R>(2 * group.size, "moments"));
     WEIR_TRY(auto errors, runner.allocate<R>(group.size, "error buffers"));
@@ -101,6 +112,7 @@ result<model_state<R>> make_state(task_runner& runner, const prose_config& confi
     s.errors.push_back(errors);
   }
   WEIR_TRY(s.counters, runner.allocate<std::uint64_t>(step_counters::words, "counters"));
+  // The parameters are the only part that does not begin with zeros.
   for (const parameter_info& info : layout.all()) {
     initialise(info, config.seed, s.parameters.data + info.offset);
   }
@@ -111,8 +123,10 @@ result<model_state<R>> make_state(task_runner& runner, const prose_config& confi
   return s;
 }
 
+/// The position stays: it counts tokens, not content.
 template <class R>
 void clear_context(lane_context<R>& lane) {
+  // Old values would leak into the next text.
   for (auto& block : lane.blocks) {
     zero(block.tail);
     for (auto& open : block.open) {
@@ -127,6 +141,7 @@ void clear_context(lane_context<R>& lane) {
     }
   }
   zero(lane.pending);
+  // No row waits any more.
   lane.clock.data[1] = 0;
 }
 

@@ -17,25 +17,30 @@ namespace weir::models {
 
 namespace {
 
-/// A type: `elements` elements take `bytes` bytes.
+/// A type: `elements` elements take `bytes` bytes. Types of one element have blocks of
+/// one.
 struct type_row {
   std::string_view name;
   std::uint32_t number;
   std::uint32_t elements;
   std::uint32_t bytes;
 };
+/// In the order of the enumeration. The numbers are those of GGUF.
 constexpr std::array type_rows{
     type_row{"F32", 0, 1, 4}, type_row{"F16", 1, 1, 2}, type_row{"BF16", 30, 1, 2},
     type_row{"Q8_0", 8, block_elements, 34}, type_row{"Q4_1", 3, block_elements, 20}};
 
+/// The type is a value of the enumeration.
 const type_row& row_of_type(stored_type type) {
   return type_rows[static_cast<std::size_t>(type)];
 }
 
+/// The address need not be aligned.
 float fp16_at(const std::byte* from) {
   return fp16_to_float(load_le<std::uint16_t>(from));
 }
 
+/// A block has an fp16 scale and 32 signed codes.
 void decode_q8_0(bytes_view row, std::span<float> to) {
   const std::byte* block = row.data();
   for (std::size_t i = 0; i < to.size(); i += block_elements, block += 34) {
@@ -47,7 +52,8 @@ void decode_q8_0(bytes_view row, std::span<float> to) {
 }
 
 // The low halves of the bytes are the first 16 elements, the high halves the others. The
-// product is exact, so that only the sum is rounded.
+// product is exact, so that only the sum is rounded. A block has a scale, a minimum and
+// 16 bytes of codes.
 void decode_q4_1(bytes_view row, std::span<float> to) {
   constexpr std::size_t half = block_elements / 2;
   const std::byte* block = row.data();
@@ -64,10 +70,12 @@ void decode_q4_1(bytes_view row, std::span<float> to) {
 
 }  // namespace
 
+/// The names are those that both families of files print.
 std::string_view name_of(stored_type type) noexcept {
   return row_of_type(type).name;
 }
 
+/// Names are compared exactly; other types of GGUF are refused.
 result<stored_type> stored_type_named(std::string_view name) {
   for (std::size_t i = 0; i < type_rows.size(); ++i) {
     if (type_rows[i].name == name) {
@@ -80,10 +88,12 @@ result<stored_type> stored_type_named(std::string_view name) {
                            json_quote(name)));
 }
 
+/// The number stands in the description of a tensor.
 std::uint32_t gguf_number(stored_type type) noexcept {
   return row_of_type(type).number;
 }
 
+/// Returns none if blocks would be cut or the size has no 64 bits.
 std::optional<std::uint64_t> row_bytes(stored_type type, std::uint64_t columns) noexcept {
   const type_row& row = row_of_type(type);
   std::uint64_t bytes = 0;
@@ -94,6 +104,7 @@ std::optional<std::uint64_t> row_bytes(stored_type type, std::uint64_t columns) 
   return bytes;
 }
 
+/// The row has the bytes of as many elements as `to` has.
 void decode_row(stored_type type, bytes_view row, std::span<float> to) noexcept {
   switch (type) {
     case stored_type::f32:
@@ -116,6 +127,8 @@ void decode_row(stored_type type, bytes_view row, std::span<float> to) noexcept 
   }
 }
 
+/// The codes are those of the reference implementation, which rounds halves away from
+/// zero.
 void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept {
   std::byte* block = to.data();
   for (std::size_t i = 0; i < from.size(); i += block_elements, block += 34) {
@@ -125,6 +138,7 @@ void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept {
     }
     const float scale = largest / 127.0F;
     const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
+    // The scale is stored in half precision, but the codes are made with the full one.
     store_le(block, float_to_fp16(scale));
     for (std::size_t j = 0; j < block_elements; ++j) {
       const float steps = std::round(from[i + j] * inverse);
@@ -136,31 +150,38 @@ void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept {
   }
 }
 
+/// The view has checked bytes, so errors here are errors of the caller.
 weight_view::weight_view(const weight_info& info, stored_type type, weight_files files,
                          bytes_view bytes)
     : type_(type),
       rows_(info.rows),
       columns_(info.columns),
       stride_(row_bytes(type, info.columns).value_or(0)),
+      // Only GGUF has the rows of query and key in pairs.
       pairs_(files == weight_files::gguf ? info.rotary_width : 0),
       bytes_(bytes) {
   WEIR_EXPECT(stride_ != 0 && bytes.size() / stride_ == rows_ &&
               bytes.size() % stride_ == 0);
 }
 
+/// The order of the rows is that of Hugging Face, whatever the file has.
 std::uint64_t weight_view::row_in_file(std::uint64_t row) const noexcept {
   return pairs_ == 0 ? row : row_of_pairs(row, pairs_);
 }
 
 bytes_view weight_view::row(std::uint64_t row) const noexcept {
+  // The bytes of a row as they stand in the file.
   return bytes_.subspan(static_cast<std::size_t>(row_in_file(row) * stride_),
                         static_cast<std::size_t>(stride_));
 }
 
+/// Computes the values, whatever the type is.
 void weight_view::read(std::uint64_t row, std::span<float> to) const noexcept {
   decode_row(type_, this->row(row), to);
 }
 
+/// Files with equal values have equal digests, whatever their types and their order of
+/// rows are.
 void weights_digest::add(const weight_info& info, const weight_view& view) {
   const std::array<std::uint64_t, 4> head = {static_cast<std::uint64_t>(info.role),
                                              info.layer, view.rows(), view.columns()};
@@ -172,6 +193,7 @@ void weights_digest::add(const weight_info& info, const weight_view& view) {
   std::vector<float> values(static_cast<std::size_t>(view.columns()));
   for (std::uint64_t row = 0; row < view.rows(); ++row) {
     view.read(row, values);
+    // The digest is that of little-endian values.
     if constexpr (std::endian::native == std::endian::big) {
       swap_units(std::as_writable_bytes(std::span(values)), sizeof(float));
     }

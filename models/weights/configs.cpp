@@ -9,6 +9,7 @@ namespace weir::models {
 
 namespace {
 
+/// A caller has picked the wrong model.
 error other_family(architecture expected, const stored_facts& facts) {
   return error(
       errc::invalid_argument,
@@ -28,10 +29,12 @@ error refused_sizes(const stored_facts& facts, error cause) {
 
 }  // namespace
 
+/// The facts are checked, but the layers know fewer sizes than files can have.
 result<llama_config> llama_config_of(const stored_facts& f) {
   if (f.family != architecture::llama) {
     return other_family(architecture::llama, f);
   }
+  // Layers take the query as wide as the residual stream.
   if (std::uint64_t{f.heads} * f.head_width != f.width) {
     return error(errc::unsupported,
                  fmt::format("cannot compute the model: expected heads of {} features "
@@ -49,12 +52,14 @@ result<llama_config> llama_config_of(const stored_facts& f) {
   c.rope_base = f.rope_base;
   c.epsilon = f.norm_epsilon;
   c.tied = f.tied_embedding;
+  // The check of the configuration knows the limits of the kernels.
   if (auto good = check_config(c); !good) {
     return refused_sizes(f, std::move(good).error());
   }
   return c;
 }
 
+/// Encoders have as many heads of keys as of queries, which the facts say already.
 result<bert_config> bert_config_of(const stored_facts& f) {
   if (f.family != architecture::bert) {
     return other_family(architecture::bert, f);

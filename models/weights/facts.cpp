@@ -13,10 +13,12 @@
 
 namespace weir::models {
 
+/// The names are those of both file families.
 std::string_view name_of(architecture family) noexcept {
   return family == architecture::llama ? "llama" : "bert";
 }
 
+/// The names are used in JSON.
 std::string_view name_of(pooling kind) noexcept {
   switch (kind) {
     case pooling::mean: return "mean";
@@ -34,6 +36,7 @@ struct size_row {
   std::uint32_t stored_facts::*member;
   std::uint32_t max;
 };
+/// Also the order of the members in JSON.
 constexpr std::array size_rows{
     size_row{"layers", &stored_facts::layers, max_layers},
     size_row{"width", &stored_facts::width, max_features},
@@ -44,6 +47,7 @@ constexpr std::array size_rows{
     size_row{"vocabulary", &stored_facts::vocabulary, max_vocabulary_size},
     size_row{"context_limit", &stored_facts::context_limit, max_context_tokens}};
 
+/// The file is damaged or was made by a faulty program.
 error impossible(const char* size, const std::string& expected, std::uint64_t found) {
   return error(errc::corrupt,
                fmt::format("cannot use the model: expected {} {}, found {}", size,
@@ -57,6 +61,8 @@ nlohmann::ordered_json id_or_null(std::optional<std::uint32_t> id) {
 
 }  // namespace
 
+/// Each check relies on those before it: the division needs a number of heads that is
+/// not 0.
 result<void> check_facts(const stored_facts& f) {
   for (const size_row& row : size_rows) {
     const std::uint32_t value = f.*row.member;
@@ -64,14 +70,17 @@ result<void> check_facts(const stored_facts& f) {
       return impossible(row.name, fmt::format("from 1 to {}", row.max), value);
     }
   }
+  // A group of query heads shares a head of keys.
   if (f.heads % f.kv_heads != 0) {
     return impossible("heads", fmt::format("a multiple of {} kv_heads", f.kv_heads),
                       f.heads);
   }
+  // Rotary positions turn pairs of features.
   if (f.head_width % 2 != 0) {
     return impossible("head_width", "an even number", f.head_width);
   }
   const bool llama = f.family == architecture::llama;
+  // Only encoders have one width for all, and types of tokens.
   if (!llama &&
       (f.kv_heads != f.heads || std::uint64_t{f.heads} * f.head_width != f.width)) {
     return impossible("heads * head_width", fmt::format("the width {}", f.width),
@@ -93,6 +102,7 @@ result<void> check_facts(const stored_facts& f) {
   return {};
 }
 
+/// Members always have the same order, so equal facts have equal texts.
 std::string json_of(const stored_facts& f) {
   nlohmann::ordered_json out;
   out["architecture"] = name_of(f.family);
@@ -107,12 +117,14 @@ std::string json_of(const stored_facts& f) {
   out["pooling"] = name_of(f.pool);
   out["begin_token"] = id_or_null(f.begin_token);
   out["end_token"] = id_or_null(f.end_token);
+  // A name need not be UTF-8.
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 namespace {
 
-/// Reads facts from members that must exist; throws where one has a wrong type.
+/// Reads facts from members that must exist; throws where one has a wrong type. Members
+/// that are not known are ignored.
 stored_facts facts_of_members(const nlohmann::json& in) {
   stored_facts f;
   f.family = in.at("architecture") == "bert" ? architecture::bert : architecture::llama;
@@ -139,6 +151,7 @@ stored_facts facts_of_members(const nlohmann::json& in) {
 
 }  // namespace
 
+/// The check comes last, as it does for files.
 result<stored_facts> facts_of_json(std::string_view text) {
   try {
     const stored_facts f = facts_of_members(nlohmann::json::parse(text));

@@ -18,6 +18,7 @@ using nlohmann::json;
 /// Reads members of a configuration.
 class config_reader {
  public:
+  // Both references must outlive the reader.
   config_reader(const json& config, const std::string& name)
       : config_(config), name_(name) {}
 
@@ -26,6 +27,7 @@ class config_reader {
     const auto found = config_.find(key);
     return found == config_.end() || found->is_null() ? nullptr : &*found;
   }
+  // Only the beginning of a long value is shown.
   [[nodiscard]] error wrong(errc code, const char* key, std::string_view expected) const {
     const json* value = find(key);
     std::string found = value == nullptr
@@ -39,7 +41,8 @@ class config_reader {
                                    key, expected, found))
         .located(name_);
   }
-  /// Reads a size; `otherwise` stands for one that is absent.
+  /// Reads a size; `otherwise` stands for one that is absent. Checks the range only as
+  /// far as the type needs it.
   result<void> size(const char* key, std::uint32_t& to,
                     std::optional<std::uint32_t> otherwise = std::nullopt) const {
     const json* value = find(key);
@@ -54,6 +57,7 @@ class config_reader {
     to = value->get<std::uint32_t>();
     return {};
   }
+  // A number must be there; a whole one is taken too.
   result<void> real(const char* key, float& to) const {
     const json* value = find(key);
     if (value == nullptr || !value->is_number()) {
@@ -62,7 +66,8 @@ class config_reader {
     to = static_cast<float>(value->get<double>());
     return {};
   }
-  /// Reads a boolean; `otherwise` stands for one that is absent.
+  /// Reads a boolean; `otherwise` stands for one that is absent. Files leave members out
+  /// whose value is the usual one.
   result<void> flag(const char* key, bool& to, bool otherwise) const {
     const json* value = find(key);
     if (value != nullptr && !value->is_boolean()) {
@@ -71,7 +76,8 @@ class config_reader {
     to = value == nullptr ? otherwise : value->get<bool>();
     return {};
   }
-  /// Refuses a member that has another value than the layers compute with.
+  /// Refuses a member that has another value than the layers compute with. An absent
+  /// member stands for the expected value.
   result<void> only(const char* key, const json& expected) const {
     const json* value = find(key);
     if (value != nullptr && *value != expected) {
@@ -79,7 +85,8 @@ class config_reader {
     }
     return {};
   }
-  /// Reads an id. A list of ids, which some models have, gives its first one.
+  /// Reads an id. A list of ids, which some models have, gives its first one. Null and
+  /// absence are the same.
   result<void> id(const char* key, std::optional<std::uint32_t>& to) const {
     const json* value = find(key);
     if (value == nullptr) {
@@ -99,7 +106,8 @@ class config_reader {
 };
 
 /// Reads the rotary positions: one number in older configurations, an object in newer
-/// ones. Scaled positions are refused.
+/// ones. Scaled positions are refused. The base has a usual value, but only in older
+/// configurations.
 result<void> read_rope(const config_reader& in, const std::string& name,
                        stored_facts& f) {
   if (in.find("rope_scaling") != nullptr) {
@@ -111,6 +119,7 @@ result<void> read_rope(const config_reader& in, const std::string& name,
     return in.find("rope_theta") == nullptr ? result<void>()
                                             : in.real("rope_theta", f.rope_base);
   }
+  // In newer configurations the object names the type.
   if (!parameters->is_object()) {
     return in.wrong(errc::corrupt, "rope_parameters", "an object");
   }
@@ -119,12 +128,15 @@ result<void> read_rope(const config_reader& in, const std::string& name,
   return rope.real("rope_theta", f.rope_base);
 }
 
+/// Members that only decoders have.
 result<void> read_llama_config(const config_reader& in, const std::string& name,
                                stored_facts& f) {
+  // Without the member, each query head has keys of its own.
   WEIR_CHECK(in.size("num_key_value_heads", f.kv_heads, f.heads));
   WEIR_CHECK(in.size("head_dim", f.head_width, f.heads == 0 ? 0 : f.width / f.heads));
   WEIR_CHECK(in.real("rms_norm_eps", f.norm_epsilon));
   WEIR_CHECK(in.only("hidden_act", "silu"));
+  // The layers have no biases.
   WEIR_CHECK(in.only("attention_bias", false));
   WEIR_CHECK(in.only("mlp_bias", false));
   WEIR_CHECK(read_rope(in, name, f));
@@ -133,6 +145,7 @@ result<void> read_llama_config(const config_reader& in, const std::string& name,
   return in.id("eos_token_id", f.end_token);
 }
 
+/// Encoders have no pooling in this file.
 result<void> read_bert_config(const config_reader& in, stored_facts& f) {
   f.kv_heads = f.heads;
   f.head_width = f.heads == 0 ? 0 : f.width / f.heads;
@@ -143,6 +156,7 @@ result<void> read_bert_config(const config_reader& in, stored_facts& f) {
   return in.only("is_decoder", false);
 }
 
+/// The type decides which members are read.
 result<stored_facts> read_config(const json& config, const std::string& name) {
   const config_reader in(config, name);
   const json* type = in.find("model_type");
@@ -152,6 +166,7 @@ result<stored_facts> read_config(const json& config, const std::string& name) {
   }
   stored_facts f;
   f.family = *type == "llama" ? architecture::llama : architecture::bert;
+  // The name is only a description.
   const json* path = in.find("_name_or_path");
   f.name = path != nullptr && path->is_string() ? path->get<std::string>() : "";
   WEIR_CHECK(in.size("num_hidden_layers", f.layers));
@@ -168,6 +183,7 @@ result<stored_facts> read_config(const json& config, const std::string& name) {
 
 }  // namespace
 
+/// The text is not trusted.
 result<stored_facts> facts_of_config(bytes_view text, const std::string& name) {
   const json config = json::parse(as_text(text), nullptr, false);
   if (!config.is_object()) {
@@ -180,6 +196,7 @@ result<stored_facts> facts_of_config(bytes_view text, const std::string& name) {
   return read_config(config, name);
 }
 
+/// Writes only members that the reading function takes.
 std::string config_of(const stored_facts& f, std::string_view type) {
   const bool llama = f.family == architecture::llama;
   nlohmann::ordered_json out;
@@ -216,6 +233,7 @@ std::string config_of(const stored_facts& f, std::string_view type) {
     out["layer_norm_eps"] = f.norm_epsilon;
     out["position_embedding_type"] = "absolute";
   }
+  // A name that is no UTF-8 must not throw.
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

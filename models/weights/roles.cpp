@@ -16,7 +16,8 @@ namespace weir::models {
 
 namespace {
 
-/// Sizes that the shapes of weights are made of. `none` marks vectors.
+/// Sizes that the shapes of weights are made of. `none` marks vectors. A vector has only
+/// columns.
 enum class extent_of : std::uint8_t {
   none,
   width,
@@ -38,9 +39,11 @@ struct role_row {
   const char* hf_name;
 };
 
+/// Short names for the tables.
 using ext = extent_of;
 using wr = weight_role;
 
+/// The rows stand in the order of the weights: those of layers are neighbours.
 constexpr std::array llama_rows{
     role_row{wr::token_embedding, false, ext::vocabulary, ext::width, "token_embd.weight",
              "model.embed_tokens.weight"},
@@ -67,6 +70,7 @@ constexpr std::array llama_rows{
     role_row{wr::output, false, ext::vocabulary, ext::width, "output.weight",
              "lm_head.weight"}};
 
+/// Encoders have biases, which are vectors.
 constexpr std::array bert_rows{
     role_row{wr::token_embedding, false, ext::vocabulary, ext::width, "token_embd.weight",
              "embeddings.word_embeddings.weight"},
@@ -115,6 +119,7 @@ constexpr std::array bert_rows{
     role_row{wr::down_bias, true, ext::none, ext::width, "blk.{}.ffn_down.bias",
              "encoder.layer.{}.output.dense.bias"}};
 
+/// Both tables have static storage.
 std::span<const role_row> role_rows_of(architecture family) {
   if (family == architecture::llama) {
     return llama_rows;
@@ -122,6 +127,7 @@ std::span<const role_row> role_rows_of(architecture family) {
   return bert_rows;
 }
 
+/// The products fit, because the facts are checked.
 std::uint64_t extent_value(const stored_facts& f, extent_of e) {
   switch (e) {
     case ext::width: return f.width;
@@ -135,6 +141,7 @@ std::uint64_t extent_value(const stored_facts& f, extent_of e) {
   }
 }
 
+/// The layer is ignored by names without a place for it.
 weight_info info_of_row(const stored_facts& f, const role_row& row, std::uint32_t layer) {
   weight_info out;
   out.role = row.role;
@@ -145,12 +152,14 @@ weight_info info_of_row(const stored_facts& f, const role_row& row, std::uint32_
   out.columns = extent_value(f, row.columns);
   out.gguf_name = fmt::format(fmt::runtime(row.gguf_name), layer);
   out.hf_name = fmt::format(fmt::runtime(row.hf_name), layer);
+  // Rotary positions are turned in queries and keys only.
   const bool rotary =
       f.family == architecture::llama && (row.role == wr::query || row.role == wr::key);
   out.rotary_width = rotary ? f.head_width : 0;
   return out;
 }
 
+/// In the order of the enumeration.
 constexpr std::array role_names{"token_embedding",
                                 "position_embedding",
                                 "type_embedding",
@@ -179,11 +188,13 @@ static_assert(role_names.size() == static_cast<std::size_t>(wr::output) + 1);
 
 }  // namespace
 
+/// The names are used in JSON and by volumes.
 std::string_view name_of(weight_role role) noexcept {
   return role_names[static_cast<std::size_t>(role)];
 }
 
-// Weights before the layers come first, then the layers, then those behind them.
+// Weights before the layers come first, then the layers, then those behind them. The
+// order does not depend on the file.
 std::vector<weight_info> weight_list(const stored_facts& f) {
   std::vector<weight_info> out;
   const auto rows = role_rows_of(f.family);
@@ -201,6 +212,7 @@ std::vector<weight_info> weight_list(const stored_facts& f) {
     }
   }
   for (; end < rows.size(); ++end) {
+    // A tied output is the embedding, which is in the list already.
     if (rows[end].role != wr::output || !f.tied_embedding) {
       out.push_back(info_of_row(f, rows[end], 0));
     }
@@ -213,7 +225,8 @@ namespace {
 /// Prefix that a model with a head has before the names of its encoder.
 constexpr std::string_view encoder_prefix = "bert.";
 
-/// Returns whether a tensor that is no weight may be left out.
+/// Returns whether a tensor that is no weight may be left out. Known tensors of other
+/// programs, which the layers do not need.
 bool may_ignore(const stored_facts& f, weight_files files, std::string_view name) {
   if (f.family == architecture::bert) {
     return name == "embeddings.position_ids" || name.starts_with("pooler.") ||
@@ -224,11 +237,13 @@ bool may_ignore(const stored_facts& f, weight_files files, std::string_view name
           name.ends_with(".rotary_emb.inv_freq"));
 }
 
+/// For messages.
 std::string shape_in_words(std::span<const std::int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Checks type and shape of the tensor of a weight.
+/// Checks type and shape of the tensor of a weight. A block must not cross the end of a
+/// row.
 result<stored_type> check_tensor(const weight_info& info, const named_tensor& t) {
   auto type = stored_type_named(t.type);
   if (!type) {
@@ -238,6 +253,7 @@ result<stored_type> check_tensor(const weight_info& info, const named_tensor& t)
                     "Q4_1, found {}",
                     json_quote(t.name), json_quote(t.type)));
   }
+  // Vectors have one dimension, matrices have two.
   shape_vector wanted;
   if (!info.vector) {
     wanted.push_back(static_cast<std::int64_t>(info.rows));
@@ -245,6 +261,7 @@ result<stored_type> check_tensor(const weight_info& info, const named_tensor& t)
   wanted.push_back(static_cast<std::int64_t>(info.columns));
   const auto row = row_bytes(*type, info.columns);
   std::uint64_t bytes = 0;
+  // The number of bytes must be exact: a file that has others is damaged.
   if (t.shape != wanted || !row || !checked_mul(*row, info.rows, bytes) ||
       bytes != t.bytes) {
     return error(errc::corrupt,
@@ -256,6 +273,7 @@ result<stored_type> check_tensor(const weight_info& info, const named_tensor& t)
   return *type;
 }
 
+/// Views of the names in the list of tensors.
 using tensor_index = std::map<std::string_view, std::size_t>;
 
 /// Returns the tensors by name; encoders may have a prefix, which is left out.
@@ -263,6 +281,7 @@ tensor_index index_of(const stored_facts& f, weight_files files,
                       std::span<const named_tensor> tensors) {
   tensor_index out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // The first of two equal names stays.
     std::string_view name = tensors[i].name;
     if (f.family == architecture::bert && files == weight_files::safetensors &&
         name.starts_with(encoder_prefix)) {
@@ -275,6 +294,7 @@ tensor_index index_of(const stored_facts& f, weight_files files,
 
 }  // namespace
 
+/// Every weight must be found, and every other tensor must be known.
 result<std::vector<bound_weight>> bind_weights(const stored_facts& facts,
                                                weight_files files,
                                                std::span<const named_tensor> tensors) {
@@ -287,6 +307,7 @@ result<std::vector<bound_weight>> bind_weights(const stored_facts& facts,
                              "found {} tensors",
                              facts.layers, tensors.size()));
   }
+  // What is left in the index in the end is no weight.
   tensor_index index = index_of(facts, files, tensors);
   std::vector<bound_weight> out;
   for (weight_info& info : weight_list(facts)) {
@@ -299,9 +320,11 @@ result<std::vector<bound_weight>> bind_weights(const stored_facts& facts,
                                json_quote(name), tensors.size()));
     }
     WEIR_TRY(const stored_type type, check_tensor(info, tensors[found->second]));
+    // A tensor can be one weight only.
     out.push_back({std::move(info), type, found->second});
     index.erase(found);
   }
+  // A tensor that nobody reads would hide a model that is computed otherwise.
   for (const auto& [name, number] : index) {
     if (!may_ignore(facts, files, name)) {
       return error(errc::unsupported,

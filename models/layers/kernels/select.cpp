@@ -10,6 +10,7 @@
 
 namespace weir::models::layers {
 
+/// Tables go from the slowest to the fastest one.
 result<const layer_kernels*> select_layer_kernels(std::string_view name) {
   std::vector<const layer_kernels*> tables = {&level_base::layer_table()};
 #if defined(__x86_64__)
@@ -21,6 +22,7 @@ result<const layer_kernels*> select_layer_kernels(std::string_view name) {
     tables.push_back(&level_v4::layer_table());
   }
 #endif
+  // Without a name the last table is taken.
   return choose_table<layer_kernels>("choice of kernels of the layers", tables, name);
 }
 

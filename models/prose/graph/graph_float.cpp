@@ -5,6 +5,7 @@
 
 namespace weir::models {
 
+/// Checks instantiate it in double precision.
 template class graph<float>;
 
 }  // namespace weir::models

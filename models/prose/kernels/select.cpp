@@ -12,7 +12,8 @@ namespace weir::models {
 
 namespace {
 
-/// Returns the tables that this processor can run, the best one last.
+/// Returns the tables that this processor can run, the best one last. The baseline
+/// always is among them.
 std::vector<const kernel_table<float>*> usable_tables() {
   std::vector<const kernel_table<float>*> tables = {&level_base::table_float()};
 #if defined(__x86_64__)
@@ -30,9 +31,11 @@ std::vector<const kernel_table<float>*> usable_tables() {
 }  // namespace
 
 result<const kernel_table<float>*> select_kernels(std::string_view name) {
+  // The names are those of the tables.
   return choose_table<kernel_table<float>>("choice of kernels", usable_tables(), name);
 }
 
+/// Only checks use them, so speed matters less.
 const kernel_table<double>& double_kernels() {
 #if defined(__x86_64__)
   if (usable_tables().size() > 1) {
