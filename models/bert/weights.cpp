@@ -10,6 +10,7 @@ namespace weir::models {
 
 namespace {
 
+/// Both parts must have the shapes of the configuration.
 result<biased_matrix> find_biased(const weight_source& source, const std::string& name,
                                   std::uint64_t outputs, std::uint64_t inputs) {
   biased_matrix m;
@@ -18,6 +19,7 @@ result<biased_matrix> find_biased(const weight_source& source, const std::string
   return m;
 }
 
+/// The norm has two vectors.
 result<norm_weights> find_norm(const weight_source& source, const std::string& name,
                                std::uint64_t width) {
   norm_weights n;
@@ -26,9 +28,11 @@ result<norm_weights> find_norm(const weight_source& source, const std::string& n
   return n;
 }
 
+/// Names are those without the prefix of a model with a head.
 result<bert_layer> find_bert_layer(const bert_config& c, const weight_source& source,
                                    std::uint32_t number) {
   const std::string p = "encoder.layer." + std::to_string(number) + ".";
+  // The first weight that is missing gives the error.
   bert_layer l;
   WEIR_TRY(l.query, find_biased(source, p + "attention.self.query", c.width, c.width));
   WEIR_TRY(l.key, find_biased(source, p + "attention.self.key", c.width, c.width));
@@ -43,6 +47,7 @@ result<bert_layer> find_bert_layer(const bert_config& c, const weight_source& so
   return l;
 }
 
+/// Only the first part of a model needs these.
 result<void> find_embedding(const bert_config& c, const weight_source& source,
                             bert_weights& w) {
   WEIR_TRY(w.words, layers::find_matrix(source, "embeddings.word_embeddings.weight",
@@ -50,6 +55,7 @@ result<void> find_embedding(const bert_config& c, const weight_source& source,
   WEIR_TRY(w.positions,
            layers::find_matrix(source, "embeddings.position_embeddings.weight",
                                c.max_tokens, c.width));
+  // All tokens are of the first type, so one row is enough.
   WEIR_TRY(
       const panel_matrix types,
       layers::find_matrix(source, "embeddings.token_type_embeddings.weight", 2, c.width));
@@ -61,6 +67,7 @@ result<void> find_embedding(const bert_config& c, const weight_source& source,
 
 }  // namespace
 
+/// Layers are those of the part.
 result<bert_weights> find_bert_weights(const bert_config& config,
                                        const weight_source& source, std::uint32_t first,
                                        std::uint32_t end) {

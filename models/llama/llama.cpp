@@ -18,10 +18,12 @@ namespace weir::models {
 
 namespace {
 
+/// Widths beyond it are not computed.
 constexpr std::uint32_t max_width = 1U << 16;
 /// RoPE's angles are exact below 2^18.
 constexpr std::uint32_t max_positions = 1U << 17;
 
+/// The name is that of the value in the message.
 result<void> expect_between(std::string_view name, std::uint64_t value, std::uint64_t low,
                             std::uint64_t high) {
   if (value < low || value > high) {
@@ -34,6 +36,7 @@ result<void> expect_between(std::string_view name, std::uint64_t value, std::uin
   return {};
 }
 
+/// The factor is not 0.
 result<void> expect_multiple(std::string_view name, std::uint64_t value,
                              std::uint64_t factor) {
   if (value % factor != 0) {
@@ -45,6 +48,7 @@ result<void> expect_multiple(std::string_view name, std::uint64_t value,
   return {};
 }
 
+/// The memory of the contexts is one pool of pages.
 class llama_model final : public step_model {
  public:
   llama_model(runtime::engine& engine, const llama_options& options, std::uint32_t pages,
@@ -54,6 +58,7 @@ class llama_model final : public step_model {
         table_(pages, max_context),
         memory_(engine, "llama") {}
 
+  // Tasks point to the object.
   llama_model(const llama_model&) = delete;
   llama_model& operator=(const llama_model&) = delete;
 
@@ -61,16 +66,19 @@ class llama_model final : public step_model {
   result<void> set_up(const llama_config& config, const weight_source& weights,
                       const llama_options& options, std::uint32_t pages);
 
+  // They never change.
   const model_facts& facts() const noexcept override { return facts_; }
   result<context_id> open_context(std::uint64_t reserve_tokens) override {
     return table_.open(reserve_tokens);
   }
   result<context_id> fork_context(context_id context, std::uint64_t tokens) override;
+  // The pages are ordered by tasks, so they may be used again at once.
   result<void> close_context(context_id context) override {
     return table_.close(context);
   }
   result<std::uint64_t> tokens_in(context_id context) const override {
     WEIR_TRY(const llama_context* c, table_.find(context));
+    // Tokens of steps in flight count.
     return c->history.size();
   }
   result<std::uint64_t> reuse_prefix(context_id context,
@@ -78,18 +86,21 @@ class llama_model final : public step_model {
     return table_.reuse(context, tokens);
   }
   result<step_ticket> submit(std::span<const row_group> groups) override;
+  // 0 is no task.
   runtime::task_id last_task(step_ticket ticket) const noexcept override {
     const llama_step* step = find(ticket);
     return step == nullptr ? 0 : step->last;
   }
   bool ended(step_ticket ticket) const noexcept override {
     const llama_step* step = find(ticket);
+    // A step that is finished has not ended.
     return step != nullptr && engine_.ended(step->last);
   }
   result<std::span<const float>> logits(step_ticket ticket, std::size_t group) override;
   result<void> finish(step_ticket ticket) override;
 
  private:
+  // Few steps are in flight, so they are searched.
   [[nodiscard]] const llama_step* find(step_ticket ticket) const noexcept {
     for (const llama_step& s : steps_) {
       if (s.serial == ticket.serial && s.serial != 0) {
@@ -98,24 +109,30 @@ class llama_model final : public step_model {
     }
     return nullptr;
   }
+  // Memory for the largest step.
   result<void> allocate_step(llama_step& step);
   result<void> check_groups(std::span<const row_group> groups) const;
   void enter(const row_group& group, llama_step& step);
 
+  // Outlives the model.
   runtime::engine& engine_;
   std::uint32_t max_rows_;
+  // Lookups do not change it, but have one function.
   mutable page_table table_;
   llama_parts parts_;
   model_facts facts_;
   std::array<llama_step, max_in_flight> steps_;
+  // 0 marks a free step.
   std::uint64_t next_serial_ = 1;
   /// Destroyed first: it waits for the tasks, which use the other members.
   layers::owned_buffers memory_;
 };
 
+/// All steps have memory of their own.
 result<void> llama_model::allocate_step(llama_step& step) {
   const auto rows = static_cast<std::int64_t>(max_rows_);
   const auto width = static_cast<std::int64_t>(parts_.config.width);
+  // Panels may have more outputs than there are tokens.
   step.logit_stride =
       static_cast<std::int64_t>(parts_.weights.head.shape.panels() * panel_outputs);
   WEIR_TRY(step.x, memory_.allocate(rows * width));
@@ -128,6 +145,7 @@ result<void> llama_model::allocate_step(llama_step& step) {
   return {};
 }
 
+/// Rotary tables are made for the longest context.
 result<void> llama_model::set_up(const llama_config& config, const weight_source& weights,
                                  const llama_options& options, std::uint32_t pages) {
   WEIR_TRY(parts_.kernels, layers::select_layer_kernels(options.kernels));
@@ -135,37 +153,45 @@ result<void> llama_model::set_up(const llama_config& config, const weight_source
   parts_.config = config;
   parts_.head_width = static_cast<int>(config.width / config.heads);
   parts_.kv_width = parts_.head_width * static_cast<int>(config.kv_heads);
+  // Query, key and value stand side by side.
   parts_.qkv_width = static_cast<int>(config.width) + 2 * parts_.kv_width;
   parts_.rope =
       layers::make_rope_table(parts_.head_width, config.max_context, config.rope_base);
+  // All pages are one buffer.
   WEIR_TRY(parts_.pages, memory_.allocate(parts_.page_elements() * pages));
   for (llama_step& step : steps_) {
     WEIR_CHECK(allocate_step(step));
   }
+  // What the caller may know.
   facts_.vocab = config.vocab;
   facts_.max_context = config.max_context;
   facts_.bytes_per_token =
       static_cast<std::uint64_t>(parts_.page_elements()) * sizeof(float) / page_tokens;
   facts_.context_tokens = pages * page_tokens;
   facts_.max_rows = max_rows_;
+  // Names the order of the sums, so that results can be compared.
   facts_.order = "fma-k256/1";
   return {};
 }
 
+/// The copy of a page is ordered behind the steps that write it.
 result<context_id> llama_model::fork_context(context_id context, std::uint64_t tokens) {
   std::vector<page_copy> copies;
   WEIR_TRY(const context_id id, table_.fork(context, tokens, copies));
+  // At most one page is shared in part.
   for (const page_copy& copy : copies) {
     WEIR_CHECK(submit_page_copy(engine_, parts_, copy));
   }
   return id;
 }
 
+/// Nothing is changed before all groups are checked.
 result<void> llama_model::check_groups(std::span<const row_group> groups) const {
   std::set<std::uint64_t> seen;
   std::uint64_t rows = 0;
   for (const row_group& g : groups) {
     WEIR_TRY(const llama_context* context, table_.find(g.context));
+    // The history never is longer than the reservation.
     const std::uint64_t left = context->reserved - context->history.size();
     if (g.tokens.empty() || g.tokens.size() > left) {
       return error(
@@ -174,6 +200,7 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
                       "reserved {}, found {}",
                       g.context.value, left, context->reserved, g.tokens.size()));
     }
+    // The rows of a group follow the context, so two would have the same place.
     if (!seen.insert(g.context.value).second) {
       return error(
           errc::invalid_argument,
@@ -189,6 +216,7 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
     }
     rows += g.tokens.size();
   }
+  // The sum of the groups.
   if (rows == 0 || rows > max_rows_) {
     return error(
         errc::invalid_argument,
@@ -199,15 +227,20 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
 
 /// Adds the rows of a group to a step and to its context.
 void llama_model::enter(const row_group& group, llama_step& step) {
+  // Checked before.
   llama_context& context = **table_.find(group.context);
   step_context g;
+  // The rows stand behind those of the groups before.
   g.position = context.history.size();
   g.first = step.rows();
   g.rows = static_cast<int>(group.tokens.size());
+  // The pages are known from here on, though tasks have yet to fill them.
   table_.append(context, group.tokens);
+  // Pages with at least one token.
   const auto pages = (context.history.size() + page_tokens - 1) / page_tokens;
   g.pages.assign(context.pages.begin(),
                  context.pages.begin() + static_cast<std::ptrdiff_t>(pages));
+  // Only the last row of a group has logits.
   if (group.wants_logits) {
     g.logits = step.logit_rows++;
   }
@@ -215,10 +248,12 @@ void llama_model::enter(const row_group& group, llama_step& step) {
   step.groups.push_back(std::move(g));
 }
 
+/// The contexts advance with the call, not with its end.
 result<step_ticket> llama_model::submit(std::span<const row_group> groups) {
   WEIR_CHECK(check_groups(groups));
   llama_step* step = nullptr;
   for (llama_step& s : steps_) {
+    // Any free one.
     step = s.serial == 0 ? &s : step;
   }
   if (step == nullptr) {
@@ -227,6 +262,7 @@ result<step_ticket> llama_model::submit(std::span<const row_group> groups) {
                              "found as many; finish one first",
                              max_in_flight));
   }
+  // The vectors keep their memory.
   step->tokens.clear();
   step->groups.clear();
   step->logit_rows = 0;
@@ -234,10 +270,12 @@ result<step_ticket> llama_model::submit(std::span<const row_group> groups) {
     enter(g, *step);
   }
   WEIR_CHECK(submit_llama_step(engine_, parts_, *step));
+  // A step whose submission failed stays free.
   step->serial = next_serial_++;
   return step_ticket{step->serial};
 }
 
+/// Waits for the step.
 result<std::span<const float>> llama_model::logits(step_ticket ticket,
                                                    std::size_t group) {
   const llama_step* step = find(ticket);
@@ -248,13 +286,16 @@ result<std::span<const float>> llama_model::logits(step_ticket ticket,
                              ticket.serial, group));
   }
   WEIR_CHECK(engine_.wait(step->last));
+  // The row may be longer, because of the panels.
   return std::span<const float>(
       step->logits.data + step->groups[group].logits * step->logit_stride, facts_.vocab);
 }
 
+/// Contexts stay as they are.
 result<void> llama_model::finish(step_ticket ticket) {
   for (llama_step& s : steps_) {
     if (s.serial == ticket.serial && s.serial != 0) {
+      // The step is free even if a task has failed.
       s.serial = 0;
       return engine_.wait(s.last);
     }
@@ -288,6 +329,7 @@ result<std::uint32_t> pages_of(const llama_config& c, const llama_options& optio
 
 }  // namespace
 
+/// Limits come before rules, so that the divisions are sound.
 result<void> check_config(const llama_config& c) {
   WEIR_CHECK(expect_between("a vocabulary", c.vocab, 1, 1U << 24));
   WEIR_CHECK(expect_between("a width", c.width, 16, max_width));
@@ -296,11 +338,13 @@ result<void> check_config(const llama_config& c) {
   WEIR_CHECK(expect_between("a longest context", c.max_context, 1, max_positions));
   WEIR_CHECK(expect_between("query heads", c.heads, 1, c.width / 16));
   WEIR_CHECK(expect_between("key heads", c.kv_heads, 1, c.heads));
+  // Query heads share key heads in equal groups.
   WEIR_CHECK(expect_multiple("query heads", c.heads, c.kv_heads));
   WEIR_CHECK(expect_multiple("a width", c.width, std::uint64_t{16} * c.heads));
   WEIR_CHECK(expect_multiple("hidden features", c.hidden, 16));
   WEIR_CHECK(
       expect_between("a head width", c.width / c.heads, 16, layers::max_head_width));
+  // The comparison is false for NaN.
   if (!(c.rope_base > 1 && c.rope_base < 1e12 && c.epsilon > 0 && c.epsilon < 1)) {
     return error(
         errc::invalid_argument,

@@ -14,6 +14,9 @@ namespace weir::models {
 namespace {
 
 /// Returns the key of a page whose last token is the last of `history`.
+///
+/// Equal keys mean equal tokens from the beginning on, since `before` names the page in
+/// front.
 page_key key_behind(std::uint64_t before, std::span<const std::uint32_t> history) {
   page_key key;
   key.before = before;
@@ -24,18 +27,22 @@ page_key key_behind(std::uint64_t before, std::span<const std::uint32_t> history
 
 }  // namespace
 
+/// The keys are whole pages of tokens, so the hash reads them all.
 std::size_t page_key_hash::operator()(const page_key& key) const noexcept {
   return xxh3_64(std::as_bytes(std::span(key.tokens))) ^ key.before * 0x9E3779B97F4A7C15U;
 }
 
 page_table::page_table(std::uint32_t pages, std::uint64_t max_context)
     : max_context_(max_context), users_(pages, 0), keys_(pages, nullptr) {
+  // Backwards, so that page 0 is taken first.
   for (std::uint32_t p = pages; p > 0; --p) {
     free_.push_back(p - 1);
   }
 }
 
 /// Takes a free page, or else the one that was given up first and forgets its content.
+///
+/// One of both must exist.
 std::uint32_t page_table::take_one() {
   std::uint32_t page = 0;
   if (!free_.empty()) {
@@ -44,15 +51,19 @@ std::uint32_t page_table::take_one() {
   } else {
     page = idle_.front();
     idle_.pop_front();
+    // Nobody can find its tokens any more.
     stored_.erase(stored_.find(*keys_[page]));
     keys_[page] = nullptr;
   }
+  // The taker is its only user.
   users_[page] = 1;
   return page;
 }
 
+/// All pages are taken, or none.
 result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
                                                     std::uint64_t tokens) {
+  // Pages that nobody uses may still be known by their tokens.
   const std::uint64_t available = free_.size() + idle_.size();
   if (count > available) {
     return error(errc::out_of_memory,
@@ -61,6 +72,7 @@ result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
                              tokens, count, page_tokens, available))
         .hint("close a context, reserve fewer tokens or give the model more memory");
   }
+  // From here on nothing can fail.
   std::vector<std::uint32_t> pages(count);
   for (std::uint32_t& page : pages) {
     page = take_one();
@@ -68,10 +80,12 @@ result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
   return pages;
 }
 
+/// A page may have several users.
 void page_table::give_up(std::uint32_t page) {
   if (--users_[page] > 0) {
     return;
   }
+  // It stays known until it is needed.
   if (keys_[page] != nullptr) {
     idle_.push_back(page);
   } else {
@@ -79,6 +93,7 @@ void page_table::give_up(std::uint32_t page) {
   }
 }
 
+/// All pages of a context are taken at once, so a step never lacks one.
 result<context_id> page_table::open(std::uint64_t tokens) {
   if (tokens == 0 || tokens > max_context_) {
     return error(errc::invalid_argument,
@@ -88,10 +103,12 @@ result<context_id> page_table::open(std::uint64_t tokens) {
   llama_context context;
   context.reserved = tokens;
   WEIR_TRY(context.pages, take((tokens + page_tokens - 1) / page_tokens, tokens));
+  // Numbers are never used again.
   contexts_.emplace(next_, std::move(context));
   return context_id{next_++};
 }
 
+/// Full pages are shared, and one that is filled in part is copied.
 result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
                                     std::vector<page_copy>& copies) {
   WEIR_TRY(const llama_context* from, find(id));
@@ -101,18 +118,23 @@ result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
         fmt::format("fork of context {}: expected at most its {} tokens, found {}",
                     id.value, from->history.size(), tokens));
   }
+  // Pages that both contexts will only read.
   const auto shared = static_cast<std::ptrdiff_t>(tokens / page_tokens);
   llama_context context;
+  // The copy may become as long as the original.
   context.reserved = from->reserved;
   WEIR_TRY(std::vector<std::uint32_t> own,
            take(from->pages.size() - static_cast<std::size_t>(shared), from->reserved));
   const auto kept = static_cast<std::ptrdiff_t>(tokens);
+  // Tokens behind the fork are dropped.
   context.history.assign(from->history.begin(), from->history.begin() + kept);
   context.serials.assign(from->serials.begin(), from->serials.begin() + shared);
   context.pages.assign(from->pages.begin(), from->pages.begin() + shared);
   for (const std::uint32_t p : context.pages) {
+    // The original may be closed.
     ++users_[p];
   }
+  // The first own page gets the beginning of it.
   if (tokens % page_tokens != 0) {
     copies.push_back({from->pages[static_cast<std::size_t>(shared)], own.front()});
   }
@@ -121,6 +143,7 @@ result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
   return context_id{next_++};
 }
 
+/// Steps in flight have their own list of pages.
 result<void> page_table::close(context_id id) {
   WEIR_TRY(const llama_context* context, find(id));
   // The last page goes first: without the pages before it, it cannot be found.
@@ -131,6 +154,7 @@ result<void> page_table::close(context_id id) {
   return {};
 }
 
+/// Pages are compared by their tokens, so every match is right.
 result<std::uint64_t> page_table::reuse(context_id id,
                                         std::span<const std::uint32_t> tokens) {
   WEIR_TRY(llama_context* const context, find(id));
@@ -142,26 +166,32 @@ result<std::uint64_t> page_table::reuse(context_id id,
                     id.value, context->history.size()));
   }
   const std::size_t limit = std::min<std::size_t>(tokens.size(), context->reserved);
+  // At least one token is left, for which the caller gets logits.
   for (std::size_t end = page_tokens; end < limit; end += page_tokens) {
     const std::uint64_t before = context->serials.empty() ? 0 : context->serials.back();
     const auto found = stored_.find(key_behind(before, tokens.first(end)));
+    // Pages behind one that is not known cannot be known.
     if (found == stored_.end()) {
       break;
     }
     const std::uint32_t page = found->second.page;
+    // It was given up, and is in use again.
     if (users_[page]++ == 0) {
       idle_.erase(std::find(idle_.begin(), idle_.end(), page));
     }
+    // The page of the reservation is not needed.
     give_up(context->pages[end / page_tokens - 1]);
     context->pages[end / page_tokens - 1] = page;
     context->serials.push_back(found->second.serial);
   }
+  // Whole pages only.
   const std::size_t known = context->serials.size() * page_tokens;
   context->history.assign(tokens.begin(),
                           tokens.begin() + static_cast<std::ptrdiff_t>(known));
   return known;
 }
 
+/// Pages become known when they are full.
 void page_table::append(llama_context& context, std::span<const std::uint32_t> tokens) {
   for (const std::uint32_t token : tokens) {
     context.history.push_back(token);
@@ -170,16 +200,20 @@ void page_table::append(llama_context& context, std::span<const std::uint32_t> t
     }
     const std::uint64_t before = context.serials.empty() ? 0 : context.serials.back();
     const std::uint32_t page = context.pages[context.serials.size()];
+    // Another context may have the same tokens already.
     const auto [stored, fresh] = stored_.try_emplace(key_behind(before, context.history),
                                                      stored_page{next_serial_, page});
     if (fresh) {
       ++next_serial_;
+      // Keys of the map do not move.
       keys_[page] = &stored->first;
     }
+    // The serial names the tokens, whichever page has them.
     context.serials.push_back(stored->second.serial);
   }
 }
 
+/// The error has the number that the caller gave.
 result<llama_context*> page_table::find(context_id id) {
   const auto found = contexts_.find(id.value);
   if (found == contexts_.end()) {

@@ -17,17 +17,21 @@ using layers::panel_range;
 using runtime::task_context;
 
 /// Submits the tasks of one step.
+///
+/// The engine orders them by what they read and write.
 class step_builder {
  public:
   step_builder(runtime::engine& engine, const llama_parts& parts, llama_step& step)
       : engine_(engine), parts_(parts), step_(step), width_(parts.config.width) {}
 
+  // The order of submission is that of the computation.
   result<void> all() {
     WEIR_CHECK(embed());
     for (std::uint32_t l = 0; l < parts_.config.layers; ++l) {
       WEIR_CHECK(attend(l));
       WEIR_CHECK(transform(parts_.weights.layers[l]));
     }
+    // Ends with the task that names the step.
     return predict();
   }
 
@@ -46,10 +50,12 @@ class step_builder {
 
   template <class Kernel>
   result<void> run(const char* name, const access_list& accesses, const Kernel& kernel) {
+    // The last number is that of the end.
     WEIR_TRY(step_.last, engine_.submit(name, accesses.items(), kernel));
     return {};
   }
 
+  // One member function for each kind of task.
   result<void> embed();
   result<void> norm(const float* weight);
   result<void> project(const panel_matrix& matrix, std::int64_t column);
@@ -66,9 +72,11 @@ class step_builder {
   runtime::engine& engine_;
   const llama_parts& parts_;
   llama_step& step_;
+  // In 64 bits, for products with it.
   std::int64_t width_;
 };
 
+/// One task, since lookups are short.
 result<void> step_builder::embed() {
   access_list a;
   a.writes(rows_in(step_.x, width_));
@@ -82,6 +90,8 @@ result<void> step_builder::embed() {
 }
 
 /// normed = norm of x.
+///
+/// One task for all rows.
 result<void> step_builder::norm(const float* weight) {
   access_list a;
   a.reads(rows_in(step_.x, width_)).writes(rows_in(step_.normed, width_));
@@ -98,8 +108,11 @@ result<void> step_builder::norm(const float* weight) {
 }
 
 /// Writes a product of `normed` to columns of `qkv`.
+///
+/// A task per tile.
 result<void> step_builder::project(const panel_matrix& matrix, std::int64_t column) {
   return layers::each_tile(matrix, [&](const panel_range& range) {
+    // Outputs come in panels of 16.
     const std::int64_t first = column + static_cast<std::int64_t>(range.first * 16);
     access_list a;
     a.reads(rows_in(step_.normed, width_))
@@ -108,6 +121,7 @@ result<void> step_builder::project(const panel_matrix& matrix, std::int64_t colu
     return run("llama.project", a,
                [parts = &parts_, step = &step_, matrix = &matrix, range,
                 first](const task_context&) {
+                 // The product is written, not added.
                  layers::multiply(
                      *parts->kernels, *matrix, range,
                      {step->normed.data, static_cast<std::ptrdiff_t>(parts->config.width),
@@ -118,11 +132,14 @@ result<void> step_builder::project(const panel_matrix& matrix, std::int64_t colu
 }
 
 /// Copies a row's keys, which lie along columns of their page, and its values.
+///
+/// The layout is that of the attention kernel.
 void store_row(const llama_parts& parts, const float* row, std::uint32_t page,
                std::uint32_t layer, std::uint64_t slot) {
   const auto d = static_cast<std::size_t>(parts.head_width);
   const auto kv_width = static_cast<std::size_t>(parts.kv_width);
   for (std::uint32_t h = 0; h < parts.config.kv_heads; ++h) {
+    // The head's keys and values are neighbours in the page.
     float* keys = parts.pages.data + parts.head_index(page, layer, h);
     float* values = keys + page_tokens * d;
     const float* key = row + parts.config.width + h * d;
@@ -134,17 +151,23 @@ void store_row(const llama_parts& parts, const float* row, std::uint32_t page,
 }
 
 /// Rotates queries and keys of a group and stores keys and values in its pages.
+///
+/// One task per group, so the pages of other contexts are not touched.
 result<void> step_builder::store_keys(std::uint32_t layer, const step_context& group) {
   access_list a;
+  // Queries are rotated in place.
   a.updates(step_.qkv.part(std::int64_t{group.first} * parts_.qkv_width,
                            std::int64_t{group.rows} * parts_.qkv_width));
+  // Only pages that get new rows.
   for (std::size_t p = group.position / page_tokens; p < group.pages.size(); ++p) {
     a.updates(parts_.pages.part(parts_.head_index(group.pages[p], layer, 0),
                                 parts_.head_elements() * parts_.config.kv_heads));
   }
+  // Groups stay in place while the step is in flight.
   return run(
       "llama.keys", a,
       [parts = &parts_, step = &step_, group = &group, layer](const task_context&) {
+        // Keys follow queries in a row, so one loop rotates both.
         const auto heads = static_cast<int>(parts->config.heads + parts->config.kv_heads);
         for (int r = 0; r < group->rows; ++r) {
           const std::uint64_t position = group->position + static_cast<std::uint64_t>(r);
@@ -154,6 +177,7 @@ result<void> step_builder::store_keys(std::uint32_t layer, const step_context& g
             layers::rotate_head(parts->rope, position,
                                 row + std::ptrdiff_t{h} * parts->head_width);
           }
+          // The page of the position.
           store_row(*parts, row, group->pages[position / page_tokens], layer,
                     position % page_tokens);
         }
@@ -161,11 +185,14 @@ result<void> step_builder::store_keys(std::uint32_t layer, const step_context& g
 }
 
 /// Computes the attention of all queries of a group that share a key head.
+///
+/// Rows see the keys up to their own.
 void attend_group(const llama_parts& parts, const llama_step& step,
                   const step_context& group, std::uint32_t layer, std::uint32_t head) {
   const auto pages = static_cast<int>(group.pages.size());
   const float** keys = scratch<const float*, 0>(pages);
   const float** values = scratch<const float*, 1>(pages);
+  // The pages of a context are not contiguous.
   for (std::size_t p = 0; p < group.pages.size(); ++p) {
     keys[p] = parts.pages.data + parts.head_index(group.pages[p], layer, head);
     values[p] = keys[p] + static_cast<std::int64_t>(page_tokens) * parts.head_width;
@@ -175,9 +202,11 @@ void attend_group(const llama_parts& parts, const llama_step& step,
   call.values_of = values;
   call.width = parts.head_width;
   call.scale = 1.0F / std::sqrt(static_cast<float>(parts.head_width));
+  // This many query heads read the same keys.
   const std::uint32_t shared = parts.config.heads / parts.config.kv_heads;
   for (int r = 0; r < group.rows; ++r) {
     const std::ptrdiff_t row = group.first + r;
+    // The row itself counts.
     call.keys = static_cast<int>(group.position) + r + 1;
     for (std::uint32_t h = head * shared; h < (head + 1) * shared; ++h) {
       const std::ptrdiff_t column = std::ptrdiff_t{h} * parts.head_width;
@@ -188,6 +217,7 @@ void attend_group(const llama_parts& parts, const llama_step& step,
   }
 }
 
+/// A task per group and key head.
 result<void> step_builder::read_keys(std::uint32_t layer, const step_context& group,
                                      std::uint32_t head) {
   const std::int64_t features =
@@ -195,6 +225,7 @@ result<void> step_builder::read_keys(std::uint32_t layer, const step_context& gr
   access_list a;
   a.reads(step_.qkv.sub(std::int64_t{group.first} * parts_.qkv_width, 0)
               .columns(head * features, features, group.rows, parts_.qkv_width));
+  // Pages that other contexts share are only read.
   for (const std::uint32_t page : group.pages) {
     a.reads(
         parts_.pages.part(parts_.head_index(page, layer, head), parts_.head_elements()));
@@ -209,6 +240,8 @@ result<void> step_builder::read_keys(std::uint32_t layer, const step_context& gr
 }
 
 /// x += product of the rows of `from`.
+///
+/// The sum is that of the residual stream.
 result<void> step_builder::add_product(const panel_matrix& matrix,
                                        const buffer<float>& from,
                                        std::int64_t from_width) {
@@ -222,6 +255,7 @@ result<void> step_builder::add_product(const panel_matrix& matrix,
                [parts = &parts_, step = &step_, matrix = &matrix, range, from = from.data,
                 from_width, first](const task_context&) {
                  const auto width = static_cast<std::ptrdiff_t>(parts->config.width);
+                 // The tile's columns belong to this task only.
                  const auto take = [&](int row, const float* sums) {
                    float* to = step->x.data + row * width + first;
                    for (std::uint64_t i = 0; i < range.count * 16; ++i) {
@@ -235,12 +269,16 @@ result<void> step_builder::add_product(const panel_matrix& matrix,
 }
 
 /// The first half of a layer: x += attention(norm(x)).
+///
+/// Groups are independent of each other.
 result<void> step_builder::attend(std::uint32_t layer) {
   const llama_layer& l = parts_.weights.layers[layer];
   WEIR_CHECK(norm(l.attention_norm));
+  // The three products write other columns.
   WEIR_CHECK(project(l.query, 0));
   WEIR_CHECK(project(l.key, width_));
   WEIR_CHECK(project(l.value, width_ + parts_.kv_width));
+  // Keys must be stored before they are read, which the pages order.
   for (const step_context& group : step_.groups) {
     WEIR_CHECK(store_keys(layer, group));
     for (std::uint32_t h = 0; h < parts_.config.kv_heads; ++h) {
@@ -251,12 +289,15 @@ result<void> step_builder::attend(std::uint32_t layer) {
 }
 
 /// Computes a tile of silu(gate) * up.
+///
+/// The gates are multiplied in place.
 void gate_tile(const llama_parts& parts, const llama_step& step, const llama_layer& layer,
                const panel_range& range) {
   const auto width = static_cast<std::ptrdiff_t>(parts.config.width);
   const auto hidden = static_cast<std::ptrdiff_t>(parts.config.hidden);
   const auto columns = static_cast<int>(range.count * 16);
   float* gates = step.inner.data + range.first * 16;
+  // The gates first, then the product with them row by row.
   layers::multiply(*parts.kernels, layer.gate, range,
                    {step.normed.data, width, step.rows()}, gates, hidden);
   layers::multiply_rows(*parts.kernels, layer.up, range,
@@ -268,6 +309,8 @@ void gate_tile(const llama_parts& parts, const llama_step& step, const llama_lay
 }
 
 /// The second half of a layer: x += down(silu(gate(norm(x))) * up(norm(x))).
+///
+/// Gate and up have equal shapes, so they share tiles.
 result<void> step_builder::transform(const llama_layer& layer) {
   WEIR_CHECK(norm(layer.mlp_norm));
   const std::int64_t hidden = parts_.config.hidden;
@@ -284,18 +327,23 @@ result<void> step_builder::transform(const llama_layer& layer) {
 }
 
 /// Computes the logits of the rows for which they are wanted.
+///
+/// The last norm gathers those rows, so that the product has no gaps.
 result<void> step_builder::predict() {
+  // A step that only fills contexts.
   if (step_.logit_rows == 0) {
     return end_with(rows_in(step_.x, width_));
   }
   access_list norms;
   norms.reads(rows_in(step_.x, width_))
       .writes(step_.normed.part(0, step_.logit_rows * width_));
+  // One task, since the rows are few.
   WEIR_CHECK(run("llama.last_norm", norms,
                  [parts = &parts_, step = &step_](const task_context&) {
                    const auto width = static_cast<int>(parts->config.width);
                    for (const step_context& g : step->groups) {
                      if (g.logits >= 0) {
+                       // The last row of the group.
                        const std::ptrdiff_t row = g.first + g.rows - 1;
                        parts->kernels->rms_norm(
                            {step->x.data + row * width, parts->weights.norm, nullptr,
@@ -304,6 +352,7 @@ result<void> step_builder::predict() {
                      }
                    }
                  }));
+  // A task per tile of the vocabulary.
   WEIR_CHECK(layers::each_tile(parts_.weights.head, [&](const panel_range& range) {
     const auto first = static_cast<std::int64_t>(range.first * 16);
     access_list a;
@@ -324,6 +373,8 @@ result<void> step_builder::predict() {
 
 /// Submits a task that ends behind all others of the step, so that its number names the
 /// end of the step. `result` is what the last tasks write.
+///
+/// It does nothing.
 result<void> step_builder::end_with(const runtime::footprint& result) {
   access_list a;
   a.reads(result);
@@ -332,17 +383,20 @@ result<void> step_builder::end_with(const runtime::footprint& result) {
 
 }  // namespace
 
+/// Returns when all tasks are submitted.
 result<void> submit_llama_step(runtime::engine& engine, const llama_parts& parts,
                                llama_step& step) {
   return step_builder(engine, parts, step).all();
 }
 
+/// The task is ordered by its pages.
 result<void> submit_page_copy(runtime::engine& engine, const llama_parts& parts,
                               const page_copy& copy) {
   const std::int64_t count = parts.page_elements();
   access_list a;
   a.reads(parts.pages.part(copy.from * count, count))
       .writes(parts.pages.part(copy.to * count, count));
+  // The addresses are those of the pool, which does not move.
   const float* from = parts.pages.data + copy.from * count;
   float* to = parts.pages.data + copy.to * count;
   WEIR_TRY([[maybe_unused]] const runtime::task_id id,

@@ -11,11 +11,13 @@ namespace weir::models {
 
 namespace {
 
+/// The first weight that is missing gives the error.
 result<llama_layer> find_llama_layer(const llama_config& c, const weight_source& source,
                                      std::uint32_t number) {
   using layers::find_matrix;
   using layers::find_vector;
   const std::string prefix = "model.layers." + std::to_string(number) + ".";
+  // Key heads have the width of query heads.
   const std::uint64_t kv_width = std::uint64_t{c.width} / c.heads * c.kv_heads;
   llama_layer l;
   WEIR_TRY(l.attention_norm,
@@ -40,6 +42,7 @@ result<llama_layer> find_llama_layer(const llama_config& c, const weight_source&
 
 }  // namespace
 
+/// Panels are only referred to, so a tied head takes no memory.
 result<llama_weights> find_llama_weights(const llama_config& config,
                                          const weight_source& source) {
   llama_weights w;
@@ -50,6 +53,7 @@ result<llama_weights> find_llama_weights(const llama_config& config,
     w.layers.push_back(std::move(layer));
   }
   WEIR_TRY(w.norm, layers::find_vector(source, "model.norm.weight", config.width));
+  // A tied output is the embedding.
   w.head = w.embedding;
   if (!config.tied) {
     WEIR_TRY(w.head,

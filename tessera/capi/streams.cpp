@@ -15,11 +15,14 @@
 namespace weir::tessera::capi {
 namespace {
 
-// There are two priorities: urgent streams and others.
+// There are two priorities: urgent streams and others. The numbers are those of the
+// interface: smaller ones are more urgent.
 constexpr int least_priority = 0;
 constexpr int greatest_priority = -1;
 
 /// Makes a stream and its handle. If `object` is not null, it gets the stream's object.
+///
+/// Nothing is added to the table if an argument is wrong.
 result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
                          tessStream_t* out, std::string_view call,
                          std::shared_ptr<stream_object>* object = nullptr) {
@@ -31,6 +34,7 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
   // at once.
   auto made = std::make_shared<stream_object>();
   WEIR_TRY(made->stream, tessera::stream::make(m, options));
+  // The caller goes on to set limits.
   if (object != nullptr) {
     *object = made;
   }
@@ -43,12 +47,14 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
 /// live.
 result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
   const std::uintptr_t number = number_of(handle);
+  // A handle's number is never used again.
   if (to.checked_mesh == number && all().meshes.live(number)) {
     return {};
   }
   WEIR_TRY(const auto m, find(handle, call));
   if (to.stream->mesh() != m) {
     return error(errc::invalid_argument,
+                 // A message alone would puzzle programs that make a mesh per call.
                  "kernel not launched: expected the stream's own mesh, found another")
         .hint("two meshes are two meshes even where they have the same devices");
   }
@@ -65,6 +71,7 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
 result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
                     const void* args, std::size_t bytes, tessStream_t stream) {
   constexpr std::string_view call = "tessLaunch";
+  // A kernel that launches kernels would wait for its own worker.
   WEIR_CHECK(outside_tasks(call));
   auto found = find(stream, call);
   if (!found) {
@@ -72,15 +79,18 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     WEIR_CHECK(find(handle, call));
     return std::move(found).error();
   }
+  // The object is held by `found` until the call ends.
   stream_object& to = **found;
   tessera::stream& s = *to.stream;
   WEIR_CHECK(check_mesh(to, handle, call));
   WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
+  // Such a kernel never ends, so its recording could not be replayed.
   if (captures && request.persistent) {
     return error(errc::unsupported,
                  "kernel not launched: expected no capture of a persistent kernel");
   }
+  // Null until one of both ways has made it.
   tessera::ref<tessera::operation> operation;
   if (all().kernels.live(request.key)) {  // the same kernel was perhaps launched last
     WEIR_TRY(operation, tessera::make_launch(s, request));
@@ -88,26 +98,32 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   if (!operation) {
     WEIR_TRY(const auto k, find(kernel, call));
     WEIR_CHECK(check_context(*k, s));
+    // The key finds it in the next launch.
     request.kernel = k->code;
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   // Waits before the recording are carried out, since they are not part of the graph.
   if (captures) {
     auto in = s.context().submission_lock().enter();
+    // A recording that is under way goes on.
     if (s.recording() == nullptr) {
       s.flush_waits(in);
       s.record_into(std::make_shared<tessera::graph_recording>(), false);
     }
   }
+  // Runs the launch, or records it, or both.
   return s.post(std::move(operation));
 }
 
 /// Waits for a point by the limit of the context. @error{timeout; it was not reached}
+///
+/// A limit of 0 means that the wait does not end by time.
 result<void> wait_for(const tessera::ref<tessera::point>& p, context& c) {
   // The limit is that of the settings of the context, in milliseconds.
   const std::int64_t limit = c.settings().wait_limit_ms;
   if (!c.notifier().wait([&] { return p->reached(); },
                          tessera::notifier::deadline_in(limit * 1'000'000))) {
+    // The caller may wait again.
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
@@ -129,6 +145,7 @@ extern "C" {
 // A stream of all ranks, with the settings of the context.
 tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* stream) {
   return run([&] {
+    // -1 means all ranks.
     return open_stream(handle, {priority, -1}, stream, "tessStreamCreate");
   });
 }
@@ -139,6 +156,7 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                                 tessStream_t* stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessStreamCreateEx";
+    // The shortest description ends before the limit of memory.
     WEIR_TRY(tessStreamDesc d,
              read_struct(call, desc, offsetof(tessStreamDesc, memoryLimit)));
     if (!WEIR_HAS_MEMBER(d, tessStreamDesc, timeoutMs)) {
@@ -148,9 +166,11 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
     WEIR_CHECK(check_reserved(call, d.reserved));
     std::shared_ptr<stream_object> made;
     WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
+    // 0 means no limit.
     if (d.memoryLimit != 0) {
       made->stream->budget()->set_limit(d.memoryLimit);
     }
+    // The context's limit stays otherwise.
     if (d.timeoutMs >= 0) {
       made->stream->set_limit(d.timeoutMs * 1'000'000);
     }
@@ -163,10 +183,12 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
 tessStatus_t tessStreamDestroy(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamDestroy"));
+    // The handle is invalid from here on.
     const auto s = all().streams.remove(number_of(handle));
     if (s == nullptr) {
       return no_object("tessStreamDestroy", "stream");
     }
+    // Persistent kernels are asked to stop.
     s->stream->close();
     return {};
   });
@@ -177,6 +199,7 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
     WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
+    // Returns the first failure since the last call.
     return s->stream->synchronize();
   });
 }
@@ -189,8 +212,10 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
     if (done == nullptr) {
       return null_argument("tessStreamQuery", "a place for the answer");
     }
+    // Returns an error for a stream that has failed.
     const auto idle = s->stream->idle();
     *done = !idle || *idle ? 1 : 0;
+    // Both the answer and the error are given.
     return idle ? result<void>() : result<void>(idle.error());
   });
 }
@@ -202,6 +227,7 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
     if (capturing == nullptr) {
       return null_argument("tessStreamIsCapturing", "a place for the answer");
     }
+    // The lock, because recordings begin and end on other threads.
     const auto in = s->stream->context().submission_lock().enter();
     *capturing = s->stream->recording() != nullptr && s->stream->recording_only() ? 1 : 0;
     return {};
@@ -225,14 +251,18 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
     tessStreamInfo out{};
     out.priority =
+        // Programs may ask for any number.
         std::clamp(s->stream->options().priority, greatest_priority, least_priority);
     out.rank = s->stream->options().rank;
+    // The number of ranks, unless it is a stream of one rank.
     out.nLanes = static_cast<int>(s->stream->lanes());
     out.id = s->stream->number();
     {
+      // The lock is released before the copy.
       const auto in = s->stream->context().submission_lock().enter();
       out.capturing = s->stream->recording() != nullptr && s->stream->recording_only();
     }
+    // The caller's struct may be shorter.
     return copy_struct("tessStreamGetInfo", out, info);
   });
 }
@@ -241,6 +271,7 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
+    // A negative limit is refused.
     WEIR_CHECK(check_limit("tessStreamSetTimeout", 0, milliseconds));
     s->stream->set_limit(milliseconds * 1'000'000);
     return {};
@@ -251,6 +282,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
+    // The budget also counts memory that is cached.
     s->stream->budget()->set_limit(bytes);
     return {};
   });
@@ -260,6 +292,7 @@ tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
 tessStatus_t tessStreamRequestStop(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));
+    // Other kernels are not affected.
     s->stream->stop_persistent();
     return {};
   });
@@ -275,9 +308,11 @@ tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t*
 
 // The function runs on a worker and must not call functions that enqueue or wait.
 tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), void* user) {
+  // It is called once, also for streams of several ranks.
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessLaunchHostFunc"));
     WEIR_TRY(const auto s, find(handle, "tessLaunchHostFunc"));
+    // Checked here, as the call comes later.
     if (fn == nullptr) {
       return null_argument("tessLaunchHostFunc", "a function");
     }
@@ -289,10 +324,12 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
 // library is known to be initialized.
 tessStatus_t tessEventCreate(tessEvent_t* event) {
   return run([&]() -> result<void> {
+    // The handle may be used with any context until then.
     WEIR_CHECK(any_context("tessEventCreate"));
     if (event == nullptr) {
       return null_argument("tessEventCreate", "a place for the event");
     }
+    // Live until it is destroyed.
     *event = handle_of<tessEvent_t>(all().events.add(std::make_shared<event_object>()));
     return {};
   });
@@ -301,6 +338,7 @@ tessStatus_t tessEventCreate(tessEvent_t* event) {
 // Streams that wait for the event hold its point, so they are not affected.
 tessStatus_t tessEventDestroy(tessEvent_t handle) {
   return run([&]() -> result<void> {
+    // The object may outlive its handle.
     if (all().events.remove(number_of(handle)) == nullptr) {
       return no_object("tessEventDestroy", "event");
     }
@@ -310,11 +348,13 @@ tessStatus_t tessEventDestroy(tessEvent_t handle) {
 
 // The event's lock makes binding and recording one step.
 tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
+  // A second recording replaces the first one.
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventRecord"));
     WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
     WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
     const std::lock_guard lock(e->mutex);
+    // All later uses must be of this context.
     WEIR_CHECK(bind_event(*e, s->stream->context(), "tessEventRecord"));
     return s->stream->post(e->point);
   });
@@ -323,16 +363,19 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
 // An event that was never recorded, or is over, needs no wait. In a capture, also an
 // event that is over must be checked, because it may not belong to the capture.
 tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
+  // The wait is for the recording that is the latest now.
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
     WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
     WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
+    // Another thread could record the event in between.
     const std::lock_guard lock(e->mutex);
     const auto now = e->point.now();
     if (now == tessera::event::state::never_recorded) {
       return {};
     }
     WEIR_CHECK(bind_event(*e, s->stream->context(), "tessStreamWaitEvent"));
+    // A recorded wait becomes part of the graph.
     const bool over = now == tessera::event::state::over && !s->stream->records();
     return over ? result<void>() : s->stream->wait(e->point);
   });
@@ -341,17 +384,21 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
 // An event that was never recorded counts as reached.
 tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
   return run([&]() -> result<void> {
+    // A query is allowed inside tasks, because it does not wait.
     WEIR_TRY(const auto e, find(handle, "tessEventQuery"));
     if (done == nullptr) {
       return null_argument("tessEventQuery", "a place for the answer");
     }
+    // A recording that comes later is not seen.
     const auto p = e->point.latest();
     if (p && p->captured) {
       return error(errc::invalid_argument,
                    "event not asked: expected one that was not recorded in a capture");
     }
+    // An event without a recording has nothing to wait for.
     *done = !p || p->reached() ? 1 : 0;
     if (p && p->reached()) {
+      // The failure of any lane in front of the event.
       if (const auto failed = p->first_failure()) {
         return error(*failed.error);
       }
@@ -363,6 +410,7 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
 // Waiting for an event of a capture would never end, so it is refused, and the capture is
 // lost. The event's lock is not held while waiting.
 tessStatus_t tessEventSynchronize(tessEvent_t handle) {
+  // A recording that comes later is not waited for.
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventSynchronize"));
     WEIR_TRY(const auto e, find(handle, "tessEventSynchronize"));
@@ -371,12 +419,15 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
       const std::lock_guard lock(e->mutex);
       return e->context.lock();
     }();
+    // Without its context, no stream can reach it.
     if (!p || c == nullptr) {
       return {};
     }
     if (p->captured) {
       auto in = c->submission_lock().enter();
       if (const auto recording = p->capture.lock()) {
+        // The program cannot know what it would have waited for, so no graph comes of
+        // it.
         recording->refuse("an event of it was waited for");
       }
       return error(errc::invalid_argument,
@@ -389,6 +440,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
 
 // The time is between the moments at which the last lanes reached the events.
 tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
+                                  // Both events must be over.
                                   tessEvent_t end) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto a, find(start, "tessEventElapsedTime"));
@@ -403,12 +455,14 @@ tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                    "tessEventElapsedTime failed: expected two events that have been "
                    "reached");
     }
+    // Nanoseconds become milliseconds.
     *milliseconds =
         static_cast<float>(static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
     return {};
   });
 }
 
+/// The arguments are copied, so the buffer is free on return.
 tessStatus_t tessLaunch(tessKernel_t kernel, tessMesh_t handle, tessLaunchConfig cfg,
                         const void* argBuffer, size_t argSize, tessStream_t stream) {
   return run([&] { return launch(kernel, handle, cfg, argBuffer, argSize, stream); });
