@@ -18,11 +18,13 @@
 
 namespace weir::tessera {
 
+/// Only the addresses of these two count.
 const char graph_is_made = 0;
 const char graph_runs = 0;
 
 namespace {
 
+/// True while a step of an operation runs, in which calls that wait are refused.
 thread_local bool in_step = false;    // NOLINT: one for each thread
 thread_local bool on_engine = false;  // NOLINT: one for each thread
 
@@ -31,9 +33,12 @@ struct running_step {
   const runtime::task_context* task = nullptr;
   bool ends_later = false;  ///< a `device_step` has taken the task and its reference
 };
+/// Set by `step_call` for the steps that it runs.
 thread_local running_step running;  // NOLINT: one for each thread
 
 /// Releases a reference that a task had. No device is waited for meanwhile.
+///
+/// The operation may be destroyed by it.
 void release(operation& owner) noexcept {
   const no_device_waits scope;
   on_engine = true;
@@ -45,6 +50,8 @@ void release(operation& owner) noexcept {
 /// the argument `graph_is_made` while the graph is recorded, which does nothing, and with
 /// `graph_runs` in each run. Outside of graphs the argument is null, and the task then
 /// owns a reference to the operation, which it releases.
+///
+/// It is small, so the engine stores it without an allocation.
 struct step_call {
   operation* owner;
   lane_set* lanes;
@@ -54,15 +61,19 @@ struct step_call {
   // `on_engine` is set while the reference is released, because the operation may be the
   // last to hold a context, which must not be destroyed on a worker.
   void operator()(const runtime::task_context& c) const {
+    // The call while a graph is recorded.
     if (c.argument == &graph_is_made) {
       return;
     }
+    // Steps are not nested.
     running = {&c, false};
     in_step = true;
     owner->step(*lanes, lane, index);
     in_step = false;
+    // A device has the step, and ends the task itself.
     const bool ended = !running.ends_later;
     running = {};
+    // In a graph, the operation belongs to the graph.
     if (ended && c.argument == nullptr) {
       release(*owner);
     }
@@ -71,6 +82,8 @@ struct step_call {
 
 /// Returns the name of the engine's tasks. These names must outlive the engine, so they
 /// are constants. The names of kernels are in the profiler's trace.
+///
+/// Profilers show them for the tasks of the engine.
 const char* task_name(operation_kind k) noexcept {
   switch (k) {
     case operation_kind::launch: return "launch";
@@ -88,6 +101,7 @@ const char* task_name(operation_kind k) noexcept {
 
 }  // namespace
 
+/// Numbers begin with 1, and are never used again.
 std::uint32_t number_of_this_thread() noexcept {
   static std::atomic<std::uint32_t> last{0};
   thread_local const std::uint32_t own =
@@ -95,24 +109,30 @@ std::uint32_t number_of_this_thread() noexcept {
   return own;
 }
 
+/// True for kernels, for functions in streams, and for callbacks of the program.
 bool inside_task() noexcept {
   return in_step;
 }
 
+/// May be nested.
 program_callback::program_callback() noexcept : before_(std::exchange(in_step, true)) {}
 program_callback::~program_callback() {
   in_step = before_;
 }
 
+/// Such a thread must not wait for devices.
 bool on_worker() noexcept {
   return in_step || on_engine || no_device_waits::active();
 }
 
 // Each task holds a reference to its operation unless a graph does. The task releases it.
+//
+// The worker is one that the task must run on, or any.
 runtime::task_id submission::add(operation& operation, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
+  // Taken before the task exists, as it may end at once.
   if (owners_) {
     operation.retain();
   }
@@ -121,9 +141,12 @@ runtime::task_id submission::add(operation& operation, unsigned lane, std::uint3
 
 // The last task takes over the reference of the submission itself, which saves two atomic
 // changes of the count for the common operation with one task.
+//
+// Only for an operation that is not needed after the call.
 runtime::task_id submission::add_last(operation& operation, unsigned lane,
                                       std::uint32_t index,
                                       std::span<const runtime::access> accesses) {
+  // The submission may be for another operation.
   if (operation_.get() == &operation) {
     static_cast<void>(operation_.detach());
     return put(operation, lane, index, accesses, {}, runtime::submit_options::anywhere);
@@ -133,9 +156,12 @@ runtime::task_id submission::add_last(operation& operation, unsigned lane,
 
 // Adds the tokens and memory of other lanes only if the operation needs them: most
 // operations have their own lane's token alone.
+//
+// The result is valid until the next call.
 std::span<const runtime::access> submission::held(const operation& operation,
                                                   unsigned lane) {
   const runtime::access& own = lanes_.lane_of(lane).held;
+  // One device needs no other tokens, because its lane orders everything.
   if (!operation.touches_more || lanes_.devices() == 1) {
     return {&own, 1};
   }
@@ -150,15 +176,19 @@ std::span<const runtime::access> submission::held(const operation& operation,
 
 // Submits one task. It runs after the points that the operation waits for and after
 // `others`.
+//
+// The engine orders tasks by accesses as well.
 runtime::task_id submission::put(operation& operation, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
+  // Points that are reached have no tasks to wait for.
   std::vector<runtime::task_id> after;
   for (const ref<point>& p : operation.waits) {
     const auto ids = p->tasks_to_wait_for();
     after.insert(after.end(), ids.begin(), ids.end());
   }
+  // Urgent tasks are taken first by the workers.
   runtime::submit_options with;
   with.urgent = lanes_.urgent || operation.urgent;
   with.worker = worker;
@@ -176,6 +206,7 @@ runtime::task_id submission::put(operation& operation, unsigned lane, std::uint3
   return *id;
 }
 
+/// Used in traces, so the names must not change.
 std::string_view operation::kind_name(operation_kind k) noexcept {
   switch (k) {
     case operation_kind::launch: return "kernel";
@@ -191,19 +222,24 @@ std::string_view operation::kind_name(operation_kind k) noexcept {
   return "other";
 }
 
+/// The members have their defaults.
 operation::operation(operation_kind k) : kind_(k) {}
 operation::~operation() = default;
 
 // Called at the beginning of a lane's first task. Collects the failures of everything
 // that the operation depends on.
+//
+// Returns false if the operation must not run.
 bool operation::may_run(lane_set& lanes, unsigned lane) const {
   failure& poison = lanes.lane_of(lane).poison;
+  // The number tells which operation inherited the failure.
   for (const ref<point>& p : waits) {
     if (failure inherited = p->first_failure()) {
       inherited.operation = number;
       poison.merge(inherited);
     }
   }
+  // Memory of other lanes may have been left in a bad state.
   if (touches_more && lanes.devices() > 1) {
     std::vector<touched_memory> all;
     touched(lane, all);
@@ -213,13 +249,17 @@ bool operation::may_run(lane_set& lanes, unsigned lane) const {
                        : lanes.lane_of(static_cast<std::size_t>(one.owner)).poison);
     }
   }
+  // A lane that has failed runs nothing until a synchronization.
   return !poison;
 }
 
 // Memory that the operation should have written is as good as failed: readers on other
 // lanes and of the host's memory must not use old contents.
+//
+// Memory that is only read stays good.
 void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
   const failure& poison = lanes.lane_of(lane).poison;
+  // One lane needs no passing on.
   if (!poison || !touches_more || lanes.devices() == 1) {
     return;
   }
@@ -237,11 +277,14 @@ void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
   }
 }
 
+/// The first failure of a lane stays.
 void operation::fail(lane& lane, error why) const {
   lane.poison.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
 // Operations in a graph ask for the observer in each run, since it may have changed.
+//
+// The time 0 means that nobody listened at the beginning.
 void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
   if (start_ns == 0) {
     return;
@@ -252,6 +295,7 @@ void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
   }
 }
 
+/// The clock is read only if somebody listens.
 std::int64_t operation::begin() const noexcept {
   const bool heard = graph_of == nullptr ? observer != nullptr : graph_of->observed();
   return heard ? now_ns() : 0;
@@ -259,6 +303,8 @@ std::int64_t operation::begin() const noexcept {
 
 // Turns the exception that is being handled into an error: an operation fails, but never
 // the task that runs it.
+//
+// Must be called inside a handler.
 error operation::thrown() noexcept {
   try {
     throw;
@@ -272,9 +318,12 @@ error operation::thrown() noexcept {
 }
 
 // Tasks of a graph have no reference to their operation, because the graph has it.
+//
+// The step's function returns, and the task stays open.
 device_step::device_step(operation& owner, outcome_call at_end)
     : owner_(owner), at_end_(std::move(at_end)) {
   WEIR_EXPECT(running.task != nullptr);
+  // The task is completed by its number.
   task_ = running.task->later();
   owns_ = running.task->argument == nullptr;
   running.ends_later = true;
@@ -301,6 +350,7 @@ void device_step::give(device_backend& to, const device_work& work,
   }
 }
 
+/// The first refusal stays, if no piece has failed.
 void device_step::refuse(error why) {
   const std::lock_guard lock(mutex_);
   if (!why_) {
@@ -313,6 +363,7 @@ void device_step::refuse(error why) {
 void device_step::ended(std::uint32_t piece, result<void> outcome) {
   {
     const std::lock_guard lock(mutex_);
+    // The lowest piece so far.
     if (!outcome && piece < first_failed_) {
       first_failed_ = piece;
       why_ = std::move(outcome).error();
@@ -326,6 +377,8 @@ void device_step::ended(std::uint32_t piece, result<void> outcome) {
 
 // The task still holds its lanes, so `at_end_` may write their failures. The reference
 // goes before the task ends, as in a task that ends with its step.
+//
+// Called once, by the thread of the last piece.
 void device_step::finish() noexcept {
   at_end_(std::move(why_));
   if (owns_) {
@@ -335,9 +388,12 @@ void device_step::finish() noexcept {
 }
 
 // A copy that only one lane carries out has a task on that lane alone.
+//
+// Lanes without a task go on at once.
 void lane_operation::submit(submission& to) {
   const unsigned devices = to.lanes().devices();
   const bool one = only_lane >= 0 && devices > 1;
+  // One lane, or all of them.
   const unsigned first = one ? static_cast<unsigned>(only_lane) : 0;
   const unsigned end = one ? first + 1 : devices;
   for (unsigned d = first; d < end; ++d) {
@@ -345,14 +401,18 @@ void lane_operation::submit(submission& to) {
   }
 }
 
+/// The function is that of the derived class.
 void lane_operation::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   run_on(lanes, lane, [&] { return run(lane); });
 }
 
 // The task writes the tokens of all lanes, so it runs when all of them have reached it.
+//
+// One task for the whole operation.
 void joining_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   std::vector<runtime::access> accesses;
+  // Writing the token orders the task behind all others of the lane.
   for (unsigned i = 0; i < lanes.devices(); ++i) {
     accesses.push_back(holds(lanes.lane_of(i)));
   }
@@ -360,6 +420,8 @@ void joining_operation::submit(submission& to) {
 }
 
 // Failures are collected but do not prevent the run: derived classes decide.
+//
+// The failures are those of each lane.
 void joining_operation::step(lane_set& lanes, unsigned, std::uint32_t) noexcept {
   for (unsigned i = 0; i < lanes.devices(); ++i) {
     static_cast<void>(may_run(lanes, i));

@@ -22,6 +22,8 @@ namespace weir::tessera {
 namespace {
 
 /// Reads variables one by one and remembers which were asked for.
+///
+/// The lists must outlive it.
 class reader {
  public:
   reader(const std::function<const char*(const char*)>& variable,
@@ -29,12 +31,16 @@ class reader {
       : variable_(variable), warnings_(warnings) {}
 
   /// Returns the value of a variable, or nothing if it is not set.
+  ///
+  /// The text is that of the environment.
   [[nodiscard]] std::optional<std::string_view> text(const char* name) const {
     asked_.insert(name);
     const char* value = variable_(name);
     return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
   }
   /// Sets `into` to the value if the variable is set.
+  ///
+  /// An empty value counts as well.
   void take(const char* name, std::string& into) const {
     if (const auto value = text(name)) {
       into = *value;
@@ -45,14 +51,17 @@ class reader {
   template <class T>
   bool take(const char* name, T& into, std::uint64_t min, std::uint64_t max) const {
     const auto value = text(name);
+    // An empty variable is one that is not set.
     if (!value || value->empty()) {
       return false;
     }
     std::uint64_t number = 0;
     const char* const end = value->data() + value->size();
+    // The number must be at the beginning.
     auto [next, problem] = std::from_chars(value->data(), end, number);
     unsigned shift = 0;
     if (next + 1 == end) {
+      // One character may follow.
       const char* const units = "kmgt";
       const char* const unit =
           static_cast<const char*>(std::memchr(units, *next | 0x20, 4));
@@ -72,6 +81,8 @@ class reader {
   }
   /// Returns true for 1, false for 0, and `otherwise` if the variable is not set, is
   /// empty or has another value, which gets a warning.
+  ///
+  /// No other words are known.
   [[nodiscard]] bool flag(const char* name, bool otherwise) const {
     const auto value = text(name);
     if (!value || value->empty()) {
@@ -85,6 +96,8 @@ class reader {
   }
   /// Warns of variables in `set` that begin with TESS_ and belong to no setting. Must
   /// come after all settings have been read.
+  ///
+  /// Names are compared exactly.
   void warn_of_unknown(std::span<const std::string> set) const {
     const std::vector<std::string> known(asked_.begin(), asked_.end());
     for (const std::string& name : set) {
@@ -96,6 +109,8 @@ class reader {
     }
   }
   /// Adds a warning that the value of a variable is ignored.
+  ///
+  /// All warnings have one form.
   void warn(const char* name, std::string_view expected, std::string_view found) const {
     warnings_.push_back(
         fmt::format("environment variable {} ignored: expected {}, found \"{}\"", name,
@@ -104,11 +119,14 @@ class reader {
 
  private:
   const std::function<const char*(const char*)>& variable_;
+  // Asking is no change for the caller.
   mutable std::set<std::string> asked_;
   std::vector<std::string>& warnings_;
 };
 
 /// Sets `into` to the value that belongs to the variable's text. Warns of other texts.
+///
+/// Names are written in small letters.
 template <class T, std::size_t N>
 void take_name(const reader& from, const char* name,
                const std::pair<std::string_view, T> (&names)[N], T& into) {
@@ -122,6 +140,7 @@ void take_name(const reader& from, const char* name,
       into = id;
       return;
     }
+    // The list of names is the expectation.
     expected += expected.empty() ? "" : ", ";
     expected += text;
   }
@@ -129,11 +148,15 @@ void take_name(const reader& from, const char* name,
 }
 
 /// Reads the list of locked policies, which is separated by commas.
+///
+/// Unknown words do not keep the others from counting.
 void take_lock(const reader& from, runtime_settings& s) {
   std::string_view rest = from.text("TESS_POLICY_LOCK").value_or("");
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
+    // The part in front of the comma.
     const std::string_view word = rest.substr(0, comma);
+    // The comma itself goes as well.
     rest.remove_prefix(std::min(comma + 1, rest.size()));
     if (word == "nofastmath") {
       s.lock_fast_math = true;
@@ -149,6 +172,8 @@ void take_lock(const reader& from, runtime_settings& s) {
 
 /// Reads topology and algorithm of collectives. The texts are checked here and parsed
 /// again where they are used.
+///
+/// A text that is wrong is forgotten.
 void take_collectives(const reader& from, runtime_settings& s) {
   from.take("TESS_TOPOLOGY", s.topology);
   if (!s.topology.empty() && !collective::parse_topology(s.topology)) {
@@ -164,9 +189,12 @@ void take_collectives(const reader& from, runtime_settings& s) {
 
 /// Reads where the cache is. Without TESS_CACHE_DIR it is `tessera` in XDG_CACHE_HOME;
 /// without either there is no cache.
+///
+/// An empty folder means no cache.
 void take_cache(const reader& from, runtime_settings& s) {
   if (const auto folder = from.text("TESS_CACHE_DIR")) {
     s.cache_folder = *folder;
+    // The convention for caches of users.
   } else if (const auto home = from.text("XDG_CACHE_HOME"); home && !home->empty()) {
     s.cache_folder = fmt::format("{}/tessera", *home);
   }
@@ -175,12 +203,15 @@ void take_cache(const reader& from, runtime_settings& s) {
 }
 
 /// Returns the locked settings in the form of the environment variable.
+///
+/// Empty if nothing is locked.
 std::string locks_of(const runtime_settings& s) {
   std::string out;
   for (const auto& [locked, word] :
        {std::pair<bool, std::string_view>{s.lock_fast_math, "nofastmath"},
         {s.lock_deterministic, "deterministic"},
         {s.lock_stable, "stable"}}) {
+    // The order is fixed.
     if (locked) {
       out += out.empty() ? "" : ",";
       out += word;
@@ -190,6 +221,8 @@ std::string locks_of(const runtime_settings& s) {
 }
 
 /// Returns the name of a mode, as the variable has it.
+///
+/// For the list of settings.
 std::string_view name_of(numerics_mode mode) {
   switch (mode) {
     case numerics_mode::strict: return "strict";
@@ -205,10 +238,12 @@ std::string_view name_of(numerics_mode mode) {
 result<runtime_settings> read_settings(
     const std::function<const char*(const char*)>& variable,
     std::vector<std::string>& warnings, std::span<const std::string> set) {
+  // Names are noted in the order of the calls below.
   const reader from(variable, warnings);
   runtime_settings s;
   constexpr auto any = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
   from.take("TESS_BACKEND", s.backend);
+  // "auto" is for programs that do not care.
   if (s.backend == "auto" || s.backend.empty()) {
     s.backend = "cpu";
   }
@@ -218,10 +253,12 @@ result<runtime_settings> read_settings(
                              s.backend))
         .hint("TESS_BACKEND names it");
   }
+  // The limits keep mistakes from taking all memory.
   from.take("TESS_CPU_DEVICES", s.devices, 1, 4096);
   from.take("TESS_CPU_DEVICE_MEMORY", s.device_memory, 1, any);
   from.take("TESS_NUM_THREADS", s.threads, 1, 512);
   take_collectives(from, s);
+  // Without the variable, both limits are the usual ones.
   if (from.text("TESS_TIMEOUT_MS")) {
     from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
     // A rank gives up before the thread that waits for its stream, so that the status
@@ -254,11 +291,14 @@ result<runtime_settings> read_settings(
   from.take("TESS_TRUSTED_KEYS", s.trusted_keys);
   take_cache(from, s);
   from.take("TESS_PROFILER_RECORDS", s.profiler_records, 1, any);
+  // All names have been asked for.
   from.warn_of_unknown(set);
   return s;
 }
 
 // Returns the settings in effect, in the form in which they could be set.
+//
+// Empty texts stand for settings that are not set.
 std::vector<std::pair<std::string, std::string>> runtime_settings::listed() const {
   const auto yes = [](bool b) { return std::string(b ? "1" : "0"); };
   return {
