@@ -268,7 +268,7 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
 
 // Lets a compiler make modules for an older ABI than its own.
 //
-// Newer numbers than the library's are refused when it is built.
+// The result is checked as a library of that version would read it.
 tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));

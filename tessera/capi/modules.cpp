@@ -354,7 +354,7 @@ tessStatus_t tessCacheVerify(tessContext_t ctx) {
 tessStatus_t tessCacheClear(tessContext_t ctx) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessCacheClear"));
-    // Entries that are in use stay.
+    // Entries that were moved aside go as well.
     return c->cache() == nullptr ? result<void>() : c->cache()->clear();
   });
 }
