@@ -24,7 +24,7 @@ rope_table make_rope_table(int head_width, std::uint32_t positions, double base)
   table.sines.resize(positions * pairs);
   for (std::uint32_t p = 0; p < positions; ++p) {
     for (std::size_t i = 0; i < pairs; ++i) {
-      // The angle is rounded before, as the models were trained with it.
+      // The angle is rounded before, as other programs do it.
       const float angle = static_cast<float>(p) * frequencies[i];
       table.cosines[p * pairs + i] =
           static_cast<float>(math::table_cos(static_cast<double>(angle)));
