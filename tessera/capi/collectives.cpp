@@ -21,12 +21,9 @@ namespace weir::tessera::capi {
 namespace {
 
 /// The open group of one thread.
-///
-/// Groups are not shared between threads.
 struct group {
   /// Number of groups that are open, one inside the other.
   int depth = 0;
-  // In the order of the calls.
   std::vector<std::pair<tessStream_t, tessera::collective_request>> calls;
   bool lost = false;  ///< true if a call of the group failed
   /// the first error of a call; empty if it could not be kept
@@ -43,7 +40,6 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
                       tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
-  // The stream decides about the ranks.
   WEIR_TRY(const auto s, find(stream, call));
   // The mesh is given again by each call, so that a wrong stream is noticed.
   if (s->stream->mesh() != m) {
@@ -52,14 +48,12 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
         .hint("axes are those of the mesh that the stream was created on");
   }
   WEIR_TRY(const auto request, request_of(desc, call));
-  // Null for a call that does nothing.
   WEIR_TRY(auto operation, tessera::make_collective(*s->stream, request));
   if (open_group.depth > 0) {
     // made again at the end: memory may be freed before
     open_group.calls.push_back({stream, request});
     // There is no operation if the call has nothing to do.
   } else if (operation) {
-    // Outside of groups, calls are enqueued at once.
     return s->stream->post(std::move(operation));
   }
   return {};
@@ -68,13 +62,10 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
 /// Posts a call. If it fails, by an error or by an exception, its group is lost. `lost`
 /// is set before the call and restored after its success, so that an exception leaves it
 /// set.
-///
-/// The first error of a group is kept for its end.
 result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
   auto posted = post_one(handle, d, stream, call);
-  // Without a group, nothing can be lost.
   if (posted || open_group.depth == 0) {
     open_group.lost = lost;
   } else if (!lost) {
@@ -85,8 +76,6 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
 
 /// Ends a group. Only the end of the outermost group enqueues calls. The group is closed
 /// even if this fails, so that the thread can open a new one.
-///
-/// The streams may be different ones.
 result<void> end_group() {
   constexpr std::string_view call = "tessGroupEnd";
   WEIR_CHECK(outside_tasks(call));
@@ -107,7 +96,6 @@ result<void> end_group() {
     return error(ended.broken->code(), "group not posted: one of its calls failed")
         .because(*ended.broken);
   }
-  // The error itself could not be kept.
   if (ended.lost) {
     return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
   }
@@ -117,7 +105,6 @@ result<void> end_group() {
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->stream, request});
   }
-  // All calls, or none.
   WEIR_CHECK(tessera::enqueue_group(calls));
   // Logged only when the whole group is enqueued.
   for (const tessera::grouped_call& c : calls) {
@@ -137,7 +124,6 @@ tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
   out.structSize = sizeof out;
   out.kind = kind;
   out.sendbuf = from;
-  // In place if both are the same.
   out.recvbuf = to;
   out.count = count;
   out.dtype = type;
@@ -157,7 +143,6 @@ extern "C" {
 // The general call. The functions below are short forms of it for each kind.
 tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
                             tessStream_t stream) {
-  // Checks version and members.
   return run([&] { return post(mesh, desc, stream, "tessCollective"); });
 }
 
@@ -165,7 +150,6 @@ tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
 tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
-    // The sum, or another operation, of all ranks.
     const auto d = describe(TESS_COLLECTIVE_ALL_REDUCE, buffer, buffer, count, dtype,
                             value_of(op), axis);
     return post(mesh, &d, stream, "tessAllReduce");
@@ -198,7 +182,6 @@ tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtyp
   return run([&] {
     auto d =
         describe(TESS_COLLECTIVE_BROADCAST, buffer, buffer, count, dtype, 0, nullptr);
-    // A rank of the mesh.
     d.root = root;
     return post(mesh, &d, stream, "tessBroadcast");
   });
@@ -215,7 +198,6 @@ tessStatus_t tessReduce(tessMesh_t mesh, const void* sendbuf, void* recvbuf, siz
   });
 }
 
-/// Parts are in the order of the ranks.
 tessStatus_t tessGather(tessMesh_t mesh, const void* sendbuf, void* recvbuf, size_t count,
                         int dtype, int root, const char* axis, tessStream_t stream) {
   return run([&] {
@@ -225,7 +207,6 @@ tessStatus_t tessGather(tessMesh_t mesh, const void* sendbuf, void* recvbuf, siz
   });
 }
 
-/// Only the root has an input.
 tessStatus_t tessScatter(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                          size_t count, int dtype, int root, const char* axis,
                          tessStream_t stream) {
@@ -236,7 +217,6 @@ tessStatus_t tessScatter(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   });
 }
 
-/// Each rank has a part for each.
 tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                           size_t count, int dtype, const char* axis,
                           tessStream_t stream) {
@@ -253,7 +233,6 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                           tessStream_t stream) {
   return run([&] {
     auto d = describe(TESS_COLLECTIVE_SEND, sendbuf, recvbuf, count, dtype, 0, nullptr);
-    // Two members for the two sides.
     d.root = source;
     d.peer = target;
     return post(mesh, &d, stream, "tessSendRecv");
@@ -264,7 +243,6 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
 tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
   return run([&] {
     const auto d =
-        // A type must be named, though it is not used.
         describe(TESS_COLLECTIVE_BARRIER, nullptr, nullptr, 0, TESS_FP32, 0, axis);
     return post(mesh, &d, stream, "tessBarrier");
   });
@@ -278,7 +256,6 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
     WEIR_CHECK(outside_tasks(call));
     WEIR_TRY(const auto m, find(handle, call));
     const int ranks = static_cast<int>(m->ranks());
-    // -1 stands for all ranks.
     if (rank < -1 || rank >= ranks) {
       return error(
           errc::invalid_argument,
@@ -288,7 +265,6 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
     }
     // -1 lets all ranks recover at once.
     auto in = m->context->submission_lock().enter();
-    // The last rank makes the mesh usable again.
     m->context->meetings().recover(in, *m, rank);
     return {};
   });
@@ -300,7 +276,6 @@ tessStatus_t tessMeshAbort(tessMesh_t handle) {
     WEIR_CHECK(outside_tasks("tessMeshAbort"));
     WEIR_TRY(const auto m, find(handle, "tessMeshAbort"));
     auto in = m->context->submission_lock().enter();
-    // It does not wait.
     m->context->meetings().abort(in, *m);
     return {};
   });
@@ -321,7 +296,6 @@ tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
                                ranks, rank));
     }
     const auto in = m->context->submission_lock().enter();
-    // An error says why the mesh cannot be used.
     return m->context->meetings().state(*m, rank);
   });
 }
@@ -339,7 +313,6 @@ tessStatus_t tessGroupStart(void) {
 }
 
 tessStatus_t tessGroupEnd(void) {
-  // Must be called on the thread that began the group.
   return run([] { return end_group(); });
 }
 

@@ -45,8 +45,6 @@ log_target& logs() {
 
 /// The allocator of contexts that are made from now on. Null functions mean the runtime's
 /// own memory.
-///
-/// Both functions are set, or none.
 struct allocator {
   std::mutex mutex;
   tessAllocFn alloc = nullptr;
@@ -54,8 +52,6 @@ struct allocator {
   void* user = nullptr;
 };
 /// Returns the allocator of the process. It is never destroyed.
-///
-/// Contexts give memory back until they end.
 allocator& memory() {
   static auto* const made = new allocator;
   static const bool watched = unlock_in_child_of_fork(made->mutex);
@@ -64,8 +60,6 @@ allocator& memory() {
 }
 
 /// Sets the source of memory in the settings of a new context.
-///
-/// The settings hold the functions, so a later change does not concern them.
 void allocate_by(tessera::runtime_settings& s) {
   const std::lock_guard lock(memory().mutex);
   // Both functions are set, or none (`tessSetAllocator`).
@@ -76,7 +70,6 @@ void allocate_by(tessera::runtime_settings& s) {
                         std::size_t bytes, std::size_t alignment) {
       return alloc(bytes, alignment, user);
     };
-    // The size is that of the request.
     s.source.give_back = [release = memory().release, user = memory().user](
                              void* address, std::size_t bytes) {
       release(address, bytes, user);
@@ -85,8 +78,6 @@ void allocate_by(tessera::runtime_settings& s) {
 }
 
 /// Sets the log function in the settings of a new context.
-///
-/// Without a function, the log goes where the environment says.
 void listen(tessera::runtime_settings& s) {
   const std::lock_guard lock(logs().mutex);
   if (logs().fn != nullptr) {
@@ -102,13 +93,11 @@ void listen(tessera::runtime_settings& s) {
 /// standard error, once in the process: a misspelt log level would otherwise hide its own
 /// warning.
 void warn(const context& c, const std::string& text) {
-  // The context's own log is used if there is one.
   if (c.settings().on_log || c.settings().log != tessera::log_level::silent) {
     c.log(tessera::log_level::info, text);
     return;
   }
   const std::lock_guard lock(logs().mutex);
-  // Equal warnings of several contexts are written once.
   if (logs().said.insert(text).second) {
     std::fprintf(stderr, "tessera: %s\n", text.c_str());
   }
@@ -116,8 +105,6 @@ void warn(const context& c, const std::string& text) {
 
 /// Makes a context from the environment. The names of all variables are listed, so that
 /// unknown names that begin with TESS_ can be reported.
-///
-/// The handle is made last, so an error leaves nothing behind.
 result<void> open_context(tessContext_t* out) {
   if (out == nullptr) {
     return null_argument("tessInit", "a place for the context");
@@ -129,18 +116,15 @@ result<void> open_context(tessContext_t* out) {
     const std::string_view text(*one);
     set.emplace_back(text.substr(0, text.find('=')));
   }
-  // A variable may be read while other threads run, but not while they set one.
   WEIR_TRY(auto settings,
            tessera::read_settings([](const char* name) { return std::getenv(name); },
                                   warnings, set));
-  // Both are taken over under their locks.
   listen(settings);
   allocate_by(settings);
   WEIR_TRY(auto made, context::make(std::move(settings)));
   // Warnings of the context follow those of the variables; all are reported with the log
   // of the new context.
   warnings.insert(warnings.end(), made->warnings().begin(), made->warnings().end());
-  // They are written after the context is made, because its settings say where to.
   for (const std::string& w : warnings) {
     warn(*made, w);
   }
@@ -160,8 +144,6 @@ void say_leak(const context& c, const Objects& left, std::string_view objects) {
 }
 
 /// Asks persistent kernels to stop and ends the streams. Operations still run.
-///
-/// Streams end by themselves after their last operation.
 void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
   for (const auto& s : streams) {
     s->stream->stop_persistent();
@@ -171,8 +153,6 @@ void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
 
 /// Ends a context. Handles disappear first, so that later calls with them fail instead of
 /// reaching a context that is ending. Then streams end and the context waits for them.
-///
-/// The call returns when all operations have ended, or with the first failure.
 result<void> close_context(tessContext_t ctx) {
   WEIR_CHECK(outside_tasks("tessShutdown"));
   // Only one of several threads that call this gets the object.
@@ -181,11 +161,9 @@ result<void> close_context(tessContext_t ctx) {
     return no_object("tessShutdown", "context", errc::not_initialized);
   }
   // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
-  // Streams are the exception: they know their context through the mesh.
   const auto mine = [&](const auto& object) { return object.context == c; };
   close_profilers(*c);
-  // The objects themselves are released after the context has been shut down. The lists
-  // keep the objects until the end of this function.
+  // The objects themselves are released after the context has been shut down.
   auto execs = all().execs.remove_if(mine);
   auto graphs = all().graphs.remove_if(mine);
   auto streams = all().streams.remove_if(
@@ -193,7 +171,6 @@ result<void> close_context(tessContext_t ctx) {
   auto kernels = all().kernels.remove_if(mine);
   auto modules = all().modules.remove_if(mine);
   auto meshes = all().meshes.remove_if(mine);
-  // In the order in which they were taken out.
   say_leak(*c, execs, "executable graphs");
   say_leak(*c, graphs, "graphs");
   say_leak(*c, streams, "streams");
@@ -203,7 +180,6 @@ result<void> close_context(tessContext_t ctx) {
     tessera::graph_exec::retire(e->exec);
   }
   close_streams(streams);
-  // The result is kept until everything is released.
   result<void> out = c->shut_down();
   // The order is that of use: executable graphs hold graphs, and both hold streams.
   execs.clear();
@@ -216,7 +192,6 @@ result<void> close_context(tessContext_t ctx) {
 
 // C has no type for truth values, so other numbers are mistakes.
 result<void> check_policy(const tessNumericsPolicy& policy) {
-  // Programs in C have numbers in place of bools.
   for (const int field : {policy.stableReductions, policy.deterministic,
                           policy.rngStateless, policy.allowFastMath}) {
     if (field != 0 && field != 1) {
@@ -238,7 +213,6 @@ extern "C" {
 // Programs may make several contexts. Each has its own engine, devices and settings.
 // Reads the environment again each time.
 tessStatus_t tessInit(tessContext_t* ctx) {
-  // The environment is read by this call.
   return run([&] { return open_context(ctx); });
 }
 
@@ -249,7 +223,6 @@ tessStatus_t tessShutdown(tessContext_t ctx) {
 
 // Needs no context and cannot fail.
 tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
-  // Each pointer may be null.
   if (major != nullptr) {
     *major = TESS_ABI_MAJOR;
   }
@@ -264,7 +237,6 @@ tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
 
 // Contexts that exist keep the function that they were made with.
 tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
-  // Null ends the calls of new contexts.
   return run([&]() -> result<void> {
     const std::lock_guard lock(logs().mutex);
     logs().fn = fn;
@@ -276,12 +248,10 @@ tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
 // Contexts that exist keep the allocator that they were made with.
 tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* user) {
   return run([&]() -> result<void> {
-    // One without the other could not work.
     if ((alloc == nullptr) != (release == nullptr)) {
       return null_argument("tessSetAllocator", "both functions or none");
     }
     const std::lock_guard lock(memory().mutex);
-    // All three are one setting, so they change under one lock.
     memory().alloc = alloc;
     memory().release = release;
     memory().user = user;
@@ -296,7 +266,6 @@ tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
     if (count == nullptr) {
       return null_argument("tessDeviceGetCount", "a place for the count");
     }
-    // The number does not change while the context lives.
     *count = c->backend().device_count();
     return {};
   });
@@ -307,13 +276,11 @@ tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
 tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* props) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessDeviceGetProps"));
-    // The backend refuses a wrong ordinal.
     WEIR_TRY(const auto p, c->backend().properties(device));
     // Numbers of limits are those that launches are checked against.
     tessDeviceProps out{};
     out.ordinal = p.ordinal;
     const auto put = [](char* to, std::size_t capacity, std::string_view text) {
-      // One byte stays for the zero.
       std::memcpy(to, text.data(), std::min(capacity - 1, text.size()));
     };
     put(out.name, sizeof out.name, p.name);
@@ -321,13 +288,11 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
     put(out.arch, sizeof out.arch, p.arch);
     out.memory = p.memory;
     out.alignment = p.alignment;
-    // Limits of a launch.
     std::copy(p.limits.grid.begin(), p.limits.grid.end(), out.maxGrid);
     std::copy(p.limits.block.begin(), p.limits.block.end(), out.maxBlock);
     out.maxThreads = p.limits.threads;
     out.maxPersistentBlocks = p.limits.persistent_blocks;
     out.maxSharedBytes = p.limits.shared_bytes;
-    // The caller's struct may be shorter than this library's.
     return copy_struct("tessDeviceGetProps", out, props);
   });
 }
@@ -336,20 +301,16 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
 tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
                             tessMeshAxes axes, tessMesh_t* outMesh) {
   return run([&]() -> result<void> {
-    // A mesh belongs to one context.
     WEIR_TRY(const auto c, find(ctx, "tessMeshCreate"));
     if (deviceIds == nullptr || outMesh == nullptr) {
       return null_argument("tessMeshCreate", "devices and a place for the mesh");
     }
-    // The other checks are those of the mesh.
     if (nDevices < 1) {
       return error(errc::invalid_argument,
                    fmt::format("mesh not created: expected at least one device, found {}",
                                nDevices));
     }
     WEIR_TRY(auto made, c->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
-                                     // The product of the axes must be the number of
-                                     // devices.
                                      {axes.tp, axes.pp, axes.dp, axes.ep}));
     *outMesh = handle_of<tessMesh_t>(all().meshes.add(std::move(made)));
     return {};
@@ -361,31 +322,26 @@ tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevice
 tessStatus_t tessMeshDestroy(tessMesh_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMeshDestroy"));
-    // From here on the program cannot reach it.
     const auto m = all().meshes.remove(number_of(handle));
     if (m == nullptr) {
       return no_object("tessMeshDestroy", "mesh", errc::not_initialized);
     }
     // Streams of other meshes of the context are left alone.
     const auto streams =
-        // The streams' handles go with the mesh.
         all().streams.remove_if([&](const auto& s) { return s.stream->mesh() == m; });
     for (const auto& s : streams) {
       s->stream->stop_persistent();
     }
-    // Waits for the operations of the mesh.
     m->context->drop_mesh(m);
     close_streams(streams);
     return {};
   });
 }
 
-/// The sizes of the axes are those of its making.
 tessStatus_t tessMeshGetInfo(tessMesh_t handle, tessMeshInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMeshGetInfo"));
     const auto& sizes = m->shape.sizes();
-    // Only members that the caller knows are written.
     tessMeshInfo out{};
     out.nDevices = static_cast<int>(m->ranks());
     out.axes = {sizes[0], sizes[1], sizes[2], sizes[3]};
@@ -397,11 +353,9 @@ tessStatus_t tessMeshGetInfo(tessMesh_t handle, tessMeshInfo* info) {
 tessStatus_t tessMeshRankCoords(tessMesh_t handle, int rank, int coords[4]) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMeshRankCoords"));
-    // C does not check the length of the array.
     if (coords == nullptr) {
       return null_argument("tessMeshRankCoords", "a place for the coordinates");
     }
-    // The mesh refuses a wrong rank.
     WEIR_TRY(const auto place, m->shape.coordinates(rank));
     std::copy(place.begin(), place.end(), coords);
     return {};
@@ -418,14 +372,12 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
       return null_argument("tessMeshAxisGroup", "a place for the count");
     }
     WEIR_TRY(const auto axes, collective::parse_axes(axis));
-    // The group has the rank itself.
     WEIR_TRY(const auto group, m->shape.group_of(axes, rank));
     // The caller's number is read before it is replaced by the needed one.
     const int capacity = std::exchange(*count, static_cast<int>(group.size()));
     if (ranks == nullptr) {
       return {};
     }
-    // Nothing is written into an array that is too short.
     if (capacity < *count) {
       return error(errc::invalid_argument,
                    fmt::format("tessMeshAxisGroup failed: expected space for {} ranks, "
@@ -444,7 +396,6 @@ tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* 
     if (policy == nullptr) {
       return null_argument("tessSetNumericsPolicy", "a policy");
     }
-    // A policy that is locked is refused by the context.
     WEIR_CHECK(check_policy(*policy));
     return c->set_policy({policy->stableReductions != 0, policy->deterministic != 0,
                           policy->rngStateless != 0, policy->allowFastMath != 0});
@@ -458,7 +409,6 @@ tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy
     if (policy == nullptr) {
       return null_argument("tessGetNumericsPolicy", "a place for the policy");
     }
-    // A copy of one moment.
     const auto p = c->policy();
     *policy = {p.stable_reductions ? 1 : 0, p.deterministic ? 1 : 0,
                p.stateless_rng ? 1 : 0, p.fast_math ? 1 : 0};

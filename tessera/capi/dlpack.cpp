@@ -23,16 +23,12 @@ using tessera::allocation;
 
 /// Returns the device that a tensor names: memory of virtual devices is memory of the
 /// host for other libraries.
-///
-/// Other libraries know no registered memory.
 result<dl::device> device_of(const context& c, const tessera::memory_place& place,
                              std::int32_t rank) {
-  // Memory of the processor has one kind for them.
   const bool gpus = c.backend().name() == "cuda";
   if (!gpus || place.memory->kind() == tessera::memory_kind::registered) {
     return dl::device{};
   }
-  // Memory of the host that a GPU can read has a type of its own.
   if (place.device() == allocation::host_device) {
     return place.memory->kind() == tessera::memory_kind::host
                ? dl::device{dl::device_cuda_host, 0}
@@ -52,30 +48,24 @@ result<dl::device> device_of(const context& c, const tessera::memory_place& plac
 /// that the context does not know}
 result<void*> export_tensor(tessContext_t ctx, const void* address,
                             const tessTensorDesc* desc) {
-  // The tensor's function of release is that of this library.
   constexpr std::string_view call = "tessMemExportDlpack";
   WEIR_TRY(const auto c, find(ctx, call));
-  // All members are required, as the shape has no default.
   WEIR_TRY(const tessTensorDesc d, read_struct(call, desc, sizeof(tessTensorDesc)));
   WEIR_CHECK(check_reserved(call, d.reserved));
-  // A scalar has no shape.
   if (address == nullptr || (d.ndim > 0 && d.shape == nullptr)) {
     return null_argument(call, "an address and a description with its shape");
   }
-  // Other bits are for later versions.
   constexpr std::uint32_t flags = TESS_TENSOR_READ_ONLY | TESS_TENSOR_UNVERSIONED;
   if ((d.flags & ~flags) != 0) {
     return error(
         errc::invalid_argument,
         fmt::format("{} failed: expected known flags, found {:#x}", call, d.flags));
   }
-  // The bound keeps arrays small.
   if (d.ndim < 0 || d.ndim > 64) {
     return error(
         errc::invalid_argument,
         fmt::format("{} failed: expected 0 to 64 dimensions, found {}", call, d.ndim));
   }
-  // Memory inside of an allocation is found as well.
   const auto place = c->memory().find(address);
   if (!place) {
     return error(errc::invalid_argument,
@@ -83,13 +73,11 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
                              "another address",
                              call));
   }
-  // The type is one of the ABI.
   WEIR_TRY(const dtype_info type, info_of(d.dtype));
   const auto dims = static_cast<std::size_t>(d.ndim);
   dl::export_options options;
   options.type = type.id;
   options.shape = {d.shape, dims};
-  // Without strides, rows follow each other.
   if (d.strides != nullptr) {
     options.strides = {d.strides, dims};
   }
@@ -97,10 +85,8 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
   options.offset = place->offset;
   // An address of another rank says itself which instance is meant.
   options.rank = place->rank == 0 ? d.rank : place->rank;
-  // A flag of the versioned form only; the other one cannot carry it.
   options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
   WEIR_TRY(options.device, device_of(*c, *place, options.rank));
-  // Old libraries know this form only.
   if ((d.flags & TESS_TENSOR_UNVERSIONED) != 0) {
     WEIR_TRY(auto* const made, dl::make_managed(place->memory, options));
     return static_cast<void*>(made);
@@ -112,15 +98,12 @@ result<void*> export_tensor(tessContext_t ctx, const void* address,
 
 /// Describes an imported tensor to the caller. The arrays of the description belong to
 /// the tensor and live as long as it.
-///
-/// No member is copied.
 tessTensorInfo info_of_import(const dl::description& d) {
   tessTensorInfo out{};
   out.dtype = static_cast<std::int32_t>(d.type);
   out.ndim = static_cast<std::int32_t>(d.shape.size());
   out.readOnly = d.read_only ? 1 : 0;
   out.shape = d.shape.data();
-  // Null means rows that follow each other.
   out.strides = d.strides.empty() ? nullptr : d.strides.data();
   out.data = d.data;
   out.begin = d.begin;
@@ -129,8 +112,6 @@ tessTensorInfo info_of_import(const dl::description& d) {
 }
 
 /// Checks a device ordinal; -1 stands for the host.
-///
-/// The error names the action, as several functions check it.
 result<void> check_ordinal(const context& c, int device, std::string_view action) {
   if (device < allocation::host_device || device >= c.backend().device_count()) {
     return error(errc::invalid_argument,
@@ -142,10 +123,7 @@ result<void> check_ordinal(const context& c, int device, std::string_view action
 
 /// Checks that an imported tensor is where the caller says: on the host, or on a GPU of
 /// the context.
-///
-/// A wrong device would only show when a kernel reads the memory.
 result<void> check_device(const context& c, const dl::description& d, int device) {
-  // Memory of a GPU is where it is.
   if (d.device.type == dl::device_cuda && c.backend().name() == "cuda") {
     if (device != d.device.id) {
       return error(errc::invalid_argument,
@@ -155,7 +133,6 @@ result<void> check_device(const context& c, const dl::description& d, int device
     }
     return check_ordinal(c, device, "import a tensor");
   }
-  // Other devices cannot be read by this library.
   if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
     return error(errc::unsupported,
                  fmt::format("import a tensor: expected memory of the host, found device "
@@ -179,11 +156,9 @@ result<void> check_device(const context& c, const dl::description& d, int device
 template <class Managed>
 result<void> import_tensor(context& into, Managed* foreign, int device,
                            tessTensorInfo* info) {
-  // Checks the tensor without changing it.
   WEIR_TRY(const dl::description d, dl::describe(foreign));
   WEIR_CHECK(check_device(into, d, device));
-  // Everything that may fail comes before `adopt`, which takes the tensor over. The
-  // arrays stay valid, since `adopt` keeps the tensor.
+  // Everything that may fail comes before `adopt`, which takes the tensor over.
   WEIR_CHECK(copy_struct("tessMemImportDlpack", info_of_import(d), info));
   WEIR_CHECK(dl::adopt(into.memory(), foreign, device));
   return {};
@@ -197,14 +172,12 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
-/// The result is a structure of the form that the flags choose.
 tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
                                  const tessTensorDesc* desc, void** managed) {
   return run([&]() -> result<void> {
     if (managed == nullptr) {
       return null_argument("tessMemExportDlpack", "a place for the tensor");
     }
-    // Stays as it was if the export fails.
     WEIR_TRY(*managed, export_tensor(ctx, ptr, desc));
     return {};
   });
@@ -215,13 +188,11 @@ tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flag
                                  int device, tessTensorInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessMemImportDlpack"));
-    // Only one flag concerns the form.
     if ((flags & ~static_cast<unsigned>(TESS_TENSOR_UNVERSIONED)) != 0) {
       return error(
           errc::invalid_argument,
           fmt::format("import a tensor: expected known flags, found {:#x}", flags));
     }
-    // The program knows the form; the structure does not tell it.
     if (flags != 0) {
       return import_tensor(*c, static_cast<dl::managed_tensor*>(managed), device, info);
     }
@@ -236,7 +207,6 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemRegisterExternal";
     WEIR_TRY(const auto c, find(ctx, call));
-    // -1 means the host.
     WEIR_CHECK(check_ordinal(*c, device, "register external memory"));
     WEIR_CHECK(c->memory().adopt(static_cast<std::byte*>(ptr), bytes, device, {}));
     return {};
@@ -247,7 +217,6 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
 tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessMemReleaseImported"));
-    // An address inside the memory is refused.
     WEIR_CHECK(c->memory().remove(begin, tessera::memory_kind::imported));
     return {};
   });

@@ -23,31 +23,25 @@ namespace weir::tessera::capi {
 namespace {
 
 /// Adds code. The bytes are copied, because the builder keeps references until the end.
-///
-/// The index counts sections in the order of the calls.
 result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
                       const void* bytes, std::size_t size, int* index) {
   constexpr std::string_view call = "tessFatbinAddCode";
   WEIR_TRY(const auto f, find(handle, call));
-  // Code of no bytes stands for a kernel of the program.
   if (kind == nullptr || arch == nullptr || (bytes == nullptr && size != 0)) {
     return null_argument(call, "a kind of code, an architecture and the bytes");
   }
-  // The kinds have names, because later ones may be added.
   auto known = tessera::code_kind_named(kind);
   if (!known) {
     return error(
         errc::invalid_argument,
         fmt::format("{} failed: expected a kind of code, found \"{}\"", call, kind));
   }
-  // From here on one thread changes the module.
   const std::lock_guard lock(f->mutex);
   const auto* const first = static_cast<const std::byte*>(bytes);
   // A list, because its elements do not move when others are added.
   // The index is that of the section among those of code, which targets of kernels count.
   f->code.emplace_back(first, first + size);
   const std::size_t section = f->change().add_code(*known, arch, f->code.back());
-  // The index is optional.
   if (index != nullptr) {
     *index = static_cast<int>(section);
   }
@@ -55,25 +49,20 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
 }
 
 /// Adds a kernel. Members that are 0 keep the defaults of the record.
-///
-/// Names may be those of the sources.
 result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   constexpr std::string_view call = "tessFatbinAddKernel";
   WEIR_TRY(const auto f, find(handle, call));
   WEIR_TRY(const tessFatbinKernel d, read_struct(call, kernel, sizeof(tessFatbinKernel)));
-  // All pointers are checked before anything is read from them.
   if (d.name == nullptr || d.paramCount < 0 ||
       (d.params == nullptr && d.paramCount > 0)) {
     return null_argument(call, "a name and the parameters");
   }
   tessera::kernel_record record;
   record.name = d.name;
-  // Without a symbol, the name is used.
   record.symbol = d.symbol == nullptr ? "" : d.symbol;
   record.flags = d.flags;
   WEIR_TRY(record.parameters, parameters_of(d.params, d.paramCount, call));
   std::copy(d.defaultBlock, d.defaultBlock + 3, record.default_block.begin());
-  // 0 keeps the default.
   if (d.maxThreads != 0) {
     record.max_threads = d.maxThreads;
   }
@@ -84,13 +73,10 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
     record.targets = d.targets;
   }
   const std::lock_guard lock(f->mutex);
-  // Two kernels of one name are refused.
   return f->change().add_kernel(std::move(record));
 }
 
 /// Adds the plan of a collective. A largest size of 0 means no limit.
-///
-/// The plan is a hint for the library, which may choose otherwise.
 result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   constexpr std::string_view call = "tessFatbinAddPlan";
   WEIR_TRY(const auto f, find(handle, call));
@@ -104,13 +90,11 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   record.axis = d.axis == nullptr ? "" : d.axis;
   record.algorithm = d.algorithm;
   record.least_bytes = d.leastBytes;
-  // The record has no special value for "no limit".
   record.max_bytes =
       d.mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : d.mostBytes;
   record.chunk_bytes = d.chunkBytes;
   record.wire_dtype = d.wireDtype;
   const std::lock_guard lock(f->mutex);
-  // Plans are read in the order of the calls.
   f->change().add_plan(std::move(record));
   return {};
 }
@@ -124,7 +108,6 @@ result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, i
   if (policy == nullptr) {
     return null_argument(call, "a policy");
   }
-  // The same check as for contexts.
   WEIR_CHECK(check_policy(*policy));
   const std::lock_guard lock(f->mutex);
   f->change().set_policy({policy->stableReductions != 0, policy->deterministic != 0,
@@ -137,38 +120,30 @@ result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, i
 /// container is kept from then on until it is fetched, so that both calls see the same
 /// bytes and the work is done once. Another key or a change builds it again. The key
 /// itself is not kept, only its digest.
-///
-/// The size does not depend on the buffer.
 result<void> build(tessFatbin_t handle, const void* key, void* buffer,
                    std::size_t* size) {
   constexpr std::string_view call = "tessFatbinBuild";
   WEIR_TRY(const auto f, find(handle, call));
   if (size == nullptr) {
-    // The size is both argument and result.
     return null_argument(call, "a size");
   }
   // The key has 64 bytes by the rule of the interface.
   tessera::secret_key secret{};
-  // The key has 64 bytes.
   if (key != nullptr) {
     std::memcpy(secret.data(), key, secret.size());
   }
   const std::lock_guard lock(f->mutex);
   const std::optional digest =
-      // No key is a value of its own.
       key == nullptr ? std::nullopt : std::optional(tessera::sha256(secret));
-  // The bytes are made once for both calls.
   if (!f->made || f->key_digest != digest) {
     WEIR_TRY(f->made, f->builder.build(key == nullptr ? nullptr : &secret));
     f->key_digest = digest;
   }
   const byte_vector& made = *f->made;
-  // Set even if the call fails.
   const std::size_t capacity = std::exchange(*size, made.size());
   if (buffer == nullptr) {
     return {};
   }
-  // The module is kept, so the program can call again.
   if (capacity < made.size()) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected space for {} bytes, found {}", call,
@@ -177,7 +152,6 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
   // The container was fetched, so its memory is given back. A further call builds it
   // again.
   std::memcpy(buffer, made.data(), made.size());
-  // A later call makes the bytes anew.
   f->made.reset();
   return {};
 }
@@ -193,7 +167,6 @@ extern "C" {
 // Needs no context: a compiler can make modules without running any.
 tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
   return run([&]() -> result<void> {
-    // Modules belong to no context.
     if (fatbin == nullptr) {
       return null_argument("tessFatbinCreate", "a place for the module");
     }
@@ -225,12 +198,10 @@ tessStatus_t tessFatbinAddKernel(tessFatbin_t fatbin, const tessFatbinKernel* ke
   return run([&] { return add_kernel(fatbin, kernel); });
 }
 
-/// Plans concern the kernels of the module.
 tessStatus_t tessFatbinAddPlan(tessFatbin_t fatbin, const tessFatbinPlan* plan) {
   return run([&] { return add_plan(fatbin, plan); });
 }
 
-/// Without a call, the module has no policy.
 tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin, const tessNumericsPolicy* policy,
                                  int wireQuantisation, uint64_t seed) {
   return run([&] { return set_policy(fatbin, policy, wireQuantisation, seed); });
@@ -244,7 +215,6 @@ tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
       return null_argument("tessFatbinSetExplain", "a text");
     }
     const std::lock_guard lock(f->mutex);
-    // The text is copied.
     f->change().set_explain(json);
     return {};
   });
@@ -257,7 +227,6 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
     if (hash32 == nullptr) {
       return null_argument("tessFatbinSetSourceHash", "a hash");
     }
-    // The hash has 32 bytes.
     tessera::digest256 hash{};
     std::memcpy(hash.data(), hash32, hash.size());
     const std::lock_guard lock(f->mutex);
@@ -267,13 +236,10 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
 }
 
 // Lets a compiler make modules for an older ABI than its own.
-//
-// The result is checked as a library of that version would read it.
 tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));
     constexpr int max_number = std::numeric_limits<std::uint16_t>::max();
-    // The file has 16 bits for each.
     if (major < 0 || major > max_number || minor < 0 || minor > max_number) {
       return error(errc::invalid_argument,
                    fmt::format("tessFatbinSetAbi failed: expected numbers in [0, {}], "
@@ -287,7 +253,6 @@ tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   });
 }
 
-/// Parts may be added after it.
 tessStatus_t tessFatbinBuild(tessFatbin_t fatbin, const void* secretKey64, void* buffer,
                              size_t* size) {
   return run([&] { return build(fatbin, secretKey64, buffer, size); });

@@ -18,9 +18,7 @@ namespace {
 /// The submission lock is held throughout, so no operation of another thread can join the
 /// recording while it becomes a graph.
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
-  // Recordings belong to the session.
   auto in = from.stream->context().submission_lock().enter();
-  // The stream keeps the last one only.
   const auto recording = from.stream->last_recording();
   if (recording == nullptr) {
     return error(errc::invalid_argument,
@@ -28,7 +26,6 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
                              "synchronization, found none",
                              call));
   }
-  // No stream ends here, since the recording is closed.
   WEIR_TRY(auto made, recording->finish(nullptr));
   // Only after `finish` has succeeded: a recording that cannot become a graph stays with
   // the stream.
@@ -48,19 +45,16 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
 /// excludes.
 result<void> begin_capture(tessera::stream& s, tessera::capture_mode mode) {
   auto in = s.context().submission_lock().enter();
-  // A stream of another thread's capture is not touched.
   WEIR_CHECK(s.check_caller());
   if (s.recording() != nullptr) {
     return error(errc::invalid_argument,
                  "capture not begun: expected a stream that does not capture");
   }
-  // They wait for things outside of the graph.
   s.flush_waits(in);
   const auto recording = std::make_shared<tessera::graph_recording>(mode);
   // The stream that begins the capture is its first member; others join by waiting for
   // events of it.
   recording->take_part(s);
-  // From here on, operations are recorded and do not run.
   s.record_into(recording, true);
   return {};
 }
@@ -68,17 +62,13 @@ result<void> begin_capture(tessera::stream& s, tessera::capture_mode mode) {
 /// Replaces node `node` of an executable graph by the operation that `make` returns for
 /// the stream.
 /// @error{invalid_argument; the operation does nothing, or does not fit the node}
-///
-/// The node keeps its place and its predecessors.
 template <class Make>
 result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t stream,
                     std::string_view call, Make&& make) {
-  // The stream is only read.
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto e, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
   WEIR_TRY(const tessera::ref<tessera::operation> made, make(*s->stream));
-  // A copy of nothing has no operation.
   if (!made) {
     return error(errc::invalid_argument,
                  fmt::format("node {} of a graph not updated: expected an operation that "
@@ -112,7 +102,6 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCaptureEx"));
     WEIR_TRY(const auto s, find(handle, "tessStreamBeginCaptureEx"));
-    // An enumeration of C is a number.
     const int number = value_of(mode);
     // The numbers of both enumerations are equal, so the conversion below is safe after
     // this check.
@@ -123,7 +112,6 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
                                static_cast<int>(TESS_CAPTURE_GLOBAL),
                                static_cast<int>(TESS_CAPTURE_RELAXED), number));
     }
-    // Both enumerations have the same numbers.
     return begin_capture(*s->stream, static_cast<tessera::capture_mode>(number));
   });
 }
@@ -140,7 +128,6 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
     // Taken before the state of the capture is looked at, so that another thread cannot
     // end it in between.
     auto in = s->stream->context().submission_lock().enter();
-    // A recording that also runs has another end.
     const auto recording = s->stream->recording();
     if (recording == nullptr || !s->stream->recording_only()) {
       return error(errc::invalid_argument,
@@ -153,12 +140,10 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
                    "found one of another thread");
     }
     s->stream->flush_waits(in);
-    // A stream that joined must have been joined again.
     WEIR_TRY(auto made, recording->finish(s->stream.get()));
     auto object = std::make_shared<graph_object>();
     object->context = s->stream->context().shared_from_this();
     object->graph = std::move(made);
-    // The graph can be instantiated several times.
     *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
     return {};
   });
@@ -201,7 +186,6 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
                                "found \"{}\"",
                                name));
     }
-    // The text is made anew by each call.
     return copy_text("tessGraphExport",
                      name == "dot" ? g->graph->to_dot() : g->graph->to_json(), buffer,
                      size);
@@ -211,7 +195,6 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
 // Executable graphs made from it stay valid, because they share the recording.
 tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   return run([&]() -> result<void> {
-    // Takes no lock of the stream.
     if (all().graphs.remove(number_of(handle)) == nullptr) {
       return no_object("tessGraphDestroy", "graph");
     }
@@ -220,8 +203,6 @@ tessStatus_t tessGraphDestroy(tessGraph_t handle) {
 }
 
 // The executable graph copies the operations; the graph may be destroyed.
-//
-// Nothing of it runs here.
 tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
@@ -230,7 +211,6 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
     }
     auto object = std::make_shared<exec_object>();
     object->context = g->context;
-    // Fails if the memory of the graph cannot be found.
     WEIR_TRY(object->exec, tessera::graph_exec::make(g->graph));
     *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
     return {};
@@ -244,7 +224,6 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    // A graph can be launched again before it has ended.
     WEIR_CHECK(e->exec->launch(s->stream));
     s->stream->context().log(tessera::log_level::trace, "stream {}: graph enqueued",
                              s->stream->number());
@@ -254,8 +233,6 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
 
 // The update of a launch does not take a number of the stream for random numbers: the
 // graph takes one in each run (`in_graph`).
-//
-// Arguments are copied.
 tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
                                        tessKernel_t kernel, tessLaunchConfig cfg,
                                        const void* argBuffer, size_t argSize,
@@ -264,14 +241,12 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
     constexpr std::string_view call = "tessGraphExecUpdateLaunch";
     using made = result<tessera::ref<tessera::operation>>;
     return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
-      // The kernel is looked up each time, as updates are rare.
       WEIR_TRY(const auto k, find(kernel, call));
       WEIR_CHECK(check_context(*k, s));
       // The arguments are copied into the operation, so the caller's buffer is free
       // afterwards.
       WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
       request.kernel = k->code;
-      // The number is drawn by the run.
       request.in_graph = true;
       return tessera::make_launch(s, request);
     });
@@ -279,8 +254,6 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
 }
 
 // The stream says on which devices the node runs; nothing is enqueued on it.
-//
-// The kind of the copy must not change.
 tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
                                      const tessCopyDesc* desc, tessStream_t stream) {
   return run([&] {
@@ -313,7 +286,6 @@ tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
     using made = result<tessera::ref<tessera::operation>>;
     return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
       WEIR_TRY(auto request, request_of(desc, call));
-      // The schedule is made by the run.
       request.in_graph = true;
       return tessera::make_collective(s, request);
     });
@@ -327,7 +299,6 @@ tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
     if (e == nullptr) {
       return no_object("tessGraphExecDestroy", "executable graph");
     }
-    // The last run destroys it.
     tessera::graph_exec::retire(e->exec);
     return {};
   });

@@ -25,15 +25,12 @@ using tessera::memory_kind;
 result<void> copy(const tessera::copy_request& request, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
-  // Checks everything that can be checked here.
   WEIR_TRY(const auto s, find(stream, call));
   WEIR_TRY(auto operation, tessera::make_copy(*s->stream, request));
   return operation ? s->stream->post(std::move(operation)) : result<void>();
 }
 
 /// Returns the context for calls about host memory, which name none.
-///
-/// All contexts can use it.
 result<std::shared_ptr<context>> host_context(std::string_view call) {
   return any_context(call);
 }
@@ -43,12 +40,10 @@ result<std::shared_ptr<context>> host_context(std::string_view call) {
 /// The search visits all contexts, because the call does not say which one has allocated
 /// the memory.
 result<void> remove_host(const void* address, memory_kind kind, std::string_view call) {
-  // Without a context, there is nothing to remove.
   WEIR_CHECK(any_context(call));
   result<void> out;
   bool found = false;
   all().contexts.for_each([&](context& c) {
-    // One context has it at most.
     if (!found) {
       auto removed = c.memory().remove(address, kind);
       found = removed.has_value();
@@ -72,12 +67,10 @@ extern "C" {
 // returned; it stands for all instances.
 tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
   return run([&]() -> result<void> {
-    // Also 0 bytes need a place.
     WEIR_TRY(const auto m, find(handle, "tessMalloc"));
     if (devPtr == nullptr) {
       return null_argument("tessMalloc", "a place for the pointer");
     }
-    // The device may have to wait for memory.
     WEIR_CHECK(outside_tasks("tessMalloc"));
     // One instance on each device of the mesh, or an error.
     WEIR_TRY(*devPtr, m->context->allocate(m, bytes));
@@ -86,8 +79,6 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
 }
 
 // Null is accepted, as by `free` of C.
-//
-// The memory may be in use by operations, which finish with it.
 tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFree"));
@@ -99,8 +90,6 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
 }
 
 // Memory in the order of the stream, charged to its limit.
-//
-// The pointer is valid at once for calls that enqueue.
 tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMallocAsync"));
@@ -108,7 +97,6 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    // The limit counts the bytes at once.
     WEIR_TRY(*devPtr, s->stream->context().allocate(*s->stream, bytes));
     return {};
   });
@@ -128,12 +116,10 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
 tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
-    // All numbers of one moment.
     const tessera::pool_counters now = m->pool.counters();
     tessMemPoolStats out{};
     out.usedBytes = now.used;
     out.usedPeakBytes = now.used_peak;
-    // What the devices have lent to the pool.
     out.reservedBytes = now.reserved;
     out.reservedPeakBytes = now.reserved_peak;
     out.keepBytes = now.keeps;
@@ -146,7 +132,6 @@ tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
 tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolSetKeep"));
-    // Takes effect for later frees as well.
     m->pool.set_keep(bytes);
     return {};
   });
@@ -166,7 +151,6 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
                                     size_t* limitBytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetMemoryUse"));
-    // The numbers may change in between.
     const auto& budget = s->stream->budget();
     if (usedBytes != nullptr) {
       *usedBytes = budget->used();
@@ -179,8 +163,6 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
 }
 
 // The call names no context, so host memory belongs to any context that exists.
-//
-// The memory may be used with all of them, though only one knows it.
 tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, host_context("tessHostAlloc"));
@@ -188,7 +170,6 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
     if (hostPtr == nullptr) {
       return null_argument("tessHostAlloc", "a place for the pointer");
     }
-    // The only kind of host memory so far.
     if (value_of(kind) != TESS_MEM_PINNED_HOST) {
       return error(errc::invalid_argument,
                    fmt::format("host memory not allocated: expected the kind "
@@ -205,7 +186,6 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
 // Null is accepted, as by `free` of C.
 tessStatus_t tessHostFree(void* hostPtr) {
   return run([&]() -> result<void> {
-    // Null is accepted, as by C.
     return hostPtr == nullptr ? result<void>()
                               : remove_host(hostPtr, memory_kind::host, "tessHostFree");
   });
@@ -225,7 +205,6 @@ tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
 // The address must be the one that was registered, and not one inside of the memory.
 tessStatus_t tessHostUnregister(void* hostPtr) {
   return run([&]() -> result<void> {
-    // Null was never registered.
     if (hostPtr == nullptr) {
       return null_argument("tessHostUnregister", "an address");
     }
@@ -238,7 +217,6 @@ tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyK
                              tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemcpyAsync";
-    // -1: on all ranks of the stream.
     WEIR_TRY(const auto request, request_of(dst, src, bytes, value_of(kind), -1, call));
     return copy(request, stream, call);
   });
@@ -249,7 +227,6 @@ tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                  tessCopyKind kind, int rank, tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemcpyRankAsync";
-    // -1 would mean all ranks, which the other function is for.
     if (rank < 0) {
       return error(errc::invalid_argument,
                    fmt::format("tessMemcpyRankAsync failed: expected a rank from 0 on, "
@@ -290,10 +267,8 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMemsetAsync"));
     WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
-    // Pattern and address are checked by the stream.
     WEIR_TRY(auto operation,
              tessera::make_fill(*s->stream, request_of(devPtr, value, bytes)));
-    // A fill of nothing needs no task.
     return operation ? s->stream->post(std::move(operation)) : result<void>();
   });
 }
@@ -317,7 +292,6 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
                       "a rank in [0, {}), found rank {}",
                       m->ranks(), rank));
     }
-    // The same distance from the beginning.
     *rankPtr = place->on_rank(rank);
     return {};
   });
@@ -328,7 +302,6 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                             size_t* totalBytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemGetInfo"));
-    // A mesh may have a device more than once.
     if (rank < 0 || rank >= static_cast<int>(m->ranks())) {
       return error(errc::invalid_argument,
                    fmt::format("tessMemGetInfo failed: expected a rank in [0, {}), found "
@@ -338,7 +311,6 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
     // `in_use` counts all memory that this context has allocated on the device.
     const auto use =
         m->context->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
-    // Each result is optional.
     if (freeBytes != nullptr) {
       *freeBytes = use.capacity - use.in_use;
     }
@@ -355,9 +327,7 @@ tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessPointerGetAttributes"));
     tessPointerAttributes out{};
-    // The values for an address that is not known.
     out.device = -1;
-    // The memory may be freed right afterwards.
     if (const auto place = c->memory().find(ptr)) {
       switch (place->memory->kind()) {
         // The numbers of both enumerations are independent of each other.
@@ -368,7 +338,6 @@ tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
       }
       out.device = place->device();
       out.rank = place->rank;
-      // Where the memory begins, and how long it is.
       out.base = place->memory->data();
       out.bytes = place->memory->bytes();
       out.offset = place->offset;

@@ -28,7 +28,6 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
   if (image == nullptr || out == nullptr) {
     return null_argument(call, "an image and a place for the module");
   }
-  // Checks signature, versions and hashes.
   WEIR_TRY(auto code, c->load_module({static_cast<const std::byte*>(image), size}));
   auto made = std::make_shared<module_object>();
   made->context = c;
@@ -47,7 +46,6 @@ result<void> unload(tessModule_t handle) {
     return no_object("tessModuleUnload", "module");
   }
   const std::lock_guard lock(m->mutex);
-  // A thread that looks a kernel up sees it under the lock.
   m->gone = true;
   // The context also forgets the plans and the policy of the module.
   m->context->forget_module(*m->code);
@@ -59,8 +57,6 @@ result<void> unload(tessModule_t handle) {
 
 /// Returns the handle of a kernel. A module hands out one handle for each name. `gone` is
 /// checked under the lock, so that no handle is added after `unload` has removed all.
-///
-/// Names are searched in the module once.
 result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out) {
   constexpr std::string_view call = "tessKernelGet";
   WEIR_TRY(const auto m, find(handle, call));
@@ -72,18 +68,15 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   if (m->gone) {
     return no_object(call, "module");
   }
-  // Programs ask again and again.
   if (const auto known = m->kernels.find(std::string_view(name));
       known != m->kernels.end()) {
     *out = handle_of<tessKernel_t>(known->second);
     return {};
   }
-  // The code belongs to the module.
   const tessera::loaded_kernel* const found = m->code->find(name);
   if (found == nullptr) {
     // The message lists the kernels of the module.
     std::string known;
-    // The names help more than a mere number.
     for (const auto& k : m->code->kernels()) {
       known += (known.empty() ? "" : ", ") + k.record.name;
     }
@@ -92,7 +85,6 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   }
   auto made = std::make_shared<kernel_object>();
   made->context = m->context;
-  // The kernel keeps the module's code alive.
   made->code = {m->code, found};
   const std::uintptr_t number = all().kernels.add(std::move(made));
   m->kernels.emplace(name, number);
@@ -121,7 +113,6 @@ result<void> register_kernel(const char* name, void (*entry)(void),
                              const tessParamInfo* params, int count,
                              std::uint32_t flags) {
   constexpr std::string_view call = "tessRegisterHostKernel";
-  // The function's type is a common one of C, as parameters differ.
   if (name == nullptr || entry == nullptr || count < 0 ||
       (params == nullptr && count > 0)) {
     return null_argument(call, "a name, a function and its parameters");
@@ -132,14 +123,11 @@ result<void> register_kernel(const char* name, void (*entry)(void),
   made.entry = entry;
   made.flags = flags;
   WEIR_TRY(made.parameters, parameters_of(params, count, call));
-  // Names must be unique in the process.
   return tessera::register_host_kernel(std::move(made));
 }
 
 /// Packs arguments by the kernel's parameters. `*size` is set to the needed size in any
 /// case, and a null buffer asks for the size alone.
-///
-/// The values have the sizes of their parameters.
 result<void> pack(tessKernel_t kernel, const void* const* values, int count, void* buffer,
                   std::size_t* size) {
   constexpr std::string_view call = "tessPackArgs";
@@ -151,11 +139,9 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
   // The padded size, which is also the size of the kernel's structure of arguments.
   const std::size_t needed = k->code.kernel->arguments.padded;
   const std::size_t capacity = std::exchange(*size, needed);
-  // The count is not checked in this case.
   if (buffer == nullptr) {
     return {};
   }
-  // A wrong count would read other memory.
   if (count < 0 || static_cast<std::size_t>(count) != parameters.size() ||
       (values == nullptr && count > 0)) {
     return error(errc::invalid_argument,
@@ -172,14 +158,12 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
   // matter.
   std::vector<bytes_view> views;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    // Each value is copied, also a pointer.
     if (values[i] == nullptr) {
       return null_argument(call, fmt::format("a value for {}", parameters[i].name));
     }
     views.push_back({static_cast<const std::byte*>(values[i]), parameters[i].size});
   }
   WEIR_TRY(const auto packed, tessera::pack_arguments(parameters, views));
-  // The buffer may be larger.
   std::memcpy(buffer, packed.data(), packed.size());
   return {};
 }
@@ -192,7 +176,6 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
                                                     int count, std::string_view call) {
   std::vector<kernel_parameter> out;
   for (int i = 0; i < count; ++i) {
-    // One element after the other, so the first fault is reported.
     WEIR_CHECK(check_reserved(call, params[i].reserved));
     // The size must be exact: with another, the next description of the array would not
     // be at the next element.
@@ -240,7 +223,6 @@ tessStatus_t tessModuleGetKernelCount(tessModule_t handle, int* count) {
     if (count == nullptr) {
       return null_argument("tessModuleGetKernelCount", "a place for the count");
     }
-    // Kernels have the indexes below the count.
     *count = static_cast<int>(m->code->kernels().size());
     return {};
   });
@@ -266,8 +248,6 @@ tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char*
 }
 
 // The two sizes of arguments are those without and with the padding at the end.
-//
-// Sizes are for programs that pack arguments themselves.
 tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetInfo"));
@@ -290,7 +270,6 @@ tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* i
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetParam"));
     const auto& parameters = k->code.kernel->record.parameters;
-    // The message names the range.
     if (index < 0 || static_cast<std::size_t>(index) >= parameters.size()) {
       return error(errc::invalid_argument,
                    fmt::format("parameter not found: expected an index in [0, {}), found "
@@ -298,7 +277,6 @@ tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* i
                                parameters.size(), index));
     }
     const kernel_parameter& p = parameters[static_cast<std::size_t>(index)];
-    // Only members that the caller knows are written.
     tessParamInfo out{};
     out.kind = static_cast<std::uint32_t>(p.kind);
     out.dtype = p.dtype;
@@ -346,7 +324,6 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
 tessStatus_t tessCacheVerify(tessContext_t ctx) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessCacheVerify"));
-    // Damaged entries are moved aside.
     return c->cache() == nullptr ? result<void>() : c->cache()->verify();
   });
 }
@@ -354,7 +331,6 @@ tessStatus_t tessCacheVerify(tessContext_t ctx) {
 tessStatus_t tessCacheClear(tessContext_t ctx) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessCacheClear"));
-    // Entries that were moved aside go as well.
     return c->cache() == nullptr ? result<void>() : c->cache()->clear();
   });
 }
@@ -366,7 +342,6 @@ tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
     tessCacheStats out{};
     if (c->cache() != nullptr) {
       const tessera::cache_stats s = c->cache()->stats();
-      // The counters are those of this context.
       out.enabled = 1;
       out.hits = s.hits;
       out.misses = s.misses;
@@ -385,7 +360,6 @@ tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
                                 uint32_t stableToggles) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto c, find(ctx, "tessSetDeterminism"));
-    // Takes effect for operations that are enqueued from now on.
     return c->set_determinism(seed, stableToggles);
   });
 }

@@ -24,7 +24,6 @@
 #include "weir/base/clock.hpp"
 
 namespace weir::tessera::capi {
-/// The table of each kind has a lock of its own.
 namespace {
 
 // The last error of each thread, for tessGetLastErrorMessage.
@@ -43,7 +42,6 @@ thread_local call_watch* current_watch = nullptr;  // NOLINT
 std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
   return c;
 }
-/// The mesh keeps it.
 std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
   return s->stream->mesh()->context;
 }
@@ -62,8 +60,6 @@ std::shared_ptr<context> context_of(const std::shared_ptr<Object>& o) {
 }
 
 /// Notes the context of an object for the profilers, if there is one.
-///
-/// It costs one comparison while there is none.
 template <class Object>
 void watch(const std::shared_ptr<Object>& found) {
   if (!call_watch::nobody_listens()) {
@@ -92,7 +88,6 @@ auto look_up(Table& table, Handle h, std::string_view call, std::string_view obj
 // contexts would wait for threads that the child does not have.
 // The handler runs in the child before `fork` returns, when only one thread exists.
 tables& all() {
-  // The first call registers the handler of forks.
   static const bool watches = [] {
     current = new tables(1);
     pthread_atfork(nullptr, nullptr, [] {
@@ -103,7 +98,6 @@ tables& all() {
     return true;
   }();
   static_cast<void>(watches);
-  // The handler is the only other writer.
   return *current.load(std::memory_order_relaxed);
 }
 
@@ -131,11 +125,9 @@ void call_watch::concerns(const std::shared_ptr<context>& found) noexcept {
 
 // A call that has found no object concerns no context and is not reported.
 void call_watch::end(tessStatus_t status) noexcept {
-  // Calls without an object belong to no profiler.
   if (context_ == nullptr) {
     return;
   }
-  // The observer may have gone in the meantime.
   if (const auto observer = context_->observer()) {
     observer->called({name_, tessera::number_of_this_thread(), start_ns_, now_ns(),
                       tessGetErrorName(status)});
@@ -143,8 +135,6 @@ void call_watch::end(tessStatus_t status) noexcept {
 }
 
 // Keeps a literal: this cannot fail, so it is used when memory is short.
-//
-// The text has static storage.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
   last.keep_literal(text);
   return status;
@@ -156,14 +146,11 @@ tessStatus_t fail(const error& e) noexcept {
     last.keep(e.message());
     return status_of(e.code());
   } catch (...) {
-    // The status is more important than the text.
     return fail(status_of(e.code()), "call failed: no memory for the reason");
   }
 }
 
 // Every error code has a status; codes without one of their own are invalid values.
-//
-// Statuses are part of the ABI, so codes are put together.
 tessStatus_t status_of(errc code) noexcept {
   switch (code) {
     case errc::out_of_memory:
@@ -197,7 +184,6 @@ error null_argument(std::string_view call, std::string_view argument) {
 
 // In the child of a fork, every handle of the parent fails; the hint says why.
 error no_object(std::string_view call, std::string_view object, errc code) {
-  // A child without a context of its own would search in vain for the cause.
   error e(forked() ? errc::not_initialized : code,
           fmt::format("{} failed: expected a live {}, found null or one that is gone",
                       call, object));
@@ -210,8 +196,6 @@ error no_object(std::string_view call, std::string_view object, errc code) {
 }
 
 // The limit in nanoseconds must fit into 64 bits.
-//
-// The least is 0, or -1 where that has a meaning.
 result<void> check_limit(std::string_view call, std::int64_t least,
                          std::int64_t milliseconds) {
   constexpr std::int64_t max_milliseconds = INT64_MAX / 1'000'000;
@@ -245,7 +229,6 @@ result<void> outside_tasks(std::string_view call) {
   return {};
 }
 
-/// One overload for each kind of handle.
 result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call) {
   return look_up(all().contexts, h, call, "context", errc::not_initialized);
 }
@@ -289,13 +272,11 @@ result<void> bind_event(event_object& e, context& to, std::string_view call) {
                              "found two",
                              call));
   }
-  // The lock of the event is held by the caller.
   e.context = to.weak_from_this();
   e.bound = &to;
   return {};
 }
 
-/// For calls that name no object.
 result<std::shared_ptr<context>> any_context(std::string_view call) {
   if (auto found = all().contexts.any()) {
     return found;
@@ -314,7 +295,6 @@ result<void> copy_text(std::string_view call, std::string_view text, char* buffe
   // The zero at the end counts, so a program can allocate exactly this size.
   const std::size_t needed = text.size() + 1;
   const std::size_t capacity = std::exchange(*size, needed);
-  // Not an error, but a question.
   if (buffer == nullptr) {
     return {};
   }
@@ -372,12 +352,10 @@ const char* tessGetErrorString(tessStatus_t status) {
   return "unknown status";
 }
 
-/// An older name of the function.
 const char* tessStatusString(tessStatus_t status) {
   return tessGetErrorString(status);
 }
 
-/// Valid until the next call of the thread.
 const char* tessGetLastErrorMessage(void) {
   return last.text();
 }

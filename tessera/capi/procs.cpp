@@ -12,10 +12,7 @@ extern "C" {
 // Looks only in this library, whose version script exports the interface alone. The
 // library is found by the address of this function and not by its file name, which the
 // program may have changed.
-//
-// The minor version lets a program ask for functions that a later library has.
 void (*tessGetProcAddress(const char* name, int minAbiMinor))(void) {
-  // Other symbols of the library are not given out.
   if (name == nullptr || std::strncmp(name, "tess", 4) != 0 ||
       minAbiMinor > TESS_ABI_MINOR) {
     return nullptr;
@@ -26,9 +23,7 @@ void (*tessGetProcAddress(const char* name, int minAbiMinor))(void) {
                ? nullptr
                : dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   }();
-  // A name that does not exist gives null.
   void* const found = self == nullptr ? nullptr : dlsym(self, name);
-  // Pointers to functions and data are of different types, so the bytes are copied.
   void (*out)(void) = nullptr;
   std::memcpy(&out, &found, sizeof out);
   return out;

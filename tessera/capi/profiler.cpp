@@ -11,15 +11,11 @@ namespace {
 
 /// Stops a profiler once. The policy in effect is noted at this moment, because the
 /// context may be gone when the trace is written.
-///
-/// Another thread may stop it at the same time.
 void stop_listening(profiler_object& p) {
-  // Only one thread gets past this.
   if (!p.listens.exchange(false)) {
     return;
   }
   --call_watch::listeners;
-  // A context that has ended has no list of observers.
   if (const auto c = p.context.lock()) {
     p.recorder->note_policy(c->policy());
     c->unobserve(p.recorder.get());
@@ -28,7 +24,6 @@ void stop_listening(profiler_object& p) {
 
 }  // namespace
 
-/// The records stay, so that a trace can be written.
 void close_profilers(const context& ended) {
   all().profilers.for_each([&](profiler_object& one) {
     if (const auto c = one.context.lock(); c.get() == &ended) {
@@ -41,8 +36,6 @@ namespace {
 
 /// Starts a profiler with at most `max_records` records; 0 means the number of the
 /// settings.
-///
-/// Records beyond the number are counted, but lost.
 result<void> start(tessContext_t ctx, std::uint64_t max_records, tessProfiler_t* profiler,
                    std::string_view call) {
   WEIR_TRY(const auto c, find(ctx, call));
@@ -51,14 +44,12 @@ result<void> start(tessContext_t ctx, std::uint64_t max_records, tessProfiler_t*
   }
   auto made = std::make_shared<profiler_object>();
   made->context = c;
-  // Memory for the records is taken here.
   made->recorder = std::make_shared<tessera::recorder>(
       *c, max_records == 0 ? c->settings().profiler_records : max_records);
   c->observe(made->recorder);
   // Set after the observer is in place: `stop_listening` undoes both.
   made->listens = true;
   ++call_watch::listeners;
-  // The profiler's handle outlives the context.
   *profiler = handle_of<tessProfiler_t>(all().profilers.add(std::move(made)));
   return {};
 }
@@ -77,8 +68,6 @@ tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler) {
 }
 
 // A description may end before `maxRecords`; the number of the settings counts then.
-//
-// 0 records means that number as well.
 tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
                                  tessProfiler_t* profiler) {
   return run([&]() -> result<void> {
@@ -94,7 +83,6 @@ tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc
 // Without a path no trace is written.
 tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) {
   return run([&]() -> result<void> {
-    // The handle is invalid even if the trace cannot be written.
     const auto p = all().profilers.remove(number_of(profiler));
     if (p == nullptr) {
       return no_object("tessProfilerStop", "profiler");

@@ -17,14 +17,11 @@
 
 namespace weir::tessera::capi {
 
-/// Used by the checks below.
 using collective::collective_kind;
 
 namespace {
 
 /// Return the runtime's value for a number of the C interface.
-///
-/// The call is named by the error, since several functions copy.
 result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
   switch (kind) {
     case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
@@ -56,8 +53,6 @@ result<collective::reduction_op> operation_of(int op) {
 }
 
 /// Returns the wire format for the type of numbers between ranks; 0 means plain numbers.
-///
-/// Other types would not be smaller than fp32.
 result<collective::wire_format> wire_of(int type) {
   switch (type) {
     case 0: return collective::wire_format::plain;
@@ -74,8 +69,6 @@ result<collective::wire_format> wire_of(int type) {
 
 /// Returns the kind of a collective. Both enumerations have the same numbers, which the
 /// assertion below samples.
-///
-/// The range has no gaps.
 result<collective_kind> kind_of(int kind) {
   if (kind < TESS_COLLECTIVE_ALL_REDUCE || kind > TESS_COLLECTIVE_BARRIER) {
     return error(errc::invalid_argument,
@@ -86,15 +79,12 @@ result<collective_kind> kind_of(int kind) {
   }
   return static_cast<collective_kind>(kind);
 }
-/// The first number is the base of the check in front of the conversion.
 static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
               static_cast<int>(collective_kind::barrier) == TESS_COLLECTIVE_BARRIER);
 
 }  // namespace
 
-// Extents are checked later, by the device. TESS_LAUNCH_CAPTURE is handled by the
-// caller. The kernel's object is not looked up here; the number of its handle is enough
-// for most launches.
+// Extents are checked later, by the device. TESS_LAUNCH_CAPTURE is handled by the caller.
 result<tessera::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
@@ -102,7 +92,6 @@ result<tessera::launch_request> request_of(tessKernel_t kernel,
   // of a later version.
   constexpr unsigned known = TESS_LAUNCH_DETERMINISTIC | TESS_LAUNCH_CAPTURE |
                              TESS_LAUNCH_PERSISTENT | TESS_LAUNCH_LOW_LATENCY;
-  // A flag of a later library must not be ignored.
   if ((cfg.flags & ~known) != 0) {
     return error(
         errc::invalid_argument,
@@ -113,12 +102,10 @@ result<tessera::launch_request> request_of(tessKernel_t kernel,
   out.key = number_of(kernel);
   std::copy(cfg.grid, cfg.grid + 3, out.grid.begin());
   std::copy(cfg.block, cfg.block + 3, out.block.begin());
-  // The limit is checked by the device.
   out.shared_bytes = cfg.shmemBytes;
   out.deterministic = (cfg.flags & TESS_LAUNCH_DETERMINISTIC) != 0;
   out.persistent = (cfg.flags & TESS_LAUNCH_PERSISTENT) != 0;
   out.urgent = (cfg.flags & TESS_LAUNCH_LOW_LATENCY) != 0;
-  // The arguments are copied by the launch.
   out.args = args;
   out.args_bytes = bytes;
   return out;
@@ -134,7 +121,6 @@ result<void> check_context(const kernel_object& kernel, const tessera::stream& s
   return {};
 }
 
-/// Copies of one row need no pitches.
 result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t bytes,
                                          int kind, int rank, std::string_view call) {
   tessera::copy_request out;
@@ -143,7 +129,6 @@ result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t
   out.from = src;
   out.bytes = bytes;
   out.rank = rank;
-  // The addresses are checked by the stream.
   return out;
 }
 
@@ -153,10 +138,8 @@ result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                          std::string_view call) {
   WEIR_TRY(const tessCopyDesc d,
            read_struct(call, desc, offsetof(tessCopyDesc, dstPitch)));
-  // Fields that are reserved must be 0, so that they can be used later.
   WEIR_CHECK(check_reserved(call, d.reserved));
   WEIR_TRY(auto out, request_of(d.dst, d.src, d.width, d.kind, d.rank, call));
-  // The pitches are ignored for one row.
   out.rows = std::max(d.height, std::size_t{1});
   out.to_pitch = d.dstPitch;
   out.from_pitch = d.srcPitch;
@@ -174,18 +157,14 @@ tessera::fill_request request_of(void* destination, int value, std::size_t bytes
 }
 
 // A barrier has neither type nor count. A call without an output buffer is in place.
-//
-// A description may end before the limit of time.
 result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                                std::string_view call) {
   WEIR_TRY(const tessCollectiveDesc d,
            read_struct(call, desc, offsetof(tessCollectiveDesc, timeoutMs)));
   tessera::collective_request out;
   WEIR_TRY(out.call.kind, kind_of(d.kind));
-  // Its other fields still are checked.
   const bool barrier = out.call.kind == collective_kind::barrier;
   if (!barrier) {
-    // The number is one of the ABI or of the library.
     WEIR_TRY(const dtype_info type, info_of(d.dtype));
     if (type.tessera.empty()) {
       return error(errc::invalid_argument,
@@ -195,10 +174,8 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
     }
     out.call.type = type.id;
   }
-  // A barrier waits, but moves nothing.
   out.call.count = barrier ? 0 : d.count;
   WEIR_TRY(out.call.op, operation_of(d.op));
-  // Roots and peers are checked with the mesh.
   out.call.root = d.root;
   out.call.peer = d.peer;
   // Other numbers are kept free for later forms.
@@ -209,7 +186,6 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                              d.packedShards));
   }
   out.call.packed_shards = d.packedShards == 1;
-  // No axis means all of them.
   WEIR_TRY(out.axes, collective::parse_axes(d.axis));
   out.input = d.sendbuf;
   // In place the runtime writes the buffer, so the program has passed memory that may be
@@ -218,17 +194,14 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
   // No name means that the runtime chooses.
   if (d.algorithm != nullptr && *d.algorithm != '\0') {
     auto how = collective::algorithm_named(d.algorithm);
-    // Names of algorithms have an error of their own, of another class.
     if (!how) {
       return error(errc::invalid_argument, how.error().message());
     }
     out.how = *how;
   }
-  // 0 means the choice of the library.
   out.chunk_bytes = d.chunkBytes;
   WEIR_TRY(out.wire, wire_of(d.wireDtype));
   WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-  // Milliseconds become nanoseconds; the check keeps the product within 64 bits.
   out.patience_ns = d.timeoutMs * 1'000'000;
   return out;
 }

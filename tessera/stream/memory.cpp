@@ -21,8 +21,6 @@ namespace weir::tessera {
 namespace {
 
 /// Holds memory until the last point that refers to this object has been reached.
-///
-/// Several points may refer to it, one for each stream of a mesh.
 class last_use : public counted {
  public:
   /// Makes a holder. If `releases` is not null, the holder is counted there until its
@@ -35,7 +33,6 @@ class last_use : public counted {
   }
   // The memory goes first: a thread that waits for releases then finds it free.
   ~last_use() override {
-    // The order matters for the thread that waits.
     memory_ = nullptr;
     if (releases_ != nullptr) {
       releases_->remove();
@@ -43,7 +40,6 @@ class last_use : public counted {
   }
 
  private:
-  // Null after the destructor's first line.
   allocation_ptr memory_;
   std::shared_ptr<late_releases> releases_;
 };
@@ -54,8 +50,6 @@ constexpr std::int64_t release_limit_ns = 1'000'000'000;
 
 /// Enqueues a point behind all operations of a stream. The point keeps `user` alive until
 /// it is reached.
-///
-/// Other operations do not wait for it.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.context().notifier());
   end->order_only = true;  // failures do not pass to the next user of the memory
@@ -65,8 +59,6 @@ ref<point> end_of(stream& s, const ref<last_use>& user) {
 }
 
 /// The capture that a stream records into, as seen by a call about memory.
-///
-/// A copy, since the stream may record something else afterwards.
 struct seen_capture {
   std::shared_ptr<graph_recording> recording;
   bool only = false;  ///< the stream does not run what it records
@@ -76,7 +68,6 @@ struct seen_capture {
 /// @error{invalid_argument; the capture has ended meanwhile, or belongs to another
 /// thread}
 result<seen_capture> capture_of(stream& by) {
-  // The session protects the recording.
   const auto in = by.context().submission_lock().enter();
   WEIR_CHECK(by.check_caller());
   if (by.recording() == nullptr) {
@@ -90,11 +81,8 @@ result<seen_capture> capture_of(stream& by) {
 /// Adds a node to the capture. It is checked again that the capture goes on, because the
 /// session was released since `capture_of`.
 /// @error{invalid_argument; the capture has ended meanwhile}
-///
-/// The operation becomes part of the order of the stream.
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.context().submission_lock().enter();
-  // May release the session, so it comes before the check.
   in.reserve(node->tasks(by.lanes()));
   if (by.recording() != seen.recording) {
     return error(errc::invalid_argument,
@@ -108,17 +96,13 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
 /// Calls `take`. If the devices are out of memory, empties the pools, waits for memory
 /// that was freed while streams still use it, and calls `take` once more. An allocation
 /// therefore rarely fails only because the streams have not come far enough.
-///
-/// The second result counts, whatever it is.
 template <class Take>
 auto insist(context& owner, const std::shared_ptr<mesh>& m, Take&& take)
     -> decltype(take()) {
-  // Other errors would only come again.
   auto made = take();
   if (made || made.error().code() != errc::out_of_memory) {
     return made;
   }
-  // Pools keep memory that nobody uses.
   owner.trim_pools();
   if (owner.frees().pending()) {
     // Streams of another mesh on the same devices may use the memory.
@@ -126,12 +110,10 @@ auto insist(context& owner, const std::shared_ptr<mesh>& m, Take&& take)
       const auto& ids = other->devices;
       if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
                              m->devices.end()) != ids.end()) {
-        // Failures of the streams stay for their synchronization.
         static_cast<void>(owner.drain(other, -1));
       }
     }
     static_cast<void>(owner.frees().wait_for_none(release_limit_ns));
-    // What was freed meanwhile may be in the pools again.
     owner.trim_pools();
   }
   return take();
@@ -139,7 +121,6 @@ auto insist(context& owner, const std::shared_ptr<mesh>& m, Take&& take)
 
 }  // namespace
 
-/// Memory that the program has is not touched.
 void context::trim_pools() {
   for (const auto& m : open_meshes()) {
     m->pool.trim(0);
@@ -150,7 +131,6 @@ void context::trim_pools() {
 result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t bytes) {
   return insist(*this, m, [&]() -> result<void*> {
     WEIR_TRY(const auto made, memory_->allocate(m->devices, bytes, m->number));
-    // No bytes give no memory.
     return made == nullptr ? nullptr : static_cast<void*>(made->data());
   });
 }
@@ -161,12 +141,10 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
   if (bytes == 0) {
     return nullptr;
   }
-  // A graph needs memory of its own.
   if (by.records()) {
     return allocate_in_capture(by, bytes);
   }
   const auto& budget = by.budget();
-  // Charged first, so that two threads cannot exceed the limit together.
   if (!budget->charge(bytes)) {
     return error(errc::out_of_memory,
                  fmt::format("memory not allocated: expected at most {} bytes beside the "
@@ -177,7 +155,6 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
   auto made = insist(*this, by.mesh(),
                      [&] { return by.mesh()->pool.take(by.number(), bytes, budget); });
   if (!made) {
-    // The budget is as before.
     budget->discharge(bytes);
   }
   return made;
@@ -192,7 +169,6 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
     const auto in = submission_lock_->enter();
     return seen.recording->reusable(by, bytes);
   }();
-  // The graph needs the memory once, however often it is used again.
   const bool first = memory == nullptr;
   if (first) {
     WEIR_TRY(memory, insist(*this, by.mesh(),
@@ -207,7 +183,6 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   auto recorded = record_memory(
       by, seen,
       make_ref<memory_node>(memory_node::direction::takes, std::move(memory), first));
-  // The node could not be added, so the program gets nothing.
   if (!recorded) {
     if (!seen.only) {
       static_cast<void>(free_behind(by, address));
@@ -224,7 +199,6 @@ result<void> context::check_free(const mesh& m, const void* address) const {
   }
   return error(
              errc::invalid_argument,
-             // The capture is over, or it is that of another stream.
              fmt::format("memory not freed: expected memory that the program has, found "
                          "that a capture took it at {}",
                          address))
@@ -236,16 +210,13 @@ result<void> context::free_later(const std::shared_ptr<mesh>& m, void* address) 
   WEIR_CHECK(check_free(*m, address));
   WEIR_TRY(allocation_ptr memory,
            memory_->remove(address, memory_kind::device, m->number));
-  // Memory that a graph has lent returns to it.
   const std::shared_ptr<graph_memory> of_graph = m->pool.forget(memory);
   memory->release_late(frees_);
   const auto user = make_ref<last_use>(std::move(memory), nullptr);
-  // A stream that is made later cannot know the address.
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
     ends.push_back(end_of(*s, user));
   }
-  // The graph may use the memory behind these points.
   if (of_graph != nullptr) {
     of_graph->given_back(std::move(ends));
   }
@@ -259,7 +230,6 @@ result<void> context::free_later(stream& by, void* address) {
   }
   const std::shared_ptr<mesh>& m = by.mesh();
   WEIR_CHECK(check_free(*m, address));
-  // The check and the removal see the same table.
   return free_behind(by, address);
 }
 
@@ -269,7 +239,6 @@ result<void> context::free_behind(stream& by, void* address) {
   const std::shared_ptr<mesh>& m = by.mesh();
   WEIR_TRY(allocation_ptr memory,
            memory_->remove(address, memory_kind::device, m->number));
-  // The point keeps the memory as long as operations need it.
   ref<point> end = end_of(by, make_ref<last_use>(memory, frees_));
   m->pool.give_back(by.number(), memory, std::move(end));
   return {};
@@ -281,7 +250,6 @@ result<void> context::free_in_capture(stream& by, void* address) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
     const auto in = submission_lock_->enter();
-    // Null if another allocation has the address.
     return seen.recording->memory_at(address);
   }();
   if (!seen.only) {  // the stream also runs what it records
@@ -289,7 +257,6 @@ result<void> context::free_in_capture(stream& by, void* address) {
     if (memory == nullptr) {
       return {};  // the memory is not the graph's, so nothing is recorded
     }
-    // The program cannot have other memory in a capture that does not run.
   } else if (memory == nullptr) {
     return error(errc::invalid_argument,
                  fmt::format("memory not freed: expected memory that was taken in the "
@@ -298,7 +265,6 @@ result<void> context::free_in_capture(stream& by, void* address) {
   } else {
     memory->hide_address();
   }
-  // The node is the end of the memory's use in the graph.
   return record_memory(by, seen,
                        make_ref<memory_node>(memory_node::direction::gives_back,
                                              std::move(memory), false));

@@ -20,7 +20,6 @@ namespace weir::tessera {
 // Returns the bytes that may still be charged. The limit may be below the use if the
 // program lowers it.
 std::size_t memory_budget::free_bytes() const noexcept {
-  // Both are read once, since other threads may change them.
   const std::size_t max_bytes = limit_;
   const std::size_t used = used_;
   return max_bytes == 0     ? std::numeric_limits<std::size_t>::max()
@@ -30,13 +29,10 @@ std::size_t memory_budget::free_bytes() const noexcept {
 
 // Charges bytes unless that exceeds the limit. The loop makes check and addition one
 // step, because several threads may allocate on the same stream.
-//
-// A limit of 0 means none.
 bool memory_budget::charge(std::size_t bytes) noexcept {
   std::size_t used = used_;
   for (;;) {
     const std::size_t max_bytes = limit_;
-    // The sum must not overflow.
     if (bytes > std::numeric_limits<std::size_t>::max() - used ||
         (max_bytes != 0 && used + bytes > max_bytes)) {
       return false;
@@ -47,7 +43,6 @@ bool memory_budget::charge(std::size_t bytes) noexcept {
   }
 }
 
-/// The mesh owns the pool and outlives it.
 memory_pool::memory_pool(symmetric_memory& memory, std::span<const std::int32_t> devices,
                          std::uint64_t owner)
     : memory_(memory), devices_(devices.begin(), devices.end()), owner_(owner) {
@@ -59,19 +54,16 @@ memory_pool::memory_pool(symmetric_memory& memory, std::span<const std::int32_t>
 // once the point at its end is reached.
 allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  // The size must be equal.
   const auto fits = [&](const kept_memory& k) {
     return k.memory->bytes() == bytes && (k.stream == stream || k.end->reached());
   };
   // The latest block is the most likely to be in the caches.
   const auto found = std::find_if(kept_.rbegin(), kept_.rend(), fits);
-  // Other blocks may become free later.
   if (found == kept_.rend()) {
     return nullptr;
   }
   allocation_ptr out = std::move(found->memory);
   kept_.erase(std::next(found).base());
-  // The iterator runs backwards, so it is turned around.
   kept_bytes_ -= bytes;
   ++counts_.reused;
   return out;
@@ -80,10 +72,8 @@ allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
 // Counts memory as used and returns its address.
 result<void*> memory_pool::hand_out(allocation_ptr memory,
                                     const std::shared_ptr<memory_budget>& pays) {
-  // The address is that of rank 0.
   void* const address = memory->data();
   const std::lock_guard lock(mutex_);
-  // The budget is kept until the memory is given back.
   out_.emplace(address, handed_out{memory->bytes(), pays, {}});
   counts_.used += memory->bytes();
   counts_.used_peak = std::max(counts_.used_peak, counts_.used);
@@ -93,11 +83,9 @@ result<void*> memory_pool::hand_out(allocation_ptr memory,
 
 result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
                                 const std::shared_ptr<memory_budget>& pays) {
-  // Kept memory is the fastest.
   allocation_ptr memory = find_kept(stream, bytes);
   if (memory != nullptr) {
-    // A kept block had left the table of addresses when it was freed. Another allocation
-    // may have failed in between, but the address is still ours.
+    // A kept block had left the table of addresses when it was freed.
     if (auto known = memory_.restore(memory); !known) {
       const std::lock_guard lock(mutex_);
       counts_.reserved -= bytes;
@@ -105,7 +93,6 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
     }
     return hand_out(std::move(memory), pays);
   }
-  // Asked without the lock, since the device may take its time.
   WEIR_TRY(memory, memory_.allocate(devices_, bytes, owner_));
   {
     const std::lock_guard lock(mutex_);
@@ -115,8 +102,6 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
 }
 
 // Counts memory of a graph as handed out to the program. The pool does not keep it later.
-//
-// The graph is only observed, so that it can end.
 void memory_pool::lend(const allocation_ptr& memory,
                        const std::shared_ptr<memory_budget>& pays,
                        std::weak_ptr<graph_memory> graphs) {
@@ -130,8 +115,6 @@ void memory_pool::lend(const allocation_ptr& memory,
 
 // Ends the accounting of handed-out memory. Returns nothing if the pool did not hand it
 // out. The caller holds `mutex_`.
-//
-// The budget gets its bytes back.
 std::optional<memory_pool::handed_out> memory_pool::settle(const allocation_ptr& memory) {
   const auto found = out_.find(memory->data());
   if (found == out_.end()) {
@@ -155,31 +138,25 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
     const std::lock_guard lock(mutex_);
     const auto entry = settle(memory);
     if (!entry) {
-      // Memory of the mesh, for example, is none of the pool's.
       return;
     }
     graphs = entry->graphs.lock();
     // Memory that another library has may be in use for any time, so it is not kept
     // either.
     if (memory->lent() || graphs != nullptr) {
-      // It leaves the pool for good.
       counts_.reserved -= memory->bytes();
     } else {
       kept_.push_back({memory, stream, end});
       kept_bytes_ += memory->bytes();
-      // The newest block is kept, and older ones go.
       gone = over(counts_.keeps);
     }
   }
   if (graphs != nullptr) {
-    // Called without the lock, because the graph has its own.
     graphs->given_back({std::move(end)});
   }
 }
 
 // Ends the accounting without keeping the memory. Returns the graph that has it, or null.
-//
-// Used if the mesh itself frees the memory.
 std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
   const auto entry = settle(memory);
@@ -192,8 +169,6 @@ std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) 
 
 // Notes addresses that only a capture has, so that freeing them by other calls is
 // refused.
-//
-// An address is noted by the capture that took it.
 void memory_pool::note_recorded(const void* address, bool recorded) {
   const std::lock_guard lock(mutex_);
   if (recorded) {
@@ -203,7 +178,6 @@ void memory_pool::note_recorded(const void* address, bool recorded) {
   }
 }
 
-/// Asked by all calls that free.
 bool memory_pool::recorded(const void* address) const {
   const std::lock_guard lock(mutex_);
   return recorded_.count(address) != 0;
@@ -213,7 +187,6 @@ bool memory_pool::recorded(const void* address) const {
 // holds `mutex_` and releases the blocks after it.
 std::vector<memory_pool::kept_memory> memory_pool::over(std::size_t bytes) {
   auto last = kept_.begin();
-  // Oldest first, as they are the least likely to be used.
   for (; kept_bytes_ > bytes; ++last) {
     kept_bytes_ -= last->memory->bytes();
     counts_.reserved -= last->memory->bytes();
@@ -224,23 +197,19 @@ std::vector<memory_pool::kept_memory> memory_pool::over(std::size_t bytes) {
   return out;
 }
 
-/// 0 keeps nothing.
 void memory_pool::set_keep(std::size_t bytes) {
-  // Released after the lock.
   std::vector<kept_memory> gone;
   const std::lock_guard lock(mutex_);
   counts_.keeps = bytes;
   gone = over(bytes);
 }
 
-/// The limit for later frees stays.
 void memory_pool::trim(std::size_t bytes) {
   std::vector<kept_memory> gone;
   const std::lock_guard lock(mutex_);
   gone = over(bytes);
 }
 
-/// A copy, so that all counters are of one moment.
 pool_counters memory_pool::counters() const {
   const std::lock_guard lock(mutex_);
   return counts_;

@@ -14,7 +14,6 @@
 
 namespace weir::tessera {
 
-/// There is one counter for all lanes.
 point::point(unsigned lanes, notifier& notifier)
     : operation(operation_kind::marker),
       notifier_(notifier),
@@ -23,8 +22,6 @@ point::point(unsigned lanes, notifier& notifier)
       failures_(lanes) {}
 
 // Makes a point that is reached already, for a stream without unfinished operations.
-//
-// It has no lanes, so nothing is submitted for it.
 ref<point> point::over_now(notifier& notifier) {
   auto out = make_ref<point>(0U, notifier);
   out->submitted_ = true;
@@ -34,8 +31,6 @@ ref<point> point::over_now(notifier& notifier) {
 
 // Uses a reached point again with a new time, which saves an allocation for each record
 // of an event on an idle stream. Fails for points that have lanes.
-//
-// Only if nobody else has the point.
 bool point::over_again(const notifier& notifier) noexcept {
   if (!ids_.empty() || &notifier_ != &notifier) {
     return false;
@@ -44,7 +39,6 @@ bool point::over_again(const notifier& notifier) noexcept {
   return true;
 }
 
-/// Each run of a graph has points of its own.
 ref<operation> point::clone() const {
   return make_ref<point>(static_cast<unsigned>(ids_.size()), notifier_);
 }
@@ -54,11 +48,9 @@ ref<operation> point::clone() const {
 void point::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (unsigned d = 0; d < lanes.devices(); ++d) {
-    // The ids are needed by operations that wait.
     ids_[d] = to.add(*this, d, 0, {&holds(lanes.lane_of(d)), 1});
   }
   submitted_ = true;
-  // Each of them is told once.
   for (const auto& call : std::exchange(waiting_, {})) {
     call(to.session());
   }
@@ -68,27 +60,22 @@ void point::submit(submission& to) {
 // the function that `when_reached` has set, and wakes waiting threads.
 void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
-  // Points that only order things do not pass failures on.
   if (!order_only) {
     failures_[lane] = lanes.lane_of(lane).poison;
   }
   const std::int64_t now = now_ns();
   std::int64_t last = when_.load(std::memory_order_relaxed);
-  // Other lanes may write at the same time.
   while (last < now &&
          !when_.compare_exchange_weak(last, now, std::memory_order_relaxed)) {
   }
   if (left_.fetch_sub(1, std::memory_order_seq_cst) == 1) {
-    // The function may release memory, so it is called once and dropped.
     if (reached_call_) {
       std::exchange(reached_call_, {})();
     }
-    // Threads look at the counter by themselves.
     notifier_.ring();
   }
 }
 
-/// Lanes are merged in their order, so the result does not depend on time.
 failure point::first_failure() const {
   failure out;
   for (const failure& f : failures_) {

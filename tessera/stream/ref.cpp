@@ -21,7 +21,6 @@
 #include "weir/base/system/sanitizers.hpp"
 
 namespace weir::tessera {
-/// Three constants for all sizes.
 namespace {
 
 // In a build with a sanitizer, every use after the release is found by it.
@@ -33,11 +32,8 @@ constexpr std::align_val_t line{step};
 
 /// A batch of free blocks of one size. The blocks are not linked through their own
 /// memory, because following a link would wait for another processor's cache line.
-///
-/// A batch is moved as a whole.
 struct block_batch {
   static constexpr std::uint32_t capacity = 32;
-  // Only the first `count` are valid.
   std::array<void*, capacity> blocks{};
   std::uint32_t count = 0;
 
@@ -48,31 +44,27 @@ struct block_batch {
 class exchange {
  public:
   /// Takes over a batch and leaves `all` empty. If the list cannot grow, the blocks are
-  /// freed. Called when a thread has more than it needs.
+  /// freed.
   void give(std::size_t kind, block_batch& all) noexcept {
     try {
       const std::lock_guard lock(mutex_);
-      // The list may grow, which allocates.
       batches_[kind].push_back(all);
       all.count = 0;
     } catch (const std::bad_alloc&) {
       drop(all);
     }
   }
-  /// Moves a batch into `all`, which stays empty if there is none. Called when a thread
-  /// has nothing left.
+  /// Moves a batch into `all`, which stays empty if there is none.
   void take(std::size_t kind, block_batch& all) noexcept {
     const std::lock_guard lock(mutex_);
     if (!batches_[kind].empty()) {
-      // The latest one, whose blocks may still be in a cache.
       all = batches_[kind].back();
       batches_[kind].pop_back();
     }
   }
-  /// Makes the lock usable in children of `fork`. A child may be forked while another
-  /// thread holds it.
+  /// Makes the lock usable in children of `fork`.
   bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
-  /// Frees the blocks of a batch. The size is not needed.
+  /// Frees the blocks of a batch.
   static void drop(block_batch& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.blocks[--all.count], line);
@@ -81,13 +73,10 @@ class exchange {
 
  private:
   std::mutex mutex_;
-  // One list for each size.
   std::array<std::vector<block_batch>, kinds> batches_;
 };
 
 /// Returns the exchange, which is never destroyed because threads may end after it.
-///
-/// Made by the first thread.
 exchange& between_threads() {
   static auto* const all = new exchange;
   static const bool watched = all->open_in_children();
@@ -100,7 +89,6 @@ exchange& between_threads() {
 class own_blocks {
  public:
   ~own_blocks() {
-    // Other destructors of the thread may come later.
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
@@ -116,12 +104,9 @@ class own_blocks {
 
   /// Returns a block, or null if the thread and the exchange have none. Takes from the
   /// current batch, then the spare one, then the exchange.
-  ///
-  /// The caller makes a new block then.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
     block_batch& now = now_[kind];
     if (now.count == 0) {
-      // The spare batch may be empty too.
       std::swap(now, spare_[kind]);
     }
     if (now.count == 0) {
@@ -130,7 +115,6 @@ class own_blocks {
     if (now.count == 0) {
       return nullptr;
     }
-    // The block that was freed last.
     void* const out = now.blocks[--now.count];
     if (now.count != 0) {  // the next block may be in another processor's cache
       const auto* const next = static_cast<const std::byte*>(now.blocks[now.count - 1]);
@@ -141,13 +125,10 @@ class own_blocks {
     return out;
   }
   /// Keeps a block. If both batches are full, one goes to the exchange.
-  ///
-  /// The caller does not use the block any more.
   void keep(std::size_t kind, void* address) noexcept {
     block_batch& now = now_[kind];
     if (now.full()) {
       if (spare_[kind].count != 0) {
-        // The other one stays, so that the next call is cheap.
         between_threads().give(kind, spare_[kind]);
       }
       std::swap(now, spare_[kind]);
@@ -156,7 +137,7 @@ class own_blocks {
   }
 
   /// Returns true once the thread's blocks are released. Other thread-local variables may
-  /// destroy objects after that. A variable without a destructor can still be read.
+  /// destroy objects after that.
   [[nodiscard]] static bool gone() noexcept { return gone_; }
 
  private:
@@ -164,13 +145,10 @@ class own_blocks {
   std::array<block_batch, kinds> spare_;
   static thread_local bool gone_;
 };
-/// Kept outside of the object, because it is asked after the end of it.
 thread_local bool own_blocks::gone_ = false;
 thread_local own_blocks blocks_of_thread;  // NOLINT: one for each thread
 
 /// Returns the index of a size: blocks of index k have (k + 1) * `step` bytes.
-///
-/// An object has at least one byte.
 constexpr std::size_t kind_of(std::size_t bytes) noexcept {
   return (bytes - 1) / step;
 }
@@ -183,14 +161,11 @@ void* counted::operator new(std::size_t bytes) {
   if (!recycles || kind >= kinds) {
     return ::operator new(bytes, line);
   }
-  // Also large objects are aligned to a line.
   void* const found = own_blocks::gone() ? nullptr : blocks_of_thread.get(kind);
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
 // Often called on another thread than the one that made the object.
-//
-// The size is that of the type that was made.
 void counted::operator delete(void* memory, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_blocks::gone()) {

@@ -24,7 +24,6 @@ namespace weir::tools {
 
 namespace {
 
-/// Objects keep the order of their members.
 using nlohmann::ordered_json;
 using storage::hn4_volume;
 
@@ -40,11 +39,9 @@ result<void> make_model_volume(const std::string& path, std::uint64_t bytes) {
   storage::hn4_format_options format;
   format.label = "models";
   if (bytes >= large_model) {
-    // Sparse, so the size costs nothing.
     format.profile = storage::hn4_profile::ai;
     format.capacity = storage::limits_of(format.profile).min;
   } else {
-    // Four times the model, but not less than the default.
     format.capacity = std::max(format.capacity, align_up<std::uint64_t>(bytes * 4, 4096));
   }
   return storage::hn4_format(path, format);
@@ -60,7 +57,6 @@ std::uint64_t bytes_of_source(const std::string& path) {
     return failed ? 0 : size;
   }
   std::uint64_t largest = 0;
-  // A model in several files is not supported, so the largest decides.
   for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
     const auto size = entry.is_regular_file(failed) ? entry.file_size(failed) : 0;
     largest = failed ? largest : std::max<std::uint64_t>(largest, size);
@@ -73,7 +69,6 @@ std::uint64_t bytes_of_source(const std::string& path) {
 ordered_json json_of_record(const actors::model_record& record) {
   ordered_json out;
   out["tag"] = record.tag;
-  // Facts have a text of their own.
   out["facts"] = ordered_json::parse(models::json_of(record.facts));
   out["format"] = record.files == models::weight_files::gguf ? "gguf" : "safetensors";
   out["bytes"] = record.bytes;
@@ -81,7 +76,6 @@ ordered_json json_of_record(const actors::model_record& record) {
   return out;
 }
 
-/// One line for people.
 std::string line_of_record(const actors::model_record& record) {
   const models::stored_facts& f = record.facts;
   return fmt::format("{}: {}, {} of {}, {} ids, {}, digest {}\n", record.tag,
@@ -101,7 +95,6 @@ void note_damaged_model(const std::string& tag, const error& problem) {
 result<actors::model_record> import_into(const model_options& options) {
   WEIR_TRY(hn4_volume volume,
            hn4_volume::open(options.volume, storage::device_mode::writable));
-  // Notes go to standard error.
   print_notes(volume.warnings());
   WEIR_TRY(auto record, actors::import_model(volume, options.source, options.tag,
                                              {.replace = options.replace}));
@@ -152,7 +145,6 @@ result<void> verify_model(const hn4_volume& volume,
 
 }  // namespace
 
-/// A mapped volume shares pages with other processes.
 result<hn4_volume> map_model_volume(const std::string& path) {
   WEIR_TRY(auto device, storage::open_mapped_device(path));
   WEIR_TRY(hn4_volume volume,
@@ -166,14 +158,12 @@ result<hn4_volume> map_model_volume(const std::string& path) {
 command_result model_import(const model_options& options, output& out) {
   const bool made = !posix_file_system().exists(options.volume);
   if (made) {
-    // The profile depends on the size.
     WEIR_CHECK(make_model_volume(options.volume, bytes_of_source(options.source)));
   }
   const auto record = import_into(options);
   // The volume is closed by now.
   if (!record) {
     if (made) {
-      // The first error counts.
       (void)posix_file_system().remove(options.volume);
     }
     return record.error();
@@ -183,11 +173,9 @@ command_result model_import(const model_options& options, output& out) {
   return 0;
 }
 
-/// Damaged models are named on standard error, and by the exit code.
 command_result model_ls(const model_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const auto listing, actors::list_models(volume));
-  // Filled only for JSON.
   ordered_json list = ordered_json::array();
   for (const actors::model_record& record : listing.models) {
     // With `--json`, one array of all records is printed at the end.
@@ -219,7 +207,6 @@ command_result model_verify(const model_options& options, output& out) {
   for (const storage::hn4_damaged_tag& t : listing.damaged) {
     tags.push_back(t.name);
   }
-  // The tag need not be in the list.
   if (!options.tag.empty()) {
     tags = {options.tag};
   }
@@ -227,7 +214,6 @@ command_result model_verify(const model_options& options, output& out) {
   ordered_json list = ordered_json::array();
   for (const std::string& tag : tags) {
     auto model = actors::model_in_volume::open(volume, tag);
-    // A name that is wrong is an error of the caller, not a damage.
     if (!model && model.error().code() == errc::not_found) {
       return std::move(model).error();
     }
@@ -239,7 +225,6 @@ command_result model_verify(const model_options& options, output& out) {
       note_damaged_model(tag, verified.error());
     }
     list.push_back({{"tag", tag}, {"whole", verified.has_value()}});
-    // Standard output has the sound ones only.
     if (!options.json && verified) {
       out.print("{}: {} verified, digest {}\n", tag,
                 counted(model->weights().size(), "weight"),

@@ -13,11 +13,9 @@ namespace weir::tools {
 
 namespace {
 
-/// The parser chooses one of these.
 using action = std::function<command_result(output&)>;
 using model_command = command_result (*)(const model_options&, output&);
 
-/// Examples stand at the end of the help.
 constexpr const char* import_example =
     "weir model import SmolLM2-135M-Instruct.Q4_1.gguf models.hn4 --tag smollm2\n"
     "  weir model import all-MiniLM-L6-v2/ models.hn4 --tag minilm\n\n"
@@ -27,13 +25,10 @@ constexpr const char* import_example =
     "with profile GENERIC";
 
 /// Adds the verbs to the group `model`.
-///
-/// All verbs share one set of options, since one of them runs.
 class model_verbs {
  public:
   model_verbs(CLI::App& group, action& chosen) : group_(group), chosen_(chosen) {}
 
-  // The source stands before the volume.
   void add_import() {
     auto* v = group_.add_subcommand(
         "import", "Store a model of a GGUF or safetensors file in an HN4 volume");
@@ -43,19 +38,16 @@ class model_verbs {
     v->add_option("--tag", o_->tag, "Name of the model in the volume")->required();
     v->add_flag("--replace", o_->replace, "Replace what the tag holds");
   }
-  // Only the volume is needed.
   void add_ls() {
     auto* v = group_.add_subcommand("ls", "List the models; exit 1 if one is damaged");
     finish(v, "weir model ls models.hn4", &model_ls);
   }
-  // Without a tag, all models are read.
   void add_verify() {
     auto* v = group_.add_subcommand(
         "verify", "Read every weight and compare digests; exit 1 if one is damaged");
     finish(v, "weir model verify models.hn4 --tag minilm", &model_verify);
     v->add_option("--tag", o_->tag, "Model (default: all)");
   }
-  // The output stands behind the volume.
   void add_export() {
     auto* v = group_.add_subcommand("export", "Write a model for other programs");
     finish(v,
@@ -82,13 +74,11 @@ class model_verbs {
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("VOLUME", o_->volume, "HN4 volume")->required();
     v->add_flag("--json", o_->json, "Print facts as JSON");
-    // The copies keep the options alive.
     v->callback([o = o_, &chosen = chosen_, run] {
       chosen = [o, run](output& out) { return run(*o, out); };
     });
   }
 
-  // Both outlive the verbs.
   CLI::App& group_;
   action& chosen_;
   std::shared_ptr<model_options> o_ = std::make_shared<model_options>();
@@ -96,7 +86,6 @@ class model_verbs {
 
 }  // namespace
 
-/// The group needs a verb.
 void add_model_verbs(CLI::App& app, std::function<command_result(output&)>& chosen) {
   auto* group =
       app.add_subcommand("model", "Store models in HN4 volumes, and export them");

@@ -52,7 +52,6 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
         found = true;
       }
     }
-    // A target without code would fail only when the kernel is loaded.
     if (!found) {
       return error(errc::invalid_argument,
                    fmt::format("cannot build kernel \"{}\": expected code for its "
@@ -71,7 +70,6 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
   tessera::fatbin_builder builder;
   std::deque<byte_vector>
       code_bytes;  // the builder refers to the code until it has built
-  // The code is read before the kernels, whose targets need the machines.
   for (code_file& code : from.code) {
     if (!code.path.empty()) {
       WEIR_TRY(byte_vector bytes, content_of(code));
@@ -80,7 +78,6 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
     builder.add_code(code.kind, code.arch,
                      code.path.empty() ? bytes_view() : bytes_view(code_bytes.back()));
   }
-  // The record is copied, as the mask is not part of the description.
   for (const described_kernel& kernel : from.kernels) {
     tessera::kernel_record record = kernel.record;
     WEIR_TRY(record.targets, mask_of(kernel, from.code));
@@ -99,7 +96,6 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
   for (const tessera::plan_record& plan : from.plans) {
     builder.add_plan(plan);
   }
-  // Without a policy, the record is absent.
   if (from.has_policy) {
     builder.set_policy(from.policy);
   }
@@ -111,10 +107,8 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
 // of the file.
 result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
                           output& out) {
-  // A file that exists is replaced as a whole.
   WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));
   WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));
-  // "null" for JSON.
   const std::string key =
       module.signature ? json_quote(tessera::to_hex(module.signature->key)) : "null";
   if (json) {
@@ -142,11 +136,9 @@ command_result module_build(const module_options& options, output& out) {
                              options.out))
         .hint("--force replaces it");
   }
-  // "-" reads standard input.
   WEIR_TRY(const byte_vector text, read_input(options.file));
   WEIR_TRY(module_description from,
            read_description(as_text(text), options.file, folder_of(options.file)));
-  // Code of the command line comes behind that of the description.
   for (const std::string& argument : options.code) {
     WEIR_TRY(code_file code, read_code_argument(argument));
     from.code.push_back(std::move(code));
@@ -156,7 +148,6 @@ command_result module_build(const module_options& options, output& out) {
     from.code.push_back(std::move(code));
   }
   WEIR_TRY(const std::optional<secret_key> key, key_of(options));
-  // The pointer is null without a key.
   WEIR_TRY(const byte_vector image, build_image(from, key ? &*key : nullptr));
   WEIR_CHECK(write_fatbin(options.out, image, options.json, out));
   return 0;
@@ -168,7 +159,6 @@ command_result module_sign(const module_options& options, output& out) {
   WEIR_TRY(const secret_key key, read_secret_key(options.key));
   WEIR_TRY(const byte_vector image, read_file(posix_file_system(), options.file));
   WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));
-  // A signature that was there is replaced.
   WEIR_TRY(const byte_vector done, tessera::fatbin_builder(module).build(&key));
   WEIR_CHECK(write_fatbin(options.out.empty() ? options.file : options.out, done,
                           options.json, out));
@@ -179,9 +169,7 @@ command_result module_sign(const module_options& options, output& out) {
 command_result module_keygen(const module_options& options, output& out) {
   WEIR_TRY(const tessera::key_pair keys, tessera::make_key_pair());
   WEIR_CHECK(write_key_files(options.file, keys));
-  // The public key is printed, so that it can be copied.
   const std::string open = tessera::to_hex(keys.open);
-  // The secret key never is printed.
   if (options.json) {
     out.print("{{\"secret\":{},\"public\":{},\"key\":\"{}\"}}\n",
               json_quote(options.file), json_quote(options.file + ".pub"), open);

@@ -67,7 +67,6 @@ result<std::uint32_t> number_named(std::string_view name,
     }
     names.emplace_back(n.name);
   }
-  // All words are candidates.
   return error(errc::unknown_key,
                fmt::format("cannot read the description of a module: expected a known "
                            "word, found \"{}\"{}",
@@ -79,7 +78,6 @@ result<std::uint32_t> number_named(std::string_view name,
 /// `finish` can refuse all others.
 class table_reader {
  public:
-  // The table must outlive the reader.
   table_reader(const toml::table& table, std::string name)
       : table_(table), name_(std::move(name)) {}
 
@@ -120,7 +118,6 @@ class table_reader {
       to = static_cast<std::uint32_t>(wide);
     }
   }
-  // Strings are added to those that are there.
   void read(const char* key, std::vector<std::string>& to) {
     each(key, [&](const toml::node& node) {
       if (const auto value = node.value_exact<std::string>()) {
@@ -134,7 +131,6 @@ class table_reader {
   void read(const char* key, std::array<std::uint32_t, 3>& to) {
     std::size_t i = 0;
     each(key, [&](const toml::node& node) {
-      // The value is 0 after an error, which ends the reading anyway.
       std::uint64_t value = 0;
       whole_number(key, node, std::numeric_limits<std::uint32_t>::max(), value);
       if (i < to.size()) {
@@ -166,7 +162,6 @@ class table_reader {
       if (const toml::table* inner = node.as_table()) {
         table_reader reader(*inner, fmt::format("{}[{}]", key, number++));
         one(reader);
-        // The keys of the element are checked as well.
         keep_error(reader.finish());
       } else {
         refuse(key, node, "an array of tables");
@@ -190,8 +185,6 @@ class table_reader {
   }
 
   /// Stores the value of a result, or keeps its error with the place of the key.
-  ///
-  /// The key must be in the table.
   template <class T>
   void keep(result<T> value, const char* key, T& to) {
     if (value) {
@@ -202,8 +195,6 @@ class table_reader {
   }
 
   /// Returns the first error; without one, the error for a key that was never read.
-  ///
-  /// Called once, behind all reads.
   result<void> finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
@@ -293,7 +284,6 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
   t.read("targets", kernel.targets);
   t.read("parameters", parameters);
   t.read("flags", flags);
-  // A parameter that cannot be read stays empty, and the error is kept.
   for (const std::string& text : parameters) {
     tessera::kernel_parameter parameter;
     t.keep(read_parameter(text), "parameters", parameter);
@@ -341,8 +331,6 @@ void read_policy(table_reader& t, tessera::policy_record& policy) {
 }
 
 /// Returns a path relative to a folder; an absolute path stays as it is.
-///
-/// An empty path stays empty.
 std::string below(const std::string& folder, const std::string& path) {
   return path.empty() ? path : (std::filesystem::path(folder) / path).string();
 }
@@ -386,23 +374,19 @@ result<module_description> read_description(std::string_view text,
   }
   module_description out;
   table_reader top(parsed.table(), "");
-  // Paths are relative to the folder of the description.
   top.read("sources", out.sources);
   for (std::string& source : out.sources) {
     source = below(folder, source);
   }
   top.read("explain", out.explain);
-  // The reference is only used before the next element is added.
   top.each_table("kernel",
                  [&](table_reader& t) { read_kernel(t, out.kernels.emplace_back()); });
   top.each_table("plan",
                  [&](table_reader& t) { read_plan(t, out.plans.emplace_back()); });
   top.each_table("code",
                  [&](table_reader& t) { read_code(t, folder, out.code.emplace_back()); });
-  // An empty table is a policy with the usual values.
   out.has_policy = top.has("policy");
   top.one_table("policy", [&](table_reader& t) { read_policy(t, out.policy); });
-  // The first error of all tables.
   WEIR_CHECK(top.finish());
   return out;
 }

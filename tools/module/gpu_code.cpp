@@ -35,8 +35,6 @@ constexpr const char* default_arch = "compute_75";
 constexpr std::chrono::milliseconds longest_compilation{600'000};
 
 /// A folder that is removed with everything in it.
-///
-/// Compilers write more than one file.
 class scratch_folder {
  public:
   // The folder of temporary files is that of TMPDIR, or /tmp.
@@ -47,7 +45,6 @@ class scratch_folder {
   }
   ~scratch_folder() {
     std::error_code ignored;
-    // An empty path removes nothing.
     fs::remove_all(path_, ignored);
   }
   scratch_folder(const scratch_folder&) = delete;
@@ -75,7 +72,6 @@ std::string nvcc_path() {
     const std::size_t end = std::min(folders.find(':'), folders.size());
     const std::string found = folders.substr(0, end) + "/nvcc";
     if (end != 0 && ::access(found.c_str(), X_OK) == 0) {
-      // An empty entry of PATH would be the current folder, which is not searched.
       return found;
     }
     folders.erase(0, end + 1);
@@ -112,7 +108,6 @@ result<byte_vector> compiled_source(const code_file& code) {
                              nvcc_end.exited ? "status" : "signal", nvcc_end.status,
                              nvcc_end.out, nvcc_end.error));
   }
-  // The folder still exists.
   return read_file(posix_file_system(), out);
 }
 
@@ -129,18 +124,15 @@ result<std::string> target_of(std::string_view ptx, const std::string& path) {
                              path));
   }
   const std::string_view rest = ptx.substr(at + word.size());
-  // Options may follow, behind a comma.
   return std::string(rest.substr(0, rest.find_first_of(" ,;\r\n")));
 }
 
 }  // namespace
 
-/// The file is read later, by `content_of`.
 result<code_file> read_gpu_argument(const std::string& text) {
   const std::size_t equals = text.find('=');
   const bool has_arch = equals != std::string::npos;
   code_file out;
-  // An equals sign in the path needs an architecture in front.
   out.arch = has_arch ? text.substr(0, equals) : "";
   out.path = has_arch ? text.substr(equals + 1) : text;
   const std::string ending = fs::path(out.path).extension().string();
@@ -153,14 +145,12 @@ result<code_file> read_gpu_argument(const std::string& text) {
                     "that ends in .ptx, .cubin or .cu, found {}",
                     json_quote(text)));
   }
-  // A cubin does not say in a simple way for which machine it is.
   if (ending == ".cubin" && !has_arch) {
     return error(errc::invalid_argument,
                  fmt::format("cannot take a cubin: expected ARCH=FILE such as sm_90={}, "
                              "found {}",
                              out.path, json_quote(text)));
   }
-  // A source becomes PTX.
   out.kind = ending == ".cubin" ? section_kind::cubin : section_kind::ptx;
   return out;
 }
@@ -173,7 +163,6 @@ result<byte_vector> content_of(code_file& code) {
     return compiled_source(code);
   }
   WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));
-  // PTX names its own architecture.
   if (code.kind == section_kind::ptx && code.arch.empty()) {
     WEIR_TRY(code.arch, target_of(as_text(bytes), code.path));
   }

@@ -60,7 +60,6 @@ void list_kernel(const tessera::kernel_record& k, output& out) {
 command_result module_ls(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
   const tessera::fatbin& m = read.module;
-  // The whole description, as for explain.
   if (options.json) {
     out.print("{}\n", tessera::explain(m));
     return 0;
@@ -73,7 +72,6 @@ command_result module_ls(const module_options& options, output& out) {
   // Sections in the order in which targets of kernels number them.
   out.print("code\n");
   for (const tessera::code_section& s : m.code) {
-    // Code for every machine has no name of one.
     out.print("  {} {} {}\n", name_of(s.kind), s.arch.empty() ? "-" : s.arch,
               human_bytes(s.bytes.size()));
   }
@@ -86,7 +84,6 @@ command_result module_explain(const module_options& options, output& out) {
   const std::string text = tessera::explain(read.module);
   if (options.json) {
     out.print("{}\n", text);
-    // People get it with line ends.
   } else {
     out.print("{}\n", nlohmann::ordered_json::parse(text).dump(2));
   }
@@ -98,7 +95,6 @@ command_result module_explain(const module_options& options, output& out) {
 // variable of the environment.
 command_result module_verify(const module_options& options, output& out) {
   WEIR_TRY(const read_module read, read_fatbin(options));
-  // The option replaces the variable.
   const char* variable = std::getenv("TESS_TRUSTED_KEYS");
   // Keys or a file of keys; an empty text gives no key.
   const std::string keys = !options.trusted.empty() ? options.trusted
@@ -107,7 +103,6 @@ command_result module_verify(const module_options& options, output& out) {
   tessera::trust_policy trust;
   WEIR_TRY(trust.keys, tessera::read_trusted_keys(keys));
   const auto& signature = read.module.signature;
-  // Without keys, no signature is trusted.
   const bool trusted = signature && trust.trusts(signature->key);
   if (options.require_signature && !trusted) {
     return error(errc::corrupt,
@@ -124,7 +119,6 @@ command_result module_verify(const module_options& options, output& out) {
               json_quote(options.file), tessera::to_hex(read.module.content_hash),
               signature ? json_quote(tessera::to_hex(signature->key)) : "null", trusted);
   } else {
-    // A signature that is not trusted is shown, but is no error.
     out.print("{}: sound, {}{}\n", options.file, signature_text(read.module),
               trusted ? ", trusted" : "");
   }

@@ -19,7 +19,6 @@ namespace weir::tools {
 
 namespace {
 
-/// The secret key must not be readable by others.
 constexpr mode_t for_the_owner = 0600, for_all = 0644;
 
 // Creates a file and never replaces one, because a key that is lost cannot be recovered.
@@ -29,15 +28,12 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
   if (descriptor < 0) {
     return system_error("create the key file", path, errno);
   }
-  // Small enough for one call.
   const ssize_t written = ::write(descriptor, text.data(), text.size());
   // The key is durable before the command reports success.
   const bool good =
       written == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
-  // The next calls may change it.
   const int problem = errno;
   ::close(descriptor);
-  // A part of a key is of no use.
   if (!good) {
     ::unlink(path.c_str());
     return system_error("write the key file", path, problem);
@@ -54,7 +50,6 @@ result<tessera::secret_key> read_secret_key(const std::string& path) {
   std::string_view text = as_text(content);
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   tessera::secret_key key;
-  // Length and digits are checked together.
   if (const auto read = tessera::from_hex(text, key); !read) {
     return error(errc::invalid_argument,
                  fmt::format(
@@ -70,7 +65,6 @@ result<tessera::secret_key> read_secret_key(const std::string& path) {
 // left without its public key in the usual case of an old pair.
 result<void> write_key_files(const std::string& path, const tessera::key_pair& keys) {
   const std::string open = path + ".pub";
-  // Checked first, so that no secret key stays alone.
   if (posix_file_system().exists(open)) {
     return error(
         errc::already_exists,

@@ -13,7 +13,6 @@
 #include "module/description.hpp"
 #include "weir/base/text.hpp"
 
-/// Short names for the ABI.
 namespace weir::tools {
 
 using tessera::address_space;
@@ -25,8 +24,7 @@ namespace {
 
 constexpr std::string_view opaque_word = "opaque:";
 
-// Splits a text into words at blanks. A star is a word of its own. Blanks do not matter
-// around a star.
+// Splits a text into words at blanks. A star is a word of its own.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out;
   bool inside = false;
@@ -39,7 +37,6 @@ std::vector<std::string> words_of(std::string_view text) {
     if (!blank) {
       out.back() += c;
     }
-    // A star ends the word.
     inside = !blank && c != '*';
   }
   return out;
@@ -53,8 +50,6 @@ error unreadable(std::string_view text, std::string_view expected) {
 }
 
 // Returns the id of a type of the ABI by its name; 0 for "void".
-//
-// The error proposes a similar name.
 result<std::uint32_t> type_named(std::string_view text, std::string_view name) {
   std::vector<std::string> names{"void"};
   // Ids are dense from 1 on; the names of all types serve as suggestions for a misspelt
@@ -82,7 +77,6 @@ result<kernel_parameter> read_parameter(std::string_view text) {
   }
   const std::string name = words.back();
   words.pop_back();
-  // The star belongs to the type.
   const bool pointer = words.back() == "*";
   if (pointer) {
     words.pop_back();
@@ -105,7 +99,6 @@ result<kernel_parameter> read_parameter(std::string_view text) {
     std::uint32_t bytes = 0;
     const char* end = type.data() + type.size();
     const auto read = std::from_chars(type.data() + opaque_word.size(), end, bytes);
-    // The number must be the whole rest.
     if (read.ec != std::errc() || read.ptr != end) {
       return unreadable(text, "opaque:BYTES NAME");
     }
@@ -132,13 +125,11 @@ std::string parameter_text(const kernel_parameter& p) {
   if (p.kind == parameter_kind::opaque) {
     return fmt::format("{}{} {}", opaque_word, p.size, p.name);
   }
-  // Pointers may be without a type.
   const std::string_view type =
       p.dtype == 0 ? std::string_view("void") : tessera::name_of_dtype(p.dtype);
   if (p.kind == parameter_kind::scalar) {
     return fmt::format("{} {}", type, p.name);
   }
-  // The space decides first, because it implies the direction.
   const std::string_view qualifier = p.space == address_space::constant ? "constant "
                                      : p.direction == parameter_direction::in  ? "const "
                                      : p.direction == parameter_direction::out ? "out "
@@ -149,7 +140,6 @@ std::string parameter_text(const kernel_parameter& p) {
 // The level is checked by the loader; a level of a later processor is no error here.
 result<code_file> read_code_argument(const std::string& text) {
   const std::size_t equals = text.find('=');
-  // Both parts are needed.
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot take a shared object: expected LEVEL=FILE, found {}",

@@ -13,11 +13,9 @@ namespace weir::tools {
 
 namespace {
 
-/// The parser chooses one of these.
 using action = std::function<command_result(output&)>;
 using module_command = command_result (*)(const module_options&, output&);
 
-/// The only format without a page of its own.
 constexpr const char* build_example =
     "weir module build saxpy.toml saxpy.fatbin --so x86-64-v3=saxpy-v3.so\n"
     "where saxpy.toml says\n"
@@ -31,7 +29,6 @@ constexpr const char* build_example =
 
 }  // namespace
 
-/// All verbs share one set of options, since one of them runs.
 void add_module_verbs(CLI::App& app, action& chosen) {
   auto* group =
       app.add_subcommand("module", "Build, inspect and sign modules of kernels");
@@ -45,7 +42,6 @@ void add_module_verbs(CLI::App& app, action& chosen) {
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("FILE", o->file, file)->required();
     v->add_flag("--json", o->json, "Print facts as JSON");
-    // The copies keep the options alive.
     v->callback(
         [o, &chosen, run] { chosen = [o, run](output& out) { return run(*o, out); }; });
     return v;
@@ -58,7 +54,6 @@ void add_module_verbs(CLI::App& app, action& chosen) {
   // are not taken for further values.
   build->add_option("--so", o->code, "A shared object for one level; repeatable")
       ->type_name("LEVEL=FILE")
-      // One value per option, because positional ones follow.
       ->take_all()
       ->allow_extra_args(false);
   build
@@ -90,7 +85,6 @@ void add_module_verbs(CLI::App& app, action& chosen) {
           "weir module sign kernels.fatbin --key release.key", "Fatbin", &module_sign);
   sign->add_option("--key", o->key, "Secret key")->type_name("FILE")->required();
   sign->add_option("--out", o->out, "Write here instead")->type_name("FILE");
-  // Existing files are never replaced.
   add("keygen", "Make a secret key, and FILE.pub beside it",
       "weir module keygen release.key", "Where the secret key goes", &module_keygen);
 }

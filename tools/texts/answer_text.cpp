@@ -20,8 +20,7 @@ namespace {
 /// whose last token is not drawn yet.
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
-/// Returns the length of the part of a text that further tokens do not change. Trailing
-/// replacements may become a character.
+/// Returns the length of the part of a text that further tokens do not change.
 std::size_t settled_length(std::string_view text) {
   while (text.ends_with(replacement)) {
     text.remove_suffix(replacement.size());
@@ -46,7 +45,6 @@ result<std::string> answer_text::add(std::uint32_t id) {
   ids_.push_back(id);
   WEIR_TRY(const std::string text, tokens_.decode(ids_));
   const std::size_t settled = settled_length(text);
-  // A character that stays open for too long is given as it is.
   if (settled < text.size() && ids_.size() - known_ <= max_open) {
     return take(text, settled);
   }
@@ -58,7 +56,6 @@ result<std::string> answer_text::add(std::uint32_t id) {
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(known_));
   known_ = ids_.size();
   WEIR_TRY(const std::string kept, tokens_.decode(ids_));
-  // The kept part has been given already.
   given_ = kept.size();
   return piece;
 }

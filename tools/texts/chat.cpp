@@ -28,13 +28,11 @@ namespace weir::tools {
 
 namespace {
 
-/// Longest line of the input. @units{bytes} A text that does not fit would not fit into
-/// the model either.
+/// Longest line of the input. @units{bytes}
 constexpr std::size_t max_turn_bytes = std::size_t{1} << 20;
 
 /// Counts the signals that came. A descriptor, so that a thread that waits for input sees
-/// a signal that came just before it began to wait, on whatever thread. A global one,
-/// because handlers get no arguments.
+/// a signal that came just before it began to wait, on whatever thread.
 int interrupts = -1;
 
 /// Runs as a signal handler, on any thread, so it calls only `write`, which is safe
@@ -67,7 +65,6 @@ class interrupt_scope {
     return {};
   }
   interrupt_scope() = default;
-  // The old handler comes back before the descriptor is closed.
   ~interrupt_scope() {
     if (interrupts >= 0) {
       ::sigaction(SIGINT, &before_, nullptr);
@@ -77,7 +74,7 @@ class interrupt_scope {
   interrupt_scope(const interrupt_scope&) = delete;
   interrupt_scope& operator=(const interrupt_scope&) = delete;
 
-  /// Returns whether the signal came since the last call. The descriptor does not block.
+  /// Returns whether the signal came since the last call.
   static bool take() {
     std::uint64_t count = 0;
     return ::read(interrupts, &count, sizeof count) > 0;
@@ -96,7 +93,6 @@ class interrupt_scope {
 
 /// A line of the input, or the reason why there is none.
 struct input_line {
-  // A last line without its end is a text.
   enum class kind : std::uint8_t { text, interrupted, end };
   kind is = kind::text;
   std::string text;
@@ -110,13 +106,11 @@ class line_input {
   // the end of a line stay for the next call.
   result<input_line> next() {
     for (;;) {
-      // Several lines may have come at once.
       if (const std::size_t end = bytes_.find('\n'); end != std::string::npos) {
         input_line line{input_line::kind::text, bytes_.substr(0, end)};
         bytes_.erase(0, end + 1);
         return line;
       }
-      // Without a limit, an input without lines would take all memory.
       if (bytes_.size() > max_turn_bytes) {
         return error(errc::out_of_range,
                      fmt::format("cannot read a line: expected at most {} bytes, found "
@@ -124,7 +118,6 @@ class line_input {
                                  max_turn_bytes));
       }
       interrupt_scope::wait_for_input();
-      // What was typed before the signal is dropped.
       if (interrupt_scope::take()) {
         bytes_.clear();
         return input_line{input_line::kind::interrupted, {}};
@@ -132,7 +125,6 @@ class line_input {
       // Input or the end of the input is there, so this call does not wait.
       char block[4096];
       const ::ssize_t got = ::read(STDIN_FILENO, block, sizeof block);
-      // The terminal was suspended, for example.
       if (got < 0 && errno == EINTR) {
         continue;
       }
@@ -152,8 +144,7 @@ class line_input {
   std::string bytes_;  ///< that were read and not returned
 };
 
-/// Prints a note to the user, who may not be at a terminal. Standard output has answers
-/// only.
+/// Prints a note to the user, who may not be at a terminal.
 void print_note(const std::string& text) {
   fmt::print(stderr, "{}\n", text);
 }
@@ -162,21 +153,17 @@ void print_note(const std::string& text) {
 /// If the conversation has no space left for it, the conversation begins again and the
 /// line is asked once more; a line that does not even fit then is refused.
 result<void> answer_line(conversation& talk, const std::string& text, output& out) {
-  // A template could not hold other bytes.
   if (!is_utf8(text) || text.find('\0') != std::string::npos) {
     print_note("cannot use the line: expected UTF-8 without NUL, found other bytes");
     return {};
   }
   (void)interrupt_scope::take();  // of an earlier line
-  // The answer appears word by word.
   const auto on_text = [&](std::string_view piece) {
     out.write(piece);
     out.flush();
     return !interrupt_scope::take();
   };
   auto end = talk.say(text, on_text);
-  // A conversation that is full can be begun anew, a text that is too long for a new one
-  // cannot.
   if (!end && end.error().code() == errc::out_of_range && !talk.is_new()) {
     print_note("the conversation is full and begins again");
     WEIR_CHECK(talk.forget());
@@ -189,10 +176,8 @@ result<void> answer_line(conversation& talk, const std::string& text, output& ou
   if (!end) {
     return std::move(end).error();
   }
-  // The answer may have no end of line.
   out.write("\n");
   out.flush();
-  // The user is told why the answer ends.
   if (*end != answer_end::stop) {
     print_note(*end == answer_end::stopped ? "[stopped]" : "[cut]");
   }
@@ -202,7 +187,6 @@ result<void> answer_line(conversation& talk, const std::string& text, output& ou
 /// Reads lines up to the end of the input. The prompt is shown only to a user at a
 /// terminal, so that the output of a script has answers alone.
 result<void> converse(conversation& talk, output& out) {
-  // Scripts get answers only.
   const bool shows_prompt = ::isatty(STDIN_FILENO) != 0;
   interrupt_scope signals;
   WEIR_CHECK(signals.open());
@@ -219,9 +203,7 @@ result<void> converse(conversation& talk, output& out) {
     }
     if (line.is == input_line::kind::interrupted) {
       out.write("\n");
-      // Two signals do not end the program.
       print_note("Ctrl-D ends the program");
-      // A command of its own, not a turn.
     } else if (line.text == "/new") {
       WEIR_CHECK(talk.forget());
     } else if (!line.text.empty()) {
@@ -232,13 +214,11 @@ result<void> converse(conversation& talk, output& out) {
 
 }  // namespace
 
-/// Everything is loaded before the first prompt.
 command_result chat_command(const chat_options& options, output& out) {
   // The model is opened before anything is asked, so that all errors of options come
   // first.
   WEIR_TRY(const auto loaded, load_decoder(options.volume, options.tag, options.workers));
   const actors::model_record& record = loaded->stored.record();
-  // A template that is not known is an error, because a wrong one gives bad answers.
   WEIR_TRY(chat_form form,
            chat_form::of_template(record.chat_template, options.chat_template,
                                   record.facts.begin_token, loaded->tokens));
@@ -257,7 +237,6 @@ command_result chat_command(const chat_options& options, output& out) {
   rules.sampling.top_k = options.top_k;
   // A drawn seed has 31 bits, so that it is short to type again; it is printed below.
   rules.sampling.seed = options.seed.value_or(std::random_device()() & 0x7FFFFFFFU);
-  // Before the first line is read.
   WEIR_CHECK(models::check_options(rules.sampling, model->facts().vocab));
   print_note(
       fmt::format("{}, seed {}, memory for {} tokens; Ctrl-C stops an answer, "

@@ -31,7 +31,6 @@
 
 namespace weir::tools {
 
-/// Special tokens of both forms.
 namespace {
 
 constexpr std::string_view chatml_start = "<|im_start|>";
@@ -50,7 +49,6 @@ constexpr std::string_view chatml_messages =
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
     "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% "
     "endif %}";
-/// A template without a default instruction.
 constexpr std::string_view loop_head = "{% for message in messages %}";
 
 // The template of Llama 3. Its first edition always asks for an answer.
@@ -64,8 +62,6 @@ constexpr std::string_view llama3_answer =
     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}";
 
 /// Parts of templates by which others than the two are named.
-///
-/// They are searched in this order.
 constexpr std::pair<std::string_view, std::string_view> other_templates[] = {
     {"<<SYS>>", "that of Llama 2"},
     {"[INST]", "that of Mistral"},
@@ -115,8 +111,7 @@ std::string described(const std::string& text) {
   return fmt::format("another one of digest {}", hex64(xxh3_64(as_view(text))));
 }
 
-/// Returns a text without white space at its ends. The blanks are those that the
-/// templates strip.
+/// Returns a text without white space at its ends.
 std::string_view without_blank_ends(std::string_view text) {
   constexpr std::string_view blanks = " \t\n\r\f\v";
   const std::size_t first = text.find_first_not_of(blanks);
@@ -133,7 +128,6 @@ std::optional<std::string> system_of_chatml(const std::string& text) {
   if (text == std::string(loop_head).append(chatml_messages)) {
     return std::string();
   }
-  // What stands between head and tail is the instruction.
   const std::string tail = std::string(chatml_middle).append(chatml_messages);
   if (!text.starts_with(chatml_head) || !text.ends_with(tail) ||
       text.size() < chatml_head.size() + tail.size()) {
@@ -154,7 +148,6 @@ std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& toke
     }
     const std::size_t at = text.find(token.content);
     const std::size_t length = token.content.size();
-    // A longer one at the same place is cut as well if the shorter one is.
     if (at < first.first ||
         (at == first.first && first.second != 0 && length < first.second)) {
       first = {at, length};
@@ -171,13 +164,11 @@ std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& toke
 result<void> append_plain_text(const formats::tokenizer& tokens, std::string_view text,
                                std::vector<std::uint32_t>& ids) {
   formats::encode_options plain;
-  // Begin and end are set by the form.
   plain.add_special_tokens = false;
   while (!text.empty()) {
     const auto [at, length] = first_special(tokens, text);
     std::string_view part = text;
     if (at != std::string_view::npos) {
-      // Cuts behind the first character of the token.
       const std::size_t character = utf8_sequence_length(text.substr(at));
       // A special token of one character would still be whole in the part.
       if (character >= length) {
@@ -209,7 +200,6 @@ result<void> chat_form::find_tokens(std::string_view name) {
                          "and {}, found a tokenizer without them",
                          name, chatml ? chatml_start : llama3_start, chatml ? "" : ", ",
                          chatml ? "" : llama3_role_end, chatml ? chatml_end : llama3_end))
-      // The hint works with every model.
       .hint("--chat-template none");
 }
 
@@ -221,7 +211,6 @@ result<chat_form> chat_form::of_template(const std::string& chat_template,
                                          const formats::tokenizer& tokens) {
   chat_form form(tokens);
   std::string name = chosen;
-  // Only templates that are known exactly are followed.
   if (chosen == "auto") {
     const std::string text = plain_template(chat_template);
     if (auto system = system_of_chatml(text)) {
@@ -252,13 +241,11 @@ result<chat_form> chat_form::of_template(const std::string& chat_template,
 result<void> chat_form::append_role(std::string_view role, std::string_view text,
                                     std::vector<std::uint32_t>& ids) const {
   ids.push_back(*start_);
-  // ChatML ends the role with the line.
   if (!role_end_) {
     return append_plain_text(*tokens_, fmt::format("{}\n{}", role, text), ids);
   }
   WEIR_CHECK(append_plain_text(*tokens_, role, ids));
   ids.push_back(*role_end_);
-  // Llama 3 strips the text.
   return append_plain_text(*tokens_, fmt::format("\n\n{}", without_blank_ends(text)),
                            ids);
 }
@@ -275,11 +262,9 @@ result<void> chat_form::append_begin(const std::string& system,
   if (begin_) {
     ids.push_back(*begin_);
   }
-  // No instruction, no turn for it.
   if (system.empty()) {
     return {};
   }
-  // Without a template, the texts just follow each other.
   if (!start_) {
     return append_plain_text(*tokens_, system + "\n", ids);
   }
@@ -295,13 +280,11 @@ result<void> chat_form::append_turn(std::string_view text, bool first,
   if (!start_) {
     return append_plain_text(*tokens_, (first ? "" : "\n") + std::string(text), ids);
   }
-  // The last answer has no end yet.
   if (!first) {
     WEIR_CHECK(append_end(ids));
   }
   WEIR_CHECK(append_role("user", text, ids));
   WEIR_CHECK(append_end(ids));
-  // The model goes on from here.
   return append_role("assistant", "", ids);
 }
 

@@ -20,7 +20,6 @@
 
 namespace weir::tools {
 
-/// The model outlives the conversation.
 conversation::~conversation() {
   if (context_.value != 0) {
     (void)model_.close_context(context_);  // it is open
@@ -33,7 +32,6 @@ result<void> conversation::forget() {
   if (context_.value != 0) {
     WEIR_CHECK(model_.close_context(context_));
   }
-  // Also if the close failed, nothing of the old context is used.
   context_ = {};
   history_.clear();
   submitted_ = 0;
@@ -54,12 +52,10 @@ result<void> conversation::append_turn(std::string_view text) {
 /// token could not be answered.
 result<void> conversation::enter(std::string_view text) {
   const std::size_t before = history_.size();
-  // A part of a turn must not stay.
   if (auto appended = append_turn(text); !appended) {
     history_.resize(before);
     return appended;
   }
-  // An answer needs space for at least one token.
   if (history_.size() >= rules_.capacity || history_.size() == before) {
     const std::size_t found = history_.size() - before;
     history_.resize(before);
@@ -75,28 +71,24 @@ result<void> conversation::enter(std::string_view text) {
 // history. Only the last step wants logits, because the other rows only fill the context.
 result<std::uint32_t> conversation::draw() {
   for (;;) {
-    // A long text takes several steps.
     const std::size_t rows =
         std::min<std::size_t>(model_.facts().max_rows, history_.size() - submitted_);
     // The history does not change while a step is in flight: each is finished in this
     // round.
     const models::row_group group{context_, std::span(history_).subspan(submitted_, rows),
                                   submitted_ + rows == history_.size()};
-    // Steps follow each other, so one is in flight.
     WEIR_TRY(const auto ticket, model_.submit({&group, 1}));
     submitted_ += rows;
     if (!group.wants_logits) {
       WEIR_CHECK(model_.finish(ticket));
       continue;
     }
-    // The logits are valid until the ticket is finished.
     WEIR_TRY(const std::span<const float> logits, model_.logits(ticket, 0));
     // A model may have more ids than its tokenizer, so that its size is a round number.
     const auto known =
         logits.first(std::min<std::size_t>(logits.size(), tokens_.vocabulary_size()));
     const std::uint32_t id =
         models::draw_token(known, history_, rules_.sampling, drawn_++);
-    // The number of draws is part of the random number.
     WEIR_CHECK(model_.finish(ticket));
     return id;
   }
@@ -107,35 +99,29 @@ result<std::uint32_t> conversation::draw() {
 // an answer itself. Bytes of an unfinished character are given to the receiver last.
 result<answer_end> conversation::say(std::string_view text, const receiver& on_text) {
   if (context_.value == 0) {
-    // Opened late, so that a program without a turn takes no memory.
     WEIR_TRY(context_, model_.open_context(rules_.capacity));
   }
   WEIR_CHECK(enter(text));
   const std::size_t begin = history_.size();
-  // The answer ends with the memory at the latest.
   const std::size_t end = static_cast<std::size_t>(
       std::min<std::uint64_t>(rules_.capacity, begin + rules_.max_tokens));
   answer_text answer(tokens_);
   answer_end why = answer_end::length;
   while (history_.size() < end) {
     WEIR_TRY(const std::uint32_t id, draw());
-    // The end token is no part of the history.
     if (rules_.end_token == id || form_.ends_answer(id)) {
       why = answer_end::stop;
       break;
     }
     history_.push_back(id);
     WEIR_TRY(const std::string piece, answer.add(id));
-    // The user wants no more.
     if (!on_text(piece)) {
       why = answer_end::stopped;
       break;
     }
   }
-  // A character that is not complete is given now.
   WEIR_TRY(const std::string rest, answer.end());
   if (!rest.empty()) {
-    // The receiver may not stop it any more.
     (void)on_text(rest);
   }
   return why;

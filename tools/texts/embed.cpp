@@ -37,13 +37,11 @@ std::string add_layers(pipeline_text& to, const embed_options& options,
                        const actors::model_record& record) {
   const std::uint32_t layers = record.facts.layers;
   const std::uint32_t count = std::min(options.stages, layers);
-  // Each text adds at most two tokens of the model.
   const std::uint32_t rows =
       std::min(std::max(bytes_of_item, record.facts.context_limit) + 2 * options.batch,
                max_rows_of_layers);
   std::string last;
   for (std::uint32_t n = 0; n < count; ++n) {
-    // Parts differ by one layer at most.
     const std::uint32_t first = n * layers / count;
     const std::string name = fmt::format("layers{}", n + 1);
     to.stage(name, "bert.layers");
@@ -71,7 +69,6 @@ pipeline_text embed_pipeline(const embed_options& options,
                              const actors::model_record& record, const std::string& out,
                              const std::string& bad) {
   pipeline_text text("embed", options);
-  // Lines are grouped by bytes.
   text.add_tokens(options, record.tag, options.files, bytes_of_item);
   const std::string last = add_layers(text, options, record);
   text.stage("pool", "bert.pool");
@@ -79,7 +76,6 @@ pipeline_text embed_pipeline(const embed_options& options,
   text.key("inlets.rows", {last});
   text.stage("write", "tgm.embeddings");
   text.key("path", {out});
-  // The texts carry the numbers of the lines.
   text.key("inlets.texts", {std::string("tokens.texts")});
   text.key("inlets.rows", {std::string("pool")});
   text.add_bad_lines(options, bad);
@@ -91,7 +87,6 @@ void print_embed_summary(const text_report& report, const embed_options& options
                          const actors::model_record& record, output& out) {
   const std::uint64_t rows = report.figure("write", "rows");
   const std::uint64_t skipped = report.figure("tokens", "skipped");
-  // One line, for other programs.
   if (options.json) {
     nlohmann::ordered_json facts;
     facts["tag"] = record.tag;
@@ -111,17 +106,14 @@ void print_embed_summary(const text_report& report, const embed_options& options
 
 }  // namespace
 
-/// The model is checked before anything is written.
 command_result embed_command(const embed_options& options, output& out) {
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::bert));
   text_job job;
   job.inputs = options.files;
-  // The paths differ while the run is not finished.
   job.pipeline_to = [&](const std::string& to, const std::string& bad) {
     return embed_pipeline(options, record, to, bad);
   };
-  // Its tokens are shown as progress.
   job.counted = "layers1";
   job.things = "texts";
   job.print_summary = [&](const text_report& report) {

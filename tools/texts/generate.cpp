@@ -29,7 +29,6 @@ pipeline_text generate_pipeline(const generate_options& options,
                                 const actors::model_record& record,
                                 const std::string& out, const std::string& bad) {
   pipeline_text text("generate", options);
-  // Prompts are grouped by number.
   text.add_tokens(options, record.tag, {options.prompts}, bytes_of_prompts);
   text.stage("answers", "llama.answers");
   text.model(options.volume, record.tag);
@@ -61,7 +60,6 @@ void print_generate_summary(const text_report& report, const generate_options& o
                             const std::string& tag, output& out) {
   const std::uint64_t answers = report.figure("answers", "answers");
   const std::uint64_t tokens = report.figure("answers", "answer_tokens");
-  // One line, for other programs.
   const std::uint64_t skipped = report.figure("tokens", "skipped");
   if (options.json) {
     nlohmann::ordered_json facts;
@@ -84,14 +82,12 @@ void print_generate_summary(const text_report& report, const generate_options& o
 
 }  // namespace
 
-/// Only decoders can answer.
 command_result generate_command(const generate_options& options, output& out) {
   WEIR_TRY(const actors::model_record record,
            record_of_model(options.volume, options.tag, models::architecture::llama));
   // The functions refer to `options` and `record`, which outlive the run.
   text_job job;
   job.inputs = {options.prompts};
-  // The paths differ while the run is not finished.
   job.pipeline_to = [&](const std::string& to, const std::string& bad) {
     return generate_pipeline(options, record, to, bad);
   };

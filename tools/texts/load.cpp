@@ -18,7 +18,6 @@
 
 namespace weir::tools {
 
-/// The error names both, because users mix up tags.
 result<void> expect_family(const actors::model_record& record,
                            models::architecture family) {
   const models::architecture found = record.facts.family;
@@ -36,15 +35,12 @@ result<std::unique_ptr<loaded_model>> load_decoder(const std::string& volume,
                                                    const std::string& tag,
                                                    unsigned workers) {
   WEIR_TRY(storage::hn4_volume mapped, map_model_volume(volume));
-  // Without a tag there must be one model only.
   WEIR_TRY(const std::string chosen, actors::choose_model(mapped, tag));
   WEIR_TRY(actors::model_in_volume stored, actors::model_in_volume::open(mapped, chosen));
   WEIR_CHECK(expect_family(stored.record(), models::architecture::llama));
-  // Encoders have no next token.
   WEIR_TRY(formats::tokenizer tokens, stored.tokenizer());
   WEIR_TRY(auto weights, actors::model_weights::load(mapped, stored));
   runtime::engine_options options;
-  // Without a number, one worker per processor that this process may use.
   options.workers = workers > 0 ? workers : std::max(1U, allowed_processors());
   // Nobody asks for the times of kernels here.
   options.kernel_time = false;

@@ -69,12 +69,10 @@ class unfinished_outputs {
  public:
   explicit unfinished_outputs(const std::vector<std::string>& outputs)
       : outputs_(outputs) {
-    // An empty name is none.
     std::erase(outputs_, std::string());  // an output that was not asked for
   }
   unfinished_outputs(const unfinished_outputs&) = delete;
   unfinished_outputs& operator=(const unfinished_outputs&) = delete;
-  // Removed in any case but success.
   ~unfinished_outputs() {
     for (const std::string& one : outputs_) {
       // The result of `unfinished_name` must be the same as before the run: the output
@@ -85,8 +83,6 @@ class unfinished_outputs {
     }
   }
   /// Gives the outputs their names. Their content is durable.
-  ///
-  /// An output that was kept is taken from the list, so that it is not removed.
   result<void> keep() {
     // An output that has its name leaves the list, so that the destructor does not remove
     // it if a later one fails.
@@ -94,7 +90,6 @@ class unfinished_outputs {
       const std::string& one = outputs_.back();
       if (const std::string name = unfinished_name(one); name != one) {
         WEIR_CHECK(posix_file_system().rename(name, one));
-        // The name must survive a power failure.
         WEIR_CHECK(posix_file_system().sync_folder(folder_of(one)));
       }
     }
@@ -111,7 +106,6 @@ result<loaded_pipeline> load_text(const pipeline_text& text) {
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
   WEIR_TRY(const written_pipeline written,
-           // Paths are relative to the current folder.
            read_pipeline(text.text(), "pipeline.toml", here, {}));
   return make_loaded(written);
 }
@@ -148,16 +142,13 @@ result<actors::model_record> record_of_model(const std::string& volume,
 pipeline_text::pipeline_text(const std::string& name, const text_options& options) {
   text_ += fmt::format("name = {}\n\n[run]\n", toml_text({name}));
   constexpr unsigned max_workers = 256;
-  // The pipeline has a limit of its own.
   const unsigned workers = options.workers > 0 ? options.workers : allowed_processors();
   key("workers", {std::int64_t{std::clamp(workers, 1U, max_workers)}});
   key("trace", {std::string("off")});
   text_ += "\n[checkpoint]\n";
-  // Only runs with a folder write checkpoints.
   key("every", {options.every});
 }
 
-/// Keys that follow belong to the stage.
 void pipeline_text::stage(const std::string& name, const std::string& use) {
   text_ += "\n[[stage]]\n";
   key("name", {name});
@@ -169,7 +160,6 @@ void pipeline_text::key(std::string_view name, const setting_value& value) {
   text_ += fmt::format("{} = {}\n", name, toml_text(value));
 }
 
-/// Stages find the model by volume and tag.
 void pipeline_text::model(const std::string& volume, const std::string& tag) {
   key("volume", {volume});
   key("tag", {tag});
@@ -192,11 +182,9 @@ void pipeline_text::add_tokens(const text_options& options, const std::string& t
   model(options.volume, tag);
   key("field", {options.field});
   key("truncate", {options.truncate});
-  // A line that is no text stops the run, or is listed.
   key("bad", {std::string(options.skip_bad.empty() ? "stop" : "list")});
 }
 
-/// Adds nothing unless the user wants a list.
 void pipeline_text::add_bad_lines(const text_options& options, const std::string& path) {
   if (!options.skip_bad.empty()) {
     stage("skipped", "json.write");
@@ -206,7 +194,6 @@ void pipeline_text::add_bad_lines(const text_options& options, const std::string
   }
 }
 
-/// Names are those of the pipeline.
 std::uint64_t text_report::figure(std::string_view stage, std::string_view name) const {
   return figure_of(run.stages, stage_number(run.planned.source, stage), name);
 }
@@ -219,14 +206,11 @@ result<text_report> run_texts(const pipeline_text& text,
                               const std::vector<std::string>& outputs,
                               const text_job& job) {
   WEIR_TRY(loaded_pipeline loaded, load_text(text));
-  // Missing inputs are found before outputs are made.
   WEIR_CHECK(check_files(loaded));
   unfinished_outputs unfinished(outputs);
-  // A signal ends the run at the next item.
   actors::run_control control;
   const actors::signal_scope signals(control);
   text_progress progress(job.things);
-  // A run without a folder cannot be resumed.
   loaded.options.control = &control;
   // A run without a folder has no place for checkpoints.
   loaded.options.every_items = 0;
@@ -236,15 +220,12 @@ result<text_report> run_texts(const pipeline_text& text,
     progress.show(figure_of(p.stages, stage, job.things),
                   figure_of(p.stages, stage, "tokens"));
   };
-  // Workers that are not preempted finish their items sooner.
   prefer_long_time_slices();
   // The pipeline wraps the error of a stage into others; the user sees the innermost one.
   auto report = weir::run(*loaded.stages, loaded.options);
-  // The user knows nothing of stages, so only the cause is shown.
   if (!report) {
     return error(report.error().root());
   }
-  // The temporary outputs are removed.
   if (report->ended == "interrupted") {
     return error(errc::interrupted,
                  "cannot write the outputs: expected a run to its end, found a signal")
@@ -263,15 +244,12 @@ command_result perform_texts(const text_job& job, const text_options& options,
   for (const std::string& path : job.inputs) {
     WEIR_CHECK(refuse_output_over(path, options));
   }
-  // The volume is an input as well.
   WEIR_CHECK(refuse_output_over(options.volume, options));
   const pipeline_text named = job.pipeline_to(options.out, options.skip_bad);
-  // Prints the pipeline instead of running it.
   if (options.toml) {
     out.write(named.text());
     return 0;
   }
-  // Outputs have their own names, because the run may be resumed.
   if (!options.run.empty()) {
     WEIR_TRY(loaded_pipeline loaded, load_text(named));
     return run_loaded(loaded, options.run, options.json, out);
@@ -280,7 +258,6 @@ command_result perform_texts(const text_job& job, const text_options& options,
            run_texts(job.pipeline_to(unfinished_name(options.out),
                                      unfinished_name(options.skip_bad)),
                      {options.out, options.skip_bad}, job));
-  // On standard output, a summary would be part of the output.
   if (options.out != standard_stream) {
     job.print_summary(report);
   }

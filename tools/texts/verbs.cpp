@@ -15,7 +15,6 @@ namespace weir::tools {
 
 namespace {
 
-/// Examples stand at the end of the help.
 constexpr const char* embed_example =
     "Example:\n"
     "  weir embed models.hn4 --tag minilm --field text docs.jsonl -o docs.tgm\n\n"
@@ -51,13 +50,11 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
   v->add_option("--field", o->field,
                 "Lines are JSON objects with the text under this name")
       ->type_name("NAME");
-  // A name is needed, as there is no sensible default for results.
   v->add_option("-o,--out", o->out, "File to write")->type_name("FILE")->required();
   v->add_option("--skip-bad", o->skip_bad,
                 "Go on after bad lines and list them here (default: exit 4)")
       ->type_name("FILE");
   v->add_flag("--truncate", o->truncate, "Cut texts that are too long for the model");
-  // The limit keeps steps within the model's memory.
   v->add_option("--batch", o->batch, "Texts that are computed together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -74,7 +71,6 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       ->capture_default_str();
   v->add_flag("--toml", o->toml, "Print the pipeline for `weir run`, and run nothing");
   v->add_flag("--json", o->json, "Print a summary as JSON");
-  // Parsing only chooses the command; it runs afterwards.
   v->callback(
       [o, &chosen, run] { chosen = [o, run](output& out) { return run(*o, out); }; });
 }
@@ -82,7 +78,6 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
 /// `chat` has no input files and no output, so it shares none of the options above.
 void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen) {
   auto* v = app.add_subcommand("chat", "Talk to a model");
-  // Shared with the callback.
   const auto o = std::make_shared<chat_options>();
   v->footer(chat_example);
   v->add_option("VOLUME", o->volume, "HN4 volume with the model")->required();
@@ -90,14 +85,12 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
   v->add_option("--system", o->system,
                 "Instruction to the model (default: that of its template)")
       ->type_name("TEXT");
-  // Checked again by the command, with the template of the model.
   v->add_option("--chat-template", o->chat_template, "Form of the conversation")
       ->check(CLI::IsMember({"auto", "chatml", "llama3", "none"}))
       ->capture_default_str();
   v->add_option("--max-tokens", o->max_tokens, "Tokens of the longest answer")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->capture_default_str();
-  // A conversation has at least a token of each side.
   v->add_option("--context-tokens", o->context_tokens,
                 "Tokens of a conversation, which take memory")
       ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{1} << 32))
@@ -110,7 +103,6 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
       ->capture_default_str();
   v->add_option("--top-k", o->top_k, "Likeliest tokens that count; 0: all")
       ->capture_default_str();
-  // A seed that is printed makes an answer repeatable.
   v->add_option("--seed", o->seed, "Seed of the answers (default: drawn and printed)");
   v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
       ->check(CLI::Range(1, 256));
@@ -125,7 +117,6 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
   auto* embed = app.add_subcommand("embed", "Write the embeddings of texts");
   const auto e = std::make_shared<embed_options>();
   add_text_verb(embed, e, embed_example, &embed_command, chosen);
-  // Files are positional, so that a shell can expand them.
   embed->add_option("FILE", e->files, "Files of texts, or \"-\"")->required();
   embed->add_option("--stages", e->stages, "Stages that share the layers")
       ->check(CLI::Range(1, 64))
@@ -133,7 +124,6 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
 
   auto* generate = app.add_subcommand("generate", "Write answers to prompts of a file");
   const auto g = std::make_shared<generate_options>();
-  // Each verb has options of its own.
   add_text_verb(generate, g, generate_example, &generate_command, chosen);
   generate->add_option("--prompts", g->prompts, "File of prompts, or \"-\"")
       ->type_name("FILE")
@@ -144,7 +134,6 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
   generate->add_option("--temperature", g->temperature, "0 takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  // TOML has signed numbers.
   generate->add_option("--seed", g->seed, "Seed of the first line")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{INT64_MAX}))
       ->capture_default_str();

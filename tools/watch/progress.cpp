@@ -19,8 +19,7 @@ namespace weir::tools {
 
 namespace {
 
-// Returns the width of the terminal. A line that wraps could not be overwritten. 80
-// columns if standard error is no terminal.
+// Returns the width of the terminal. A line that wraps could not be overwritten.
 std::size_t columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
@@ -80,7 +79,6 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   if (!p.mix.empty()) {
     out += fmt::format("  {}", fmt::join(p.mix, ", "));
   }
-  // The user can stop the run without loss from the first one on.
   out += p.durable_generation > 0 ? fmt::format("  checkpoint {}", p.durable_generation)
                                   : std::string("  no checkpoint yet");
   return out;
@@ -90,7 +88,6 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
 progress_line::progress_line()
     : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
 
-/// The shell's prompt begins in an empty line.
 progress_line::~progress_line() {
   clear();
 }
@@ -101,12 +98,11 @@ void progress_line::show(const actors::run_progress& p) {
   }
   const std::string text = progress_text(p, false);
   // A line that is too long is cut, and has no colour, because cutting could split an
-  // escape sequence. The last column stays free, as some terminals wrap behind it.
+  // escape sequence.
   draw(text.size() < columns() ? progress_text(p, colour_)
                                : text.substr(0, columns() - 1));
 }
 
-/// The text has no colour.
 void progress_line::show(const std::string& text) {
   if (terminal_) {
     draw(text.substr(0, columns() - 1));
@@ -117,7 +113,6 @@ void progress_line::show(const std::string& text) {
 // it.
 void progress_line::draw(const std::string& line) {
   fmt::print(stderr, "\r\x1b[K{}", line);
-  // There is no line end that would write it.
   std::fflush(stderr);
   shown_ = true;
 }

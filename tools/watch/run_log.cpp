@@ -14,7 +14,6 @@
 
 namespace weir::tools {
 
-/// The logger and its file.
 struct run_log::state {
   spdlog::logger logger;
 };
@@ -24,12 +23,9 @@ struct run_log::state {
 result<run_log> run_log::open(const std::string& folder) {
   const std::string path = join_path(folder, "log");
   try {
-    // Without locks: one thread writes.
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
     auto s = std::make_unique<state>(state{spdlog::logger("run", std::move(sink))});
-    // Times have the offset of the zone, so that logs can be compared.
     s->logger.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-    // Each line is written at once, so that none is lost in a crash.
     s->logger.flush_on(spdlog::level::info);
     return run_log(std::move(s));
   } catch (const spdlog::spdlog_ex& e) {
@@ -41,13 +37,11 @@ result<run_log> run_log::open(const std::string& folder) {
   }
 }
 
-/// The state is never null, except after a move.
 run_log::run_log(std::unique_ptr<state> s) : state_(std::move(s)) {}
 run_log::run_log(run_log&&) noexcept = default;
 run_log& run_log::operator=(run_log&&) noexcept = default;
 run_log::~run_log() = default;
 
-/// Three levels are enough for a log that people read.
 void run_log::info(const std::string& text) {
   state_->logger.info(text);
 }
