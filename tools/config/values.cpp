@@ -225,7 +225,10 @@ result<config_entry> parse_assignment(std::string_view assignment) {
   const std::string key(assignment.substr(0, equals));
   const std::string text(assignment.substr(equals + 1));
   const std::string where = fmt::format("--set {}", key);
-  WEIR_CHECK(check_key_depth(text, where));
+  // A text such as "./a/./b" has many points and is no TOML, so it is a string.
+  if (!check_key_depth(text, where)) {
+    return config_entry{key, {text}, where};
+  }
   // The text is read as the value of a key, as it would stand in a file.
   const toml::parse_result parsed = toml::parse("value = " + text);
   // A text with line breaks can parse as more than one key; it is then taken as a string.

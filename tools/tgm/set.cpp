@@ -125,7 +125,8 @@ result<setting> parse_setting(const std::string& text) {
   // An empty name would be a key that no other tool can address.
   const auto parts = split_text(out.path, '.');
   if (parts.size() > max_names) {
-    return cannot_set(errc::out_of_range, fmt::format("{}...", out.path.substr(0, 40)),
+    return cannot_set(errc::invalid_argument,
+                      fmt::format("{}...", out.path.substr(0, 40)),
                       fmt::format("expected a key of at most {} names, found {}",
                                   max_names, parts.size()));
   }
