@@ -28,6 +28,7 @@ using storage::hn4_stream;
 using storage::hn4_volume;
 
 /// Returns the tag of the record of a model.
+/// The name of a model is that of its weights.
 std::string record_tag(const std::string& tag) {
   return tag + std::string(record_ending);
 }
@@ -49,6 +50,7 @@ result<void> check_model_tag(const std::string& tag) {
 result<bool> has_tag(const hn4_volume& volume, const std::string& tag) {
   const auto named = [&](const auto& t) { return t.name == tag; };
   WEIR_TRY(const auto tags, volume.tags());
+  // Damaged tags are listed apart.
   WEIR_TRY(const auto damaged, volume.damaged_tags());
   return std::any_of(tags.begin(), tags.end(), named) ||
          std::any_of(damaged.begin(), damaged.end(), named);
@@ -77,16 +79,19 @@ result<model_record> read_record(const hn4_volume& volume, const std::string& ta
 result<void> store_panels(hn4_volume& volume, const model_source& source,
                           const storage::hn4_put_options& put, model_record& record) {
   const std::string tag = record.tag + std::string(panels_ending);
+  // Blocks of the volume decide how rows are divided.
   record.panels = plan_panels(source.weights, volume.geometry().payload);
   if (record.panels.empty()) {
     // Panels of a model that was replaced would not fit to the new weights.
     WEIR_TRY(const bool old, has_tag(volume, tag));
     return old ? volume.remove(tag) : result<void>();
   }
+  // As large as all panels together.
   byte_vector stream(static_cast<std::size_t>(stream_bytes(record.panels)));
   for (std::size_t i = 0; i < source.weights.size(); ++i) {
     const models::bound_weight& w = source.weights[i];
     const storage::stored_tensor& t = source.tensors[w.tensor];
+    // The weight and the bytes of its tensor.
     const raw_weight raw{&w, source.view(w),
                          source.bytes.subspan(static_cast<std::size_t>(t.offset),
                                               static_cast<std::size_t>(t.bytes)),
@@ -108,6 +113,7 @@ result<void> store_panels(hn4_volume& volume, const model_source& source,
 result<model_record> import_model(hn4_volume& volume, const std::string& path,
                                   const std::string& tag,
                                   const model_import_options& options) {
+  // Nothing is changed before all checks.
   WEIR_CHECK(check_model_tag(tag));
   WEIR_TRY(const bool has_record, has_tag(volume, record_tag(tag)));
   WEIR_TRY(const bool has_weights, has_tag(volume, tag));
@@ -119,6 +125,7 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
         .hint("choose another tag, or use --replace");
   }
   // The source is checked completely before anything in the volume changes.
+  // Also reads the facts and the tokenizer.
   WEIR_TRY(const model_source source, open_model_source(path));
   model_record record = source.record;
   record.tag = tag;
@@ -131,6 +138,7 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
   if (has_record) {
     WEIR_CHECK(volume.remove(record_tag(tag)));
   }
+  // Equal files give equal volumes if the time is given.
   storage::hn4_put_options put;
   put.time_ns = options.time_ns;
   WEIR_CHECK(volume.put(tag, source.bytes, put));
@@ -148,6 +156,7 @@ result<model_listing> list_models(const hn4_volume& volume) {
     if (!t.name.ends_with(record_ending)) {
       continue;
     }
+    // The tag of the model is the one without the ending.
     const std::string tag = t.name.substr(0, t.name.size() - record_ending.size());
     auto record = read_record(volume, tag);
     if (record) {
@@ -169,6 +178,7 @@ result<model_listing> list_models(const hn4_volume& volume) {
 /// An empty tag is enough if the volume has a single model. Damaged models count, so that
 /// none is chosen silently.
 result<std::string> choose_model(const hn4_volume& volume, const std::string& tag) {
+  // The user has chosen.
   if (!tag.empty()) {
     return tag;
   }
@@ -195,14 +205,15 @@ result<std::string> choose_model(const hn4_volume& volume, const std::string& ta
   return listing.models.empty() ? listing.damaged[0].name : listing.models[0].tag;
 }
 
-// @pre `head` holds the bytes in front of the first tensor, or nothing for safetensors.
 namespace {
 
 /// Reads facts and weights from the header of stored weights, which must be those of the
-/// record.
+/// record. @pre `head` holds the bytes in front of the first tensor, or nothing for
+/// safetensors.
 result<std::vector<models::bound_weight>> weights_of(
     const model_record& record, bytes_view head,
     std::span<const storage::stored_tensor> tensors) {
+  // Tensors of the header by their names.
   const auto named = named_tensors(tensors);
   if (record.files == models::weight_files::gguf) {
     // The facts of GGUF stand in the header, too, and must agree with the record.
@@ -217,6 +228,7 @@ result<std::vector<models::bound_weight>> weights_of(
           .hint("import the model again");
     }
   }
+  // Fails if a weight of the architecture is missing.
   return models::bind_weights(record.facts, record.files, named);
 }
 
@@ -230,6 +242,7 @@ result<model_in_volume> model_in_volume::open(const hn4_volume& volume,
   WEIR_TRY(hn4_stream stream, volume.stream(tag));
   model_in_volume model(std::move(stream));
   model.record_ = std::move(record);
+  // The container says what it is.
   WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(model.stream_));
   const bool gguf = model.record_.files == models::weight_files::gguf;
   // Size and kind are compared first: their difference has a clear message.
@@ -270,6 +283,7 @@ result<stored_weight> model_in_volume::weight(std::size_t index) const {
 
 /// Made anew at each call; callers keep it.
 result<formats::tokenizer> model_in_volume::tokenizer() const {
+  // Safetensors have no tokenizer, so it is in the record.
   if (!record_.tokenizer.empty()) {
     return formats::tokenizer::from_json(as_view(record_.tokenizer), record_.tag);
   }
@@ -277,6 +291,7 @@ result<formats::tokenizer> model_in_volume::tokenizer() const {
   return formats::tokenizer::from_gguf(keys);
 }
 
+/// The keys from which `tokenizer` makes one.
 result<formats::gguf_tokenizer> model_in_volume::tokenizer_keys() const {
   return record_.tokenizer.empty()
              ? formats::tokenizer_keys_of_gguf(head_, record_.tag)
@@ -291,6 +306,7 @@ result<void> model_in_volume::verify() const {
     WEIR_TRY(const stored_weight w, weight(i));
     digest.add(w.weight.info, w.view);
   }
+  // The order of the weights is that of the import.
   if (digest.value() != record_.digest) {
     return error(errc::hash_mismatch,
                  fmt::format("cannot verify model {}: expected the digest {}, found {}",

@@ -17,9 +17,9 @@
 namespace weir::actors {
 namespace {
 
-/// See the table for the meaning of each.
 constexpr std::string_view hn4_tensors_name = "hn4.tensors";
 
+/// See the table.
 struct tensors_settings {
   std::string path;
   std::string tag;
@@ -28,6 +28,7 @@ struct tensors_settings {
   std::string type = "any";
 };
 
+/// The volume, and which of its tensors.
 settings_table<tensors_settings> tensors_table() {
   settings_table<tensors_settings> table("the source hn4.tensors");
   table
@@ -71,6 +72,7 @@ class hn4_tensors final : public flow::stage_object {
   /// Collects the tensors. Nothing of their elements is read yet.
   result<void> open(opening& run) override {
     const std::string path = path_of(run, settings_.path);
+    // Opening for reading does not change the volume.
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
     std::vector<entry> all;
     // The tags are read in the order of their names.
@@ -99,6 +101,7 @@ class hn4_tensors final : public flow::stage_object {
     return {};
   }
   /// Reads the next tensor into an item of its type and shape.
+  // The list is fixed since `open`.
   result<bool> next(pull& p) override {
     if (next_ == entries_.size()) {
       return false;
@@ -111,6 +114,7 @@ class hn4_tensors final : public flow::stage_object {
                                "dimensions, found {}",
                                e.tensor.name, runtime::max_dims, e.tensor.shape.size()));
     }
+    // Type and shape of an item are those of the tensor.
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, e.tensor.type, e.tensor.shape));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(e.tensor.bytes));
     WEIR_CHECK(read(e, 0, to));
@@ -122,6 +126,7 @@ class hn4_tensors final : public flow::stage_object {
     ++next_;
     return true;
   }
+  /// The tensors so far, their descriptions, and the last one.
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(tensors_cursor{next_, identity(next_), digest_});
   }
@@ -149,6 +154,7 @@ class hn4_tensors final : public flow::stage_object {
                                 return read(last, offset, to);
                               }));
     }
+    // The next tensor is behind the last one that was read.
     next_ = cursor.next;
     digest_ = cursor.digest;
     return {};
@@ -160,6 +166,7 @@ class hn4_tensors final : public flow::stage_object {
                        std::vector<entry>& all) {
     // Each tag has a stream, and each tensor refers to it by number.
     WEIR_TRY(auto stream, volume.stream(tag));
+    // A stored file that is neither safetensors nor GGUF.
     WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
     for (const storage::stored_tensor& one : directory.tensors()) {
       all.push_back({streams_.size(), one});
@@ -202,6 +209,7 @@ class hn4_tensors final : public flow::stage_object {
                                   mutable_bytes to) const {
     WEIR_TRY(const std::size_t count,
              streams_[e.stream].read(e.tensor.offset + offset, to));
+    // The stream ends before the tensor.
     if (count != to.size()) {
       return error(
           errc::torn,
@@ -269,6 +277,7 @@ result<void> make_hn4_tensors(flow::described_stage& made, const given_settings&
                     "{} and \"{}\"",
                     counted(settings.names.size(), "name"), settings.pattern));
   }
+  // The rule of the setting has accepted it already.
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<hn4_tensors>(std::move(settings));

@@ -24,6 +24,7 @@ namespace {
 /// `stop` sees either all of an entry or nothing of it.
 template <class Make>
 result<std::uint64_t> add_entry(system_core& core, Make make) {
+  // Held while the actors start.
   const std::lock_guard lock(core.mutex);
   if (core.stopping) {
     return ended_error("spawning an actor");
@@ -44,6 +45,7 @@ caf::actor untyped(const Actor& actor) {
 template <class Handle, class T>
 result<Handle> opened(Handle spawned, const result<T>& outcome) {
   if (!outcome) {
+    // The error of the opening is more important than that of the end.
     static_cast<void>(spawned.close());
     return outcome.error();
   }
@@ -52,6 +54,7 @@ result<Handle> opened(Handle spawned, const result<T>& outcome) {
 
 }  // namespace
 
+/// The thread of the caller is none of the system.
 result<actor_system> actor_system::start(actor_system_options options) {
   auto core = std::make_shared<system_core>();
   core->options = std::move(options);
@@ -64,6 +67,7 @@ result<actor_system> actor_system::start(actor_system_options options) {
              }
            }));
   // The relay ends last, because stopping other actors needs its requests.
+  // All requests of handles go through this actor.
   core->requester = core->system->spawn("relay", stop_group::last, relay, relay_config());
   return actor_system(std::move(core));
 }
@@ -86,6 +90,7 @@ actor_system::~actor_system() {
   }
 }
 
+/// Ends all actors; later requests are errors.
 result<void> actor_system::stop() {
   return core_->stop();
 }
@@ -96,6 +101,7 @@ result<volume_reader_handle> actor_system::spawn_volume_reader(
     return error(errc::invalid_argument,
                  "cannot spawn a volume reader: expected at least 1 worker, found 0");
   }
+  // Workers first, because the reader names them.
   WEIR_TRY(
       const std::uint64_t number, add_entry(*core_, [&](supervised_system& s) {
         // A reader has workers that block on the device; the reader itself never blocks.
@@ -115,6 +121,7 @@ result<volume_reader_handle> actor_system::spawn_volume_reader(
                                      std::move(config)));
         return entry;
       }));
+  // The reader opens nothing before it is asked.
   return volume_reader_handle(core_, number);
 }
 
@@ -129,6 +136,7 @@ result<message_reader_handle> actor_system::spawn_message_reader(
                  {}};
            }));
   message_reader_handle out(core_, number);
+  // Waits for the answer of the actor.
   auto info = request_of<message_reader_actor, local<message_source_info>>(
                   *core_, number, "opening a source of messages", as_value(), open_atom_v,
                   by_reference(source))
@@ -157,6 +165,7 @@ result<message_appender_handle> actor_system::spawn_message_appender(
                   .get();
   if (info) {
     out.info_ = *info;
+    // The entry may have been removed by `stop`.
     const std::lock_guard lock(core_->mutex);
     if (const auto found = core_->entries.find(number); found != core_->entries.end()) {
       found->second.before_end = last_work::flush;

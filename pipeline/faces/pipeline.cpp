@@ -20,6 +20,7 @@ node node::operator[](std::string_view port) const {
 
 /// Sets the window of edges that end at the node; applied in `apply_windows`.
 node& node::window(std::uint32_t items, std::int64_t bytes) {
+  // The edges may not exist yet.
   owner_->windows_.push_back({stage_, port_, items, bytes});
   return *this;
 }
@@ -48,6 +49,7 @@ node& node::defined_at(std::string place) {
 
 /// Connects two nodes and returns the second one, so that calls can be chained.
 node operator>>(node from, node to) {
+  // A mistake is kept for `check`.
   from.owner_->connect(from.stage_, from.port_, to.stage_, to.port_);
   return to;
 }
@@ -87,6 +89,7 @@ node pipeline::add(std::string name, std::string_view stage,
 /// Adds a stage that `make` makes, now and again after a restart.
 node pipeline::add_maker(std::string name,
                          std::function<result<flow::described_stage>()> make) {
+  // The first object; the function is kept for a restart.
   auto made = make();
   return add_made(std::move(name), std::move(made), std::move(make));
 }
@@ -125,6 +128,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
   std::uint32_t matches = 0;
   for (std::uint32_t i = 0; i < s.info.ports.size(); ++i) {
     const flow::port_info& p = s.info.ports[i];
+    // Ports of the other direction may have the same name.
     if (p.inlet != inlet) {
       continue;
     }
@@ -134,6 +138,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
       ++matches;
     }
   }
+  // Several ports without a name are a mistake as well.
   if (matches == 1) {
     return found;
   }
@@ -186,6 +191,7 @@ result<flow::plan> pipeline::check() const {
   if (mistake_) {
     return *mistake_;
   }
+  // The copy can be changed by the check.
   flow::graph g = graph_;
   apply_windows(g);
   return flow::check(std::move(g));
@@ -196,6 +202,7 @@ result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages()
   if (mistake_) {
     return *mistake_;
   }
+  // Their state is that of a run that has begun.
   if (taken_) {
     return error(errc::invalid_argument,
                  fmt::format("cannot run the pipeline \"{}\" again: expected stages that "
@@ -220,6 +227,7 @@ result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::remake_stages
                                graph_.stages[i].name))
           .hint("add it with `add`, or with `add_maker` and a function that makes it");
     }
+    // A maker may fail now although it did not before.
     WEIR_TRY(flow::described_stage made, makers_[i]());
     all.push_back(std::move(made.object));
   }

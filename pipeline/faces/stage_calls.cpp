@@ -24,6 +24,7 @@ error item_error(const std::string& stage, std::uint64_t seq, error cause) {
 /// Lets a source fill an item. Returns false at the end of its data.
 result<bool> call_next(stage_object& stage, const std::string& name, blank& item) {
   auto more = guarded([&]() -> result<bool> {
+    // Valid during this call only.
     pull p(item);
     WEIR_TRY(const bool goes_on, stage.next(p));
     // A joined source needs the position behind each item.
@@ -32,6 +33,7 @@ result<bool> call_next(stage_object& stage, const std::string& name, blank& item
     }
     return goes_on;
   });
+  // The number of the item is part of the message.
   if (!more) {
     return item_error(name, item.seq, std::move(more.error()));
   }
@@ -40,6 +42,7 @@ result<bool> call_next(stage_object& stage, const std::string& name, blank& item
 
 /// Lets a blocking stage process one item.
 result<void> call_on_ready(stage_object& stage, exchange& item) {
+  // Input and output of the same item.
   taken from(item.input);
   pull to(item.output);
   return guarded([&] { return stage.on_ready(from, to); });
@@ -59,6 +62,7 @@ Result in_batch(Function&& call_stage, std::optional<error> Result::*failure) {
   });
   if (!called) {
     // What was done before an exception is not known.
+    // Nothing of a batch counts then.
     done = {};
     done.*failure = std::move(called.error());
   }
@@ -98,6 +102,7 @@ processed_items write_each(stage_object& stage, const std::string& name,
   processed_items done;
   for (const ready* item : items) {
     taken t(*item);
+    // A sink that has failed is not called again.
     if (auto put = call_put(stage, name, t); !put) {
       done.failed = std::move(put.error());
       break;
@@ -150,6 +155,7 @@ processed_items call_work(stage_object& stage, std::span<exchange* const> items)
 /// Fills items of a source.
 filled_items call_fill(stage_object& stage, const std::string& name,
                        std::span<blank* const> items) {
+  // A stage of a child process.
   if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
     return in_batch<filled_items>([&] { return batches->fill(items); },
                                   &filled_items::failure);
@@ -167,6 +173,7 @@ processed_items call_write(stage_object& stage, const std::string& name,
   return write_each(stage, name, items);
 }
 
+/// Lets a sink write one item.
 result<void> call_put(stage_object& stage, const std::string& name, taken& item) {
   auto put = guarded([&] { return stage.put(item); });
   if (!put) {

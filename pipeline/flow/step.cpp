@@ -32,22 +32,27 @@ const flow::item* first_item(const flow::call& c) noexcept {
 }  // namespace
 
 // All functions of `step` are for the call that is active.
+/// Number of the item, or of the call.
 std::uint64_t step::seq() const noexcept {
   return stage_.active_->seq;
 }
+/// Steps of a loop that were made for the item.
 std::uint64_t step::round() const noexcept {
   return stage_.active_->round;
 }
+/// Lane of the first item that is there.
 std::uint32_t step::lane() const noexcept {
   const flow::item* one = first_item(*stage_.active_);
   return one != nullptr ? one->lane : 0;
 }
+/// Attributes of the first item that is there.
 const attributes& step::about() const noexcept {
   const flow::item* one = first_item(*stage_.active_);
   return one != nullptr ? one->about : no_attributes;
 }
 /// The attributes of the emitted item begin as a copy of those of the input.
 attributes& step::emitted() {
+  // Copied only if the stage changes something.
   flow::call& c = *stage_.active_;
   if (!c.about_set) {
     c.about = about();
@@ -58,18 +63,23 @@ attributes& step::emitted() {
 /// The stream of random numbers depends on the seed of the run, the name of the stage and
 /// the number of the item, so it is the same on every machine and after a restart.
 philox step::random() const noexcept {
+  // The name separates stages of the same seed.
   return {stage_.facts_.seed, xxh3_64(as_view(stage_.name_)) + seq()};
 }
+/// @units{nanoseconds}
 std::int64_t step::turn_time() const noexcept {
   return stage_.facts_.turn_ns;
 }
+/// When the item has left its source. @units{nanoseconds}
 std::int64_t step::source_time() const noexcept {
   return stage_.left_source(*stage_.active_);
 }
 /// Items of the call: fewer than it takes at the end of the input.
 std::size_t step::count() const noexcept {
+  // A stage without inlets has one item per call.
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }
+/// False for a gap.
 bool step::has(int inlet) const noexcept {
   const auto& inputs = stage_.active_->inputs;
   return inlet >= 0 && static_cast<std::size_t>(inlet) < inputs.size() &&
@@ -78,6 +88,7 @@ bool step::has(int inlet) const noexcept {
 /// @param nth  Item of the call, from 0. @pre The item is present.
 const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
+  // A wrong number is a mistake in the stage.
   WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets &&
               (nth == 0 || nth < count()));
   // The inputs of all items of a call follow each other, inlet by inlet.
@@ -91,6 +102,7 @@ bool step::input_complete(int inlet) const noexcept {
   const flow::call::input& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
   return one.body != nullptr && one.body->slots[one.outlet]->complete;
 }
+/// The scratch memory that `on_item` has taken.
 const runtime::tensor& step::scratch_of_item(int index) const {
   const flow::slot* s = stage_.active_->scratch[static_cast<std::size_t>(index)];
   WEIR_EXPECT(s != nullptr);
@@ -105,6 +117,7 @@ result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
   WEIR_EXPECT(outlet >= 0 && o < stage_.pools_.size() && stage_.pools_[o] &&
               stage_.active_->made[o] == nullptr);
   flow::slot_pool& pool = *stage_.pools_[o];
+  // Usually the form has not changed.
   flow::slot* s = pool.take_same(type, shape);
   if (s == nullptr) {
     WEIR_CHECK(stage_.fits(o, type, shape));
@@ -128,6 +141,7 @@ result<runtime::tensor> step::scratch_bytes(int index, dtype type,
   return s->tensor;
 }
 
+/// The number of the call becomes a gap.
 void step::skip() {
   stage_.active_->skipped = true;
 }
@@ -152,19 +166,24 @@ void step::note_task(task_id id) noexcept {
   }
   c.last = id;
 }
+/// The engine of the run, or that of the stage itself.
 engine& step::host() noexcept {
   return *stage_.facts_.host;
 }
+/// Calls in place of tasks.
 runtime::direct_calls& step::calls() noexcept {
   return *stage_.facts_.calls;
 }
 
+/// Number of the item to be filled.
 std::uint64_t pull::seq() const noexcept {
   return blank_.seq;
 }
+/// The source is asked again later.
 void pull::nothing_yet() noexcept {
   blank_.nothing_yet = true;
 }
+/// The number becomes a gap.
 void pull::skip() noexcept {
   blank_.skipped = true;
 }
@@ -178,6 +197,7 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
   const auto o = static_cast<std::size_t>(port);
   flow::slot& s = *blank_.slots[o];
   // Most items have the form of the item before.
+  // Its thread may be another one than that of the engine.
   if (s.has(type, shape)) {
     blank_.filled[o] = true;
     return s.tensor;
@@ -185,6 +205,7 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
   if (auto fits = blank_.stage->fits(o, type, shape); !fits) {
     // What a source reads decides the type, so that the data are wrong and no call is.
     const bool data = blank_.stage->info().face == flow::face::source;
+    // The text stays, and the code changes.
     error& e = fits.error();
     return data ? error(errc::corrupt, e.text()).hint(e.hint()) : std::move(e);
   }
@@ -195,16 +216,20 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
   return s.tensor;
 }
 
+/// Number of the item.
 std::uint64_t taken::seq() const noexcept {
   return ready_.holder->seq;
 }
+/// Attributes of the first item that is there.
 const attributes& taken::about() const noexcept {
   const flow::item* one = first_item(*ready_.holder);
   return one != nullptr ? one->about : no_attributes;
 }
+/// False for a gap.
 bool taken::has_bytes(int inlet) const noexcept {
   return ready_.holder->inputs[static_cast<std::size_t>(inlet)].body != nullptr;
 }
+/// @pre The inlet has an item.
 const runtime::tensor& taken::bytes(int inlet) const {
   const auto& one = ready_.holder->inputs[static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
@@ -231,6 +256,7 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
   }
   // Element, number of dimensions, and every extent that is fixed.
   bool same = *expected.element == type && expected.shape.size() == shape.size();
+  // Letters and open extents accept everything.
   for (std::size_t i = 0; same && i < shape.size(); ++i) {
     same = expected.shape[i].is != extent::kind::fixed ||
            expected.shape[i].number == shape[i];

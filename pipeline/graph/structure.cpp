@@ -22,6 +22,7 @@ namespace weir::flow {
 namespace {
 
 /// ASCII only; names do not depend on a locale.
+/// Letters and digits.
 bool is_alphanumeric(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -30,6 +31,7 @@ bool is_alphanumeric(char c) noexcept {
 /// @param punctuation  Characters that a name may have beside letters and digits.
 /// Bytes are counted, because the limit is one of bytes.
 std::string mistake_in(std::string_view name, std::string_view punctuation) {
+  // An empty name has no character that could be shown.
   if (name.empty()) {
     return "no character";
   }
@@ -47,6 +49,7 @@ std::string mistake_in(std::string_view name, std::string_view punctuation) {
 // A name of a port has no dot, so that the last dot of "stage.port" is the separator.
 result<void> check_port_names(const graph& g, std::uint32_t stage) {
   const std::vector<port_info>& ports = g.stages[stage].info.ports;
+  // Port by port; the first mistake is reported.
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const std::string mistake = mistake_in(ports[i].name, "_-");
     if (!mistake.empty()) {
@@ -72,6 +75,7 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   const stage_info& info = g.stages[stage].info;
   const std::size_t inlets = info.inlets();
   const std::size_t outlets = info.outlets();
+  // All of these errors name the stage.
   const auto refused = [&](std::string_view expected, std::size_t count,
                            const char* noun) {
     return refused_stage(g, stage, expected, counted(count, noun));
@@ -90,6 +94,7 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   if (info.face == face::sink && outlets > 0) {
     return refused("a sink without outlets", outlets, "outlet");
   }
+  // Without an outlet it would be a sink.
   if (info.face == face::blocking && outlets == 0) {
     return refused("a blocking stage with an outlet", outlets, "outlet");
   }
@@ -155,6 +160,7 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
     return {};
   }
   // State is named in the message, because the author may not know that it counts.
+  // What contradicts the policy, in words.
   std::string found;
   if (!s.info.state.empty()) {
     found = fmt::format("the state \"{}\"", s.info.state.front().name);
@@ -187,9 +193,11 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
 }
 
 /// A stage in a child process is made there by its name.
+// The stage's own wish, or what its face needs.
 result<void> check_host(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
   const host_kind host = host_of(s);
+  // Stages that may wait for something outside.
   const bool outside = s.info.face == face::source || s.info.face == face::sink ||
                        s.info.face == face::blocking;
   // A stage that waits would keep the engine's thread from all other stages.
@@ -216,11 +224,13 @@ result<void> check_host(const graph& g, std::uint32_t stage) {
 /// Checks everything that a stage says about itself.
 result<void> check_stage(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
+  // Names of stages may have dots, as parts of other names.
   const std::string mistake = mistake_in(s.name, "_-.");
   if (!mistake.empty()) {
     return refused_stage(
         g, stage, "a name of 1 to 64 letters, digits, \"_\", \"-\" or \".\"", mistake);
   }
+  // In the order from the form to the behaviour.
   WEIR_CHECK(check_port_names(g, stage));
   WEIR_CHECK(check_port_counts(g, stage));
   WEIR_CHECK(check_rates(g, stage));
@@ -237,6 +247,7 @@ result<void> check_unique_names(const graph& g) {
     if (is_new) {
       continue;
     }
+    // Both places are part of the error.
     error refused(errc::invalid_argument,
                   fmt::format("cannot add the stage {}: expected a unique name, found a "
                               "stage with this name",
@@ -253,6 +264,7 @@ result<void> check_unique_names(const graph& g) {
 /// the begin.
 result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
   const graph_edge& e = g.edges[edge];
+  // The end decides which of the numbers is looked at.
   const std::uint32_t stage = inlet ? e.to : e.from;
   const std::uint32_t port = inlet ? e.inlet : e.outlet;
   // Graphs may be made by programs, so even the numbers of stages and ports are checked.
@@ -292,10 +304,12 @@ result<void> check_edge(const graph& g, std::size_t edge) {
     return refused_edge(g, e, fmt::format("a window of 1 to {} items", max_window_items),
                         std::to_string(e.window_items));
   }
+  // A window of fewer bytes than an item is enlarged later.
   if (e.window_bytes < 1) {
     return refused_edge(g, e, "a window of at least 1 byte",
                         std::to_string(e.window_bytes));
   }
+  // A delay needs as many items in the window.
   if (e.delay >= max_window_items) {
     return refused_edge(g, e, fmt::format("a delay below {} items", max_window_items),
                         std::to_string(e.delay));
@@ -309,6 +323,7 @@ result<void> connect_inlets(plan& p) {
   // Key: stage and port. Value: the edge that ends there.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> edge_of;
   for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
+    // The first edge of an inlet is kept.
     const graph_edge& e = g.edges[i];
     const auto [first, is_new] = edge_of.try_emplace({e.to, e.inlet}, i);
     if (!is_new) {
@@ -347,6 +362,7 @@ result<void> connect_inlets(plan& p) {
 /// Collects the edges of each stage by outlet. An outlet without edges is a note and no
 /// mistake.
 void connect_outlets(plan& p) {
+  // An outlet may have any number of edges.
   const graph& g = p.source;
   for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
     p.stages[g.edges[i].from].out.push_back(i);
@@ -355,6 +371,7 @@ void connect_outlets(plan& p) {
     std::vector<std::uint32_t>& out = p.stages[s].out;
     // A stable order: edges of one outlet stay in the order in which they were added.
     std::ranges::stable_sort(out, {}, [&](std::uint32_t e) { return g.edges[e].outlet; });
+    // Each outlet without an edge gives a note.
     for (std::uint32_t port = 0; port < g.stages[s].info.ports.size(); ++port) {
       const auto leaves = [&](std::uint32_t e) { return g.edges[e].outlet == port; };
       if (!g.stages[s].info.ports[port].inlet && std::ranges::none_of(out, leaves)) {
@@ -412,6 +429,7 @@ error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
   // Each stage that waits has a predecessor that waits, so walking back finds a cycle.
   // The first edge in front of a stage whose maker waits as well.
   const auto predecessor = [&](std::uint32_t s) {
+    // Such a stage exists, because the stage itself waits.
     const auto waiting = [&](std::uint32_t e) {
       return g.edges[e].delay == 0 && waits[g.edges[e].from] > 0;
     };
@@ -429,6 +447,7 @@ error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
     again = std::ranges::find(walk, s);
   }
   // The part of the walk behind the repeated stage is the cycle, backwards.
+  // Begins at the stage that was met again.
   std::vector<std::uint32_t> ring(again, walk.end());
   std::ranges::reverse(ring);
   rotate_to_first(ring);
@@ -442,6 +461,7 @@ error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
 
 /// Checks stages and edges one by one. @pre Nothing is known about the graph.
 result<void> check_form(const graph& g) {
+  // Stages first, because edges refer to them.
   for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
     WEIR_CHECK(check_stage(g, i));
   }
@@ -464,6 +484,7 @@ result<void> check_form(const graph& g) {
 }
 
 /// Fills in the edges of each stage. @pre `check_form` has succeeded.
+// Needs the numbers of stages and ports to be right.
 result<void> connect_stages(plan& p) {
   WEIR_CHECK(connect_inlets(p));
   connect_outlets(p);
@@ -480,6 +501,7 @@ result<void> order_stages(plan& p) {
   for (const graph_edge& e : g.edges) {
     waits[e.to] += e.delay == 0 ? 1 : 0;
   }
+  // The smallest number is on top.
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;
   for (std::uint32_t s = 0; s < waits.size(); ++s) {
     if (waits[s] == 0) {
@@ -490,6 +512,7 @@ result<void> order_stages(plan& p) {
   while (!ready.empty()) {
     const std::uint32_t s = ready.top();
     ready.pop();
+    // The order is used by every turn.
     p.order.push_back(s);
     for (const std::uint32_t e : p.stages[s].out) {
       const std::uint32_t next = g.edges[e].to;

@@ -29,6 +29,7 @@ class serial_host {
       : run_(run), host_(host), options_(options) {
     // Sources stop before the next barrier, which makes its place the same in every run.
     if (options.every_items != 0) {
+      // The first boundary behind the place where the run begins.
       boundary_ =
           (run.reached().next_item / options.every_items + 1) * options.every_items;
       run.stop_before(boundary_);
@@ -40,6 +41,7 @@ class serial_host {
     std::int64_t idle_since = 0;
     while (!done_) {
       // Every round looks at everything once.
+      // Each part may have made the next one possible.
       WEIR_TRY(bool worked, run_.turn());
       WEIR_TRY(const bool fed, feed_sources());
       WEIR_TRY(const bool called, call_blocking());
@@ -68,6 +70,7 @@ class serial_host {
         return error(errc::timeout,
                      fmt::format("the pipeline makes no progress: {}", run_.waiting()));
       }
+      // Waits until a task of another worker ends, at most a millisecond.
       host_.base().idle(1'000'000);
     }
     // The items before the failure are in a checkpoint now.
@@ -98,6 +101,7 @@ class serial_host {
         }
         auto more = call_next(run_.stage(source), name_of(source), *b);
         if (!more) {
+          // The blank was not filled.
           run_.take_back(source);
           failure_ = std::move(more.error());
           return true;
@@ -125,6 +129,7 @@ class serial_host {
     return any;
   }
 
+  /// For errors.
   [[nodiscard]] const std::string& name_of(std::uint32_t stage) const {
     return run_.planned().source.stages[stage].name;
   }
@@ -140,6 +145,7 @@ class serial_host {
         }
         any = true;
         const auto made = call_work(run_.stage(stage), std::span(&item, 1));
+        // A failed item is skipped or ends the run; the execution decides.
         WEIR_CHECK(execution::give_back(*item, made.failed ? &*made.failed : nullptr));
         // A partial item comes again in the next round.
         if (made.partial) {
@@ -165,6 +171,7 @@ class serial_host {
         WEIR_CHECK(call_put(run_.stage(sink), name_of(sink), t));
         run_.done(sink);
       }
+      // Everything before the barrier is written.
       if (run_.wants_settle(sink)) {
         any = true;
         WEIR_TRY(const auto offset, call_settle(run_.stage(sink), name_of(sink)));
@@ -179,6 +186,7 @@ class serial_host {
     // The image is durable when `save` returns.
     if (run_.complete()) {
       WEIR_TRY(const image* made, run_.completed());
+      // A run without a store still has epochs, so that sinks settle.
       if (options_.store != nullptr) {
         WEIR_CHECK(options_.store->save(*made));
       }
@@ -188,6 +196,7 @@ class serial_host {
       run_.committed();
       return {};
     }
+    // One epoch at a time.
     if (run_.epoch_in_flight()) {
       return {};
     }
@@ -223,6 +232,7 @@ class serial_host {
 
 /// Checks the pipeline, continues from the newest image if that is wanted, and runs it.
 result<here_report> run_here(pipeline& p, const here_options& options) {
+  // Before any stage does something.
   WEIR_TRY(plan planned, p.check());
   const std::string identity = identity_of(planned.source);
   std::optional<image> from;
@@ -237,6 +247,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
       return report;
     }
   }
+  // The stages have not been opened yet.
   WEIR_TRY(auto stages, p.take_stages());
   // Stages with an engine of their own run on this thread as well.
   WEIR_CHECK(move_to_hosts(planned, stages, options.seed));
@@ -249,6 +260,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.turn_items = options.turn_items;
   run_options.load = options.load;
   run_options.skip = options.skip;
+  // Opens the stages and continues from the image.
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
                                        std::move(run_options), from ? &*from : nullptr));
   return serial_host(*run, host, options).loop();

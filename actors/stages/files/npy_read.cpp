@@ -56,6 +56,7 @@ class npy_read final : public flow::stage_object {
   npy_read(npy_read_settings settings, file_system& fs)
       : settings_(std::move(settings)), fs_(fs) {}
 
+  /// Lists the files. Their headers are read later.
   result<void> open(opening& run) override {
     WEIR_TRY(files_, file_list::find(fs_, path_of(run, settings_.path), settings_.pattern,
                                      settings_.order));
@@ -68,6 +69,7 @@ class npy_read final : public flow::stage_object {
         return in_file(npy_read_name, files_.path(next_file_), entered.error());
       }
       // The file has no further rows.
+      // A shape with 0 rows has no items.
       if (row_ == rows_) {
         continue;
       }
@@ -78,10 +80,13 @@ class npy_read final : public flow::stage_object {
     }
     return false;
   }
+  /// Files that were passed over.
   void report(figures& to) const override { files_.report(to); }
+  /// Behind the item that was made last.
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }
+  /// Continues behind the row of the cursor.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<npy_cursor>(stored, npy_read_name, "cursor"));
     // No item was read before this cursor.
@@ -124,13 +129,15 @@ class npy_read final : public flow::stage_object {
 
  private:
   /// Opens the next file unless it is open.
-  /// | @pre There is a next file.
+  /// @pre There is a next file.
   result<void> enter() {
     if (file_) {
+      // Called before every item.
       return {};
     }
     WEIR_TRY(auto f, fs_.open(files_.path(next_file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
+    // The size of the file must fit the header.
     WEIR_TRY(header_, storage::read_npy_header(*f, size));
     rows_ = 1;
     shape_ = header_.shape;
@@ -146,11 +153,13 @@ class npy_read final : public flow::stage_object {
       shape_.erase(shape_.begin());
     }
     // Without rows there is nothing to read.
+    // All rows have the same size.
     row_bytes_ = rows_ == 0 ? 0 : header_.bytes / rows_;
     if (row_bytes_ > settings_.max_bytes) {
       return too_large(fmt::format("an item of shape [{}]", fmt::join(shape_, ",")),
                        settings_.max_bytes, row_bytes_);
     }
+    // Set last, so that a failed file is not taken for an open one.
     file_ = std::move(f);
     row_ = 0;
     return {};
@@ -162,6 +171,7 @@ class npy_read final : public flow::stage_object {
   }
   /// Reads the next row into an item and moves the position behind it.
   result<void> take(pull& p) {
+    // The type of the outlet may refuse it.
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, header_.type, shape_));
     const mutable_bytes to(x.data(), static_cast<std::size_t>(row_bytes_));
     // Rows of equal size follow each other behind the header.
@@ -183,6 +193,7 @@ class npy_read final : public flow::stage_object {
   }
   /// Digest of type and shape of an item, for the cursor.
   [[nodiscard]] std::uint64_t form() const {
+    // As text, so that it can be computed on any machine.
     return xxh3_64(as_view(
         fmt::format("{} [{}]", info_of(header_.type).tensogram, fmt::join(shape_, ","))));
   }

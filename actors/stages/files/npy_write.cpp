@@ -68,7 +68,7 @@ struct npy_offset {
 };
 
 /// One file whose first axis counts the items.
-/// | Type and shape of the rows are those of the first item.
+/// Type and shape of the rows are those of the first item.
 class npy_rows final : public flow::stage_object {
  public:
   npy_rows(npy_write_settings settings, file_system& fs)
@@ -157,7 +157,7 @@ class npy_rows final : public flow::stage_object {
     return write_all(*file_, 0, header);
   }
   /// Compares the file with the offset, and takes type and shape of it.
-  /// | Used to continue, and to verify a finished run.
+  /// Used to continue, and to verify a finished run.
   result<void> check(file& f) {
     WEIR_TRY(const std::uint64_t size, f.size());
     if (size < at_.last.end) {

@@ -20,7 +20,7 @@
 namespace weir::actors {
 
 /// The objects of libpng, and the text of its error.
-// | It is allocated, because the jumps must not leave an object half changed.
+// It is allocated, because the jumps must not leave an object half changed.
 struct png_decoder::state {
   bytes_view file;
   std::size_t at = 0;      ///< bytes read so far
@@ -35,7 +35,7 @@ namespace {
 using state = png_decoder::state;
 
 /// Chunks that no sample depends on. They are skipped, so that they need no memory.
-/// | Each name has four letters and a null byte, as libpng wants them.
+/// Each name has four letters and a null byte, as libpng wants them.
 constexpr png_byte skipped_chunks[] =
     "iCCP\0tEXt\0zTXt\0iTXt\0sPLT\0eXIf\0hIST\0tIME\0pCAL\0sCAL\0pHYs\0cHRM\0gAMA\0sRGB";
 constexpr int skipped_count = static_cast<int>(sizeof skipped_chunks / 5);
@@ -64,7 +64,7 @@ void take_bytes(png_structp png, png_bytep to, std::size_t count) {
 }
 
 /// Reads everything before the samples. Returns false after an error.
-/// | Checks and limits are set before the first byte is read.
+/// Checks and limits are set before the first byte is read.
 bool read_head(state& s) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
     return false;
@@ -89,7 +89,7 @@ bool read_head(state& s) {
 }
 
 /// Begins to decode: from here on libpng holds memory for rows.
-/// | It is a step of its own, because the form was only accepted after `read_head`.
+/// It is a step of its own, because the form was only accepted after `read_head`.
 bool begin_rows(state& s) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {
     return false;
@@ -101,7 +101,7 @@ bool begin_rows(state& s) {
 }
 
 /// Reads the samples of all passes in place, and the rest of the file.
-/// | `row` is the distance of two rows in bytes.
+/// `row` is the distance of two rows in bytes.
 bool read_rows(state& s, std::byte* to, std::size_t row, std::uint32_t height,
                int passes) {
   if (setjmp(png_jmpbuf(s.png)) != 0) {

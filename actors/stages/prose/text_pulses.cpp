@@ -46,6 +46,7 @@ class text_pulses final : public flow::stage_object {
   result<void> open(opening& run) override {
     const auto absolute = [&](const std::string& path) { return path_of(run, path); };
     replace_paths(settings_.source, absolute);
+    // Also the sources that only phases name.
     for (auto& [name, source] : settings_.sources) {
       replace_paths(source, absolute);
     }
@@ -55,6 +56,7 @@ class text_pulses final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
+    // Wrong paths are found here.
     WEIR_CHECK(streams_->open(fs_));
     phase_budget& build = settings_.budgets[0];
     // "all" is one pass over the text of the Build phase.
@@ -67,6 +69,7 @@ class text_pulses final : public flow::stage_object {
                      "\"all\"");
       }
     }
+    // A use for each step.
     used_.resize(steps_.steps.size());
     record_.total_updates = planned_updates();
     begin();
@@ -91,14 +94,17 @@ class text_pulses final : public flow::stage_object {
           return true;
         }
         WEIR_TRY(auto chunk, streams_->read(order));
+        // The plan puts the chunks of a pulse together.
         WEIR_CHECK(plan_->resolve({order, std::move(chunk)}));
         orders_.erase(orders_.begin());
       }
+      // All chunks of the pulse are there, or its phase has ended.
       if (auto chunks = plan_->take_pulse()) {
         WEIR_CHECK(make(p, *chunks));
         next_times_.add(now_ns() - begun_ns);
         return true;
       }
+      // All phases have used their budgets.
       if (plan_->exhausted()) {
         return false;
       }
@@ -124,10 +130,12 @@ class text_pulses final : public flow::stage_object {
     return {};
   }
 
+  /// Copies what `position` and the last item have left.
   result<void> copy_state(flow::state_writer& to) override {
     // A failure of `position` shows here, because that function cannot fail.
     WEIR_CHECK(made_);
     record_writer budget;
+    // A run that goes on keeps its number, even if "all" is longer then.
     budget.put(settings_.budgets[0].tokens);
     streams_->for_each_cursor(
         [&](const std::string& part, bytes_view cursor) { put(to, part, cursor); });
@@ -144,11 +152,13 @@ class text_pulses final : public flow::stage_object {
     }));
     WEIR_TRY(const bytes_view record, from.part(conductor_part));
     WEIR_TRY(record_, decode_conductor(record));
+    // Lanes of the checkpoint and of this run may differ.
     deal_resets(lanes);
     WEIR_TRY(const auto steps, optional_part(from, steps_part, true));
     WEIR_TRY(used_, steps ? decode_steps(*steps)
                           : result<std::vector<phase_use>>(std::vector<phase_use>(
                                 record_.used.begin(), record_.used.end())));
+    // Steps that were added since begin without use.
     used_.resize(std::max(used_.size(), steps_.steps.size()));
     WEIR_TRY(const bytes_view budget, from.part(budget_part));
     take_budget(record_reader(budget).get<std::uint64_t>());
@@ -159,6 +169,7 @@ class text_pulses final : public flow::stage_object {
   /// Figures of the corpus and of the time of calls.
   void report(figures& to) const override {
     const opened_corpus& corpus = streams_->main();
+    // Facts of the text first, times last.
     to.set("files", corpus.files);
     to.set("corpus_tokens", corpus.tokens);
     to.set("chain", corpus.chain);
@@ -178,6 +189,7 @@ class text_pulses final : public flow::stage_object {
   [[nodiscard]] std::vector<std::string> chain_starts() const {
     const auto starts = streams_->main().stream->source().chained_starts();
     std::vector<std::string> out;
+    // The first source begins at 0.
     for (std::size_t i = 1; i < starts.size(); ++i) {
       out.push_back(fmt::to_string(starts[i]));
     }
@@ -195,6 +207,7 @@ class text_pulses final : public flow::stage_object {
     }
     // With other lanes, a reset that is due follows the context of the lane.
     const std::vector<std::uint8_t> due = std::move(record_.reset_due);
+    // A lane without a context of its own has nothing due.
     record_.reset_due.assign(shape_.lanes, 0);
     for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
       const auto from = context_source(settings_.contexts, lane, before);
@@ -224,6 +237,7 @@ class text_pulses final : public flow::stage_object {
   [[nodiscard]] std::uint64_t build_budget() const {
     const auto count = std::count_if(steps_.steps.begin(), steps_.steps.end(),
                                      [](const phase_step& s) { return s.phase == 0; });
+    // A phase that occurs twice has its budget twice.
     return settings_.budgets[0].tokens * static_cast<std::uint64_t>(count);
   }
   /// Returns the Build pulses so far, and as many as the rest of the budgets needs.
@@ -235,6 +249,7 @@ class text_pulses final : public flow::stage_object {
         continue;
       }
       phase_budget rest = settings_.budgets[0];
+      // The limit of pulses can be reached first.
       const bool over = rest.pulses != 0 && used_[i].pulses >= rest.pulses;
       rest.tokens -= std::min(rest.tokens, used_[i].tokens);
       rest.pulses -= std::min(rest.pulses, used_[i].pulses);
@@ -248,6 +263,7 @@ class text_pulses final : public flow::stage_object {
   void take_budget(std::uint64_t stored) {
     phase_budget& build = settings_.budgets[0];
     if (build.tokens == one_pass) {
+      // A pipe gives 0.
       const std::uint64_t tokens = streams_->tokens_of(build_stream());
       build.tokens = tokens != 0 ? tokens : stored;
     }
@@ -258,11 +274,13 @@ class text_pulses final : public flow::stage_object {
   }
   /// Adds a part of the state.
   static void put(flow::state_writer& to, const std::string& part, bytes_view bytes) {
+    // The part has exactly these bytes.
     std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
   }
   /// Plans the chunks behind those of the record.
   void begin() {
     record_.reset_due.resize(shape_.lanes, 0);
+    // From the uses on, not from the beginning.
     plan_.emplace(
         chunk_plan::settings{shape_.lanes, shape_.chunk, settings_.budgets, steps_.steps},
         used_);
@@ -275,6 +293,7 @@ class text_pulses final : public flow::stage_object {
     std::vector<std::uint32_t> resets;
     const bool never = settings_.stream.boundary == storage::boundary_policy::never;
     for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
+      // The lane has no chunk in this pulse.
       if (!chunks.lanes[lane]) {
         continue;
       }
@@ -299,6 +318,7 @@ class text_pulses final : public flow::stage_object {
     pulse_facts facts;
     facts.pulse.id = record_.pulses;
     facts.pulse.phase = static_cast<models::pulse_phase>(chunks.phase);
+    // Pulses of Build so far.
     facts.pulse.update = record_.used[0].pulses;
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
@@ -382,9 +402,11 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};
   WEIR_TRY(flow::port_type type, flow::port_type::parse(shape.type()));
   made.info.ports = {{"pulses", std::move(type), false}};
+  // The parts of the state have fixed names.
   for (const char* part : {cursor_part, conductor_part, budget_part, steps_part}) {
     made.info.state.push_back({part, false});
   }
+  // A cursor for each further stream.
   for (const std::string& name : steps_of(settings).sources) {
     made.info.state.push_back({cursor_part_of(name), false});
   }

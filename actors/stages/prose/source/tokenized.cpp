@@ -44,11 +44,13 @@ struct cut_mark {
 /// state.
 class tokenized_text final : public storage::token_source {
  public:
+  /// @param with  Must be able to encode a stream; `attach` checks it.
   tokenized_text(file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
                  const tokenized_options& options)
       : files_(fs, std::move(paths), options.skip_damage),
         with_(std::move(with)),
         options_(options) {
+    // Without a setting, the tokenizer says which id separates texts.
     separator_ = options_.separator.value_or(end_of_text_id(with_));
   }
 
@@ -57,6 +59,7 @@ class tokenized_text final : public storage::token_source {
   result<void> attach() {
     // Fails if the tokenizer cannot encode a stream.
     WEIR_CHECK(formats::token_stream::open(with_, stream_options()));
+    // Everything that decides about ids counts for the identity.
     record_writer list;
     list.put(with_.digest());
     list.put(separator_);
@@ -66,6 +69,7 @@ class tokenized_text final : public storage::token_source {
     for (std::uint64_t file = 0; file < files_.count(); ++file) {
       const std::string& path = files_.path(file);
       storage::source_leaf leaf;
+      // Folders may move, so only the name counts.
       leaf.name = path.substr(path.find_last_of('/') + 1);
       leaf.name_hash = xxh3_64(as_view(leaf.name));
       leaf.bytes = files_.size(file);
@@ -78,13 +82,18 @@ class tokenized_text final : public storage::token_source {
       identity_.leaves.clear();
     }
     identity_.list_digest = xxh3_64(list.view());
+    // The begin of the first file is a cut.
     marks_.push_back({});
     return {};
   }
 
+  /// Known only at the end of the text.
   std::uint64_t size() const noexcept override { return storage::unknown_size; }
+  /// Only by a state.
   bool seekable() const noexcept override { return false; }
+  /// See `kept_ids`.
   std::uint64_t kept_tokens() const noexcept override { return kept_ids; }
+  /// Id between texts.
   std::uint32_t separator() const noexcept override { return separator_; }
   // A file alone has no separator behind it, unless damage puts one inside.
   std::uint32_t vocabulary() const noexcept override {
@@ -105,6 +114,7 @@ class tokenized_text final : public storage::token_source {
           .located(place_text(index));
     }
     // Encodes on until the wanted ids are known.
+    // At most a block more than is needed.
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
     if (start >= ids_.size()) {
@@ -115,6 +125,7 @@ class tokenized_text final : public storage::token_source {
     forget();
     return count;
   }
+  /// File and byte, for messages.
   std::string place_text(std::uint64_t index) const override {
     const place p = place_of(index);
     return fmt::format("{}:{}", files_.path(p.leaf), p.byte);
@@ -128,9 +139,11 @@ class tokenized_text final : public storage::token_source {
   result<std::uint64_t> next_document(std::uint64_t index) override {
     for (std::uint64_t at = std::max<std::uint64_t>(index, first_ + 1);; ++at) {
       WEIR_CHECK(fill(at - first_));
+      // The text has ended.
       if (at - first_ > ids_.size()) {
         return first_ + ids_.size();
       }
+      // The id before the document.
       if (ids_[static_cast<std::size_t>(at - first_ - 1)] == separator_) {
         return at;
       }
@@ -141,6 +154,7 @@ class tokenized_text final : public storage::token_source {
   /// ranges before it. The ids between are encoded again on resuming.
   result<byte_vector> state(std::uint64_t index) const override {
     const cut_mark& mark = mark_before(index);
+    // The ids of the position must be kept or come next.
     if (mark.index > index || index > first_ + ids_.size()) {
       return error(errc::source_unavailable,
                    fmt::format("cannot make the state of tokenised text: expected a "
@@ -180,6 +194,7 @@ class tokenized_text final : public storage::token_source {
     storage::left_out_list ranges;
     const bool ordered = version != tokenized_version || ranges.get(from, true);
     // Every number is compared with the files before it is used.
+    // The order of the tests matters: sizes are asked only of files that exist.
     if (from.failed() || !from.rest().empty() || version < whole_version ||
         version > tokenized_version || !ordered || mark.file >= files_.count() ||
         mark.offset > files_.size(mark.file) || since > index ||
@@ -202,6 +217,7 @@ class tokenized_text final : public storage::token_source {
     if (placed_) {
       return {};  // of several states, the first is the place and the last has all ranges
     }
+    // The ids between the mark and the index are encoded again.
     mark.index = index - since;
     WEIR_CHECK(begin_at(mark, digest));
     placed_ = true;
@@ -219,6 +235,7 @@ class tokenized_text final : public storage::token_source {
       return files_.leave_out(options_.skip, files_.count(), 0).map([](auto&&) {});
     }
     // The ids so far, without the new ranges.
+    // The first mark is the one that was restored.
     const cut_mark from = marks_.front();
     const std::uint64_t count = index - std::min(index, first_);
     WEIR_CHECK(fill(count));
@@ -246,6 +263,7 @@ class tokenized_text final : public storage::token_source {
   /// become readable.
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
+    // Only the position of the state can be compared.
     if (restored_ != index || before.size() > index) {
       return error(errc::unsupported,
                    "cannot continue tokenised text: expected a state for the position, "
@@ -282,6 +300,7 @@ class tokenized_text final : public storage::token_source {
  private:
   /// With damage allowed, invalid UTF-8 becomes the replacement character.
   [[nodiscard]] formats::token_stream_options stream_options() const {
+    // Special ids would be in front of each text.
     return {.add_special_tokens = false,
             .invalid = options_.skip_damage ? formats::invalid_utf8::replace
                                             : formats::invalid_utf8::refuse};
@@ -289,6 +308,7 @@ class tokenized_text final : public storage::token_source {
   /// Goes on at a cut, from which all ids are encoded again. Offsets of the tokenizer
   /// count from the start of its text.
   result<void> begin_at(const cut_mark& mark, std::uint64_t tokenizer) {
+    // A text begins at a file or behind a range.
     base_ = files_.begin_of(mark.file, mark.offset);
     formats::token_cursor cursor;
     cursor.offset = mark.begun != 0 ? mark.offset - base_ : 0;
@@ -302,6 +322,7 @@ class tokenized_text final : public storage::token_source {
     if (mark.begun != 0) {
       stream_ = std::move(resumed);  // else a text begins there, or a range
     }
+    // Older marks are of no use behind the new begin.
     marks_ = {mark};
     file_ = mark.file;
     offset_ = mark.offset;
@@ -330,6 +351,7 @@ class tokenized_text final : public storage::token_source {
   }
   /// Encodes until `count` ids are kept or the text ends.
   result<void> fill(std::uint64_t count) {
+    // A block can give no ids, or many.
     while (!ended_ && ids_.size() < count) {
       WEIR_CHECK(step());
     }
@@ -356,6 +378,7 @@ class tokenized_text final : public storage::token_source {
           .because(std::move(done).error());
     }
     // The bytes count as pushed even if their ids are not known yet.
+    // The place in an error is that of the block.
     offset_ += block.bytes.size();
     take_ids();
     if (block.last) {
@@ -368,11 +391,13 @@ class tokenized_text final : public storage::token_source {
   // A range of damage gets a separator in its place; a range of the user gets none.
   void pass(const storage::left_out_range& range) {
     marks_.push_back({first_ + ids_.size(), file_, range.byte, 0, 0});
+    // The separator belongs to no text.
     if (!range.by_hand && options_.separate_documents) {
       ids_.push_back(separator_);
     }
     offset_ = range.byte + range.bytes;
     if (offset_ == files_.size(file_)) {
+      // Nothing of the file is left.
       enter_next_file();
     } else {
       marks_.push_back({first_ + ids_.size(), file_, offset_, 0, 0});
@@ -407,6 +432,7 @@ class tokenized_text final : public storage::token_source {
     }
     ++file_;
     offset_ = 0;
+    // The mark is the cut at the begin of the file.
     marks_.push_back({first_ + ids_.size(), file_, 0, 0, 0});
   }
   /// Drops old ids, and the marks that no id needs any more.
@@ -440,6 +466,7 @@ class tokenized_text final : public storage::token_source {
   std::optional<formats::token_stream> stream_;
   std::uint64_t restored_ = 0;  ///< index of the state that was restored
   bool placed_ = false;         ///< a state was restored
+  // The last text has ended.
   bool ended_ = false;
 };
 
@@ -452,6 +479,7 @@ std::uint32_t end_of_text_id(const formats::tokenizer& with) {
       return *id;
     }
   }
+  // An id that no text has.
   return with.vocabulary_size();
 }
 
@@ -459,6 +487,7 @@ std::uint32_t end_of_text_id(const formats::tokenizer& with) {
 result<std::unique_ptr<storage::token_source>> open_tokenized(
     file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
     const tokenized_options& options) {
+  // A source without files has no identity.
   if (paths.empty()) {
     return error(errc::invalid_argument,
                  "cannot tokenise files: expected at least 1, found 0");
