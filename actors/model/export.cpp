@@ -52,15 +52,18 @@ bool is_large_matrix(const models::weight_info& info) {
 /// rows of whole blocks.
 stored_type type_of_export(const models::bound_weight& w,
                            const model_export_options& options) {
+  // Everything becomes fp32.
   if (options.type == model_export_type::f32) {
     return stored_type::f32;
   }
   const bool gguf = options.to == weight_files::gguf;
   const bool blocks = !models::row_bytes(w.type, 1);
+  // As it is stored, as far as the new file has the type.
   if (options.type == model_export_type::stored) {
     return gguf ? (is_large_matrix(w.info) ? w.type : stored_type::f32)
                 : (blocks ? stored_type::f32 : w.type);
   }
+  // Q8_0 was asked for.
   return is_large_matrix(w.info) && w.info.columns % models::block_elements == 0
              ? stored_type::q8_0
              : stored_type::f32;
@@ -72,6 +75,7 @@ stored_type type_of_export(const models::bound_weight& w,
 std::vector<exported_weight> plan_export(const model_in_volume& model,
                                          const model_export_options& options) {
   std::vector<exported_weight> out;
+  // Every weight is written exactly once.
   const auto weights = model.weights();
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const stored_type type = type_of_export(weights[i], options);
@@ -95,6 +99,7 @@ std::vector<exported_weight> plan_export(const model_in_volume& model,
 
 /// The slowest dimension first, as in safetensors.
 shape_vector shape_of_weight(const models::weight_info& info) {
+  // A vector has one dimension in both formats.
   return info.vector ? shape_vector{static_cast<std::int64_t>(info.columns)}
                      : shape_vector{static_cast<std::int64_t>(info.rows),
                                     static_cast<std::int64_t>(info.columns)};
@@ -105,6 +110,7 @@ shape_vector shape_of_weight(const models::weight_info& info) {
 /// the one of the model is Q8_0 or fp32.
 void encode_row(const models::weight_view& view, std::uint64_t row, stored_type type,
                 std::vector<float>& values, mutable_bytes to) {
+  // Rows of the same type are copied bit for bit.
   if (type == view.type()) {
     const bytes_view bytes = view.row(row);
     std::copy(bytes.begin(), bytes.end(), to.begin());
@@ -134,6 +140,7 @@ class weight_writer {
   result<void> write(const exported_weight& e) {
     WEIR_TRY(const stored_weight stored, model_.weight(e.index));
     const models::weight_info& info = stored.weight.info;
+    // Rows of a weight have equal sizes.
     const auto row = static_cast<std::size_t>(e.bytes / info.rows);
     std::vector<float> values(static_cast<std::size_t>(info.columns));
     byte_vector piece(std::max(write_piece / row, std::size_t{1}) * row);
@@ -145,6 +152,7 @@ class weight_writer {
       encode_row(stored.view, from, e.type, values,
                  mutable_bytes(piece).subspan(filled, row));
       filled += row;
+      // Whole pieces, and what is left at the end.
       if (filled == piece.size() || r + 1 == info.rows) {
         WEIR_CHECK(sink_(bytes_view(piece).first(filled)));
         filled = 0;
@@ -183,6 +191,7 @@ void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys
   if (!bert) {
     to.texts(prefix + "merges", keys.merges);
   }
+  // Ids that the tokenizer does not have are left out.
   const auto id = [&](const char* key, std::optional<std::uint32_t> value) {
     if (value) {
       to.whole(prefix + key, *value);
@@ -199,6 +208,7 @@ void add_tokenizer_keys(const model_record& record, formats::gguf_tokenizer keys
   // Both say whether the tokenizer adds the ids around a text.
   to.boolean(prefix + "add_bos_token", keys.bos.has_value());
   to.boolean(prefix + "add_eos_token", keys.eos.has_value());
+  // GGUF has no other place for it.
   if (!record.chat_template.empty()) {
     to.text("tokenizer.chat_template", record.chat_template);
   }
@@ -212,6 +222,7 @@ std::uint32_t file_type_of(const std::vector<exported_weight>& plan) {
       std::max_element(plan.begin(), plan.end(),
                        [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
   switch (largest->type) {
+    // Numbers of the specification.
     case stored_type::f16: return 1;
     case stored_type::q4_1: return 3;
     case stored_type::q8_0: return 7;
@@ -226,6 +237,7 @@ result<byte_vector> gguf_header(const model_in_volume& model,
                                 const std::vector<exported_weight>& plan) {
   const model_record& record = model.record();
   // Ids that stand before or behind every text have no keys of their own but for BERT.
+  // The check comes before anything is written.
   WEIR_TRY(formats::gguf_tokenizer keys, model.tokenizer_keys());
   if (record.facts.family == models::architecture::llama &&
       ((keys.bos && keys.bos != record.facts.begin_token) ||
@@ -235,11 +247,13 @@ result<byte_vector> gguf_header(const model_in_volume& model,
                              "add the ids that its configuration names, found others",
                              json_quote(record.tag)));
   }
+  // Keys first, because their size decides where the tensors begin.
   gguf_maker maker;
   models::add_gguf_keys(record.facts, maker);
   maker.whole("general.file_type", file_type_of(plan));
   maker.whole("general.quantization_version", 2);
   add_tokenizer_keys(record, std::move(keys), maker);
+  // Places follow from the order of the calls.
   for (const exported_weight& e : plan) {
     const models::weight_info& info = model.weights()[e.index].info;
     maker.tensor(info.gguf_name, shape_of_weight(info), models::gguf_number(e.type),
@@ -269,6 +283,7 @@ result<byte_vector> hf_header(const model_in_volume& model,
 result<std::uint64_t> write_weights(const model_in_volume& model, weight_files to,
                                     const std::vector<exported_weight>& plan,
                                     bytes_view header, file& out) {
+  // Everything is written in order, without going back.
   std::uint64_t offset = 0;
   const byte_sink sink = [&](bytes_view bytes) -> result<void> {
     WEIR_CHECK(write_all(out, offset, bytes));
@@ -278,6 +293,7 @@ result<std::uint64_t> write_weights(const model_in_volume& model, weight_files t
   WEIR_CHECK(sink(header));
   weight_writer writer(model, to, sink);
   for (const exported_weight& e : plan) {
+    // A failure removes the file, because it has another name until it is complete.
     WEIR_CHECK(writer.write(e));
     const std::uint64_t wanted =
         to == weight_files::gguf ? align_up(offset, gguf_maker::alignment) : offset;
@@ -382,6 +398,7 @@ result<void> check_free(const std::vector<std::string>& paths, bool replace) {
 
 /// Returns the name of the type of the largest weights for `config.json`.
 std::string_view config_type(const std::vector<exported_weight>& plan) {
+  // Other types have no name there and are written as fp32.
   const std::uint32_t type = file_type_of(plan);
   return type == 1 ? "float16" : type == 32 ? "bfloat16" : "float32";
 }
@@ -397,6 +414,7 @@ result<model_export> export_model(const model_in_volume& model, const std::strin
                  "cannot export to safetensors: expected the type f32, found q8_0, which "
                  "that format does not have");
   }
+  // Types and places are fixed before the first byte is written.
   const std::vector<exported_weight> plan = plan_export(model, options);
   model_export out;
   std::vector<description_file> beside;
@@ -407,9 +425,11 @@ result<model_export> export_model(const model_in_volume& model, const std::strin
     out.files.push_back(f.path);
   }
   out.files.push_back(gguf ? path : join_path(path, "model.safetensors"));
+  // Nothing is replaced by accident.
   WEIR_CHECK(check_free(out.files, options.replace));
   WEIR_TRY(const byte_vector header,
            gguf ? gguf_header(model, plan) : hf_header(model, plan));
+  // May take as long as the writing itself.
   WEIR_TRY(out.digest, digest_of_export(model, plan));
   file_system& files = posix_file_system();
   if (!gguf) {

@@ -38,6 +38,7 @@ error bad_record(const std::string& tag, const std::string& found) {
       .hint("import the model again");
 }
 
+/// Returns an entry of the panels as JSON; `panels_of_json` reads it.
 nlohmann::ordered_json json_of_panels(const panel_entry& entry) {
   nlohmann::ordered_json out;
   out["name"] = entry.name;
@@ -56,6 +57,7 @@ nlohmann::ordered_json json_of_panels(const panel_entry& entry) {
 // The runs are arrays of three numbers, to keep records of large models short.
 panel_entry panels_of_json(const nlohmann::json& in) {
   panel_entry out;
+  // Members that are missing are exceptions, which the caller turns into errors.
   out.name = in.at("name").get<std::string>();
   out.vector = in.at("vector").get<bool>();
   out.type = in.at("type").get<std::string>();
@@ -73,10 +75,12 @@ panel_entry panels_of_json(const nlohmann::json& in) {
 /// Invalid UTF-8 in texts of a model is replaced, because JSON cannot hold it.
 std::string text_of_record(const model_record& record) {
   nlohmann::ordered_json out;
+  // The version comes first, for people who look into a volume.
   out["weir_model"] = model_record_version;
   out["facts"] = nlohmann::ordered_json::parse(models::json_of(record.facts));
   out["files"] = name_of_files(record.files);
   out["bytes"] = record.bytes;
+  // A text, because numbers of JSON have 53 bits.
   out["digest"] = hex64(record.digest);
   out["tokenizer"] = record.tokenizer;
   out["chat_template"] = record.chat_template;
@@ -91,11 +95,13 @@ std::string text_of_record(const model_record& record) {
 result<model_record> record_of_text(std::string_view text, const std::string& tag) {
   try {
     const auto in = nlohmann::json::parse(text);
+    // Another version may have other members.
     if (in.at("weir_model") != model_record_version) {
       return bad_record(tag, fmt::format("version {}", in.at("weir_model").dump()));
     }
     model_record record;
     record.tag = tag;
+    // Facts have a reader of their own.
     WEIR_TRY(record.facts, models::facts_of_json(in.at("facts").dump()));
     record.files = in.at("files") == "gguf" ? models::weight_files::gguf
                                             : models::weight_files::safetensors;
@@ -123,6 +129,7 @@ std::vector<models::named_tensor> named_tensors(
   std::vector<models::named_tensor> out;
   out.reserve(tensors.size());
   for (const storage::stored_tensor& t : tensors) {
+    // Names and types as in the file.
     models::named_tensor named{t.name, t.type_name, t.shape, t.bytes};
     const auto type = models::stored_type_named(t.type_name);
     const auto block =
@@ -143,6 +150,7 @@ std::vector<models::named_tensor> named_tensors(
 /// Returns the offset of the first tensor, in front of which the header stands.
 result<std::uint64_t> bytes_before_data(std::span<const storage::stored_tensor> tensors,
                                         const std::string& name) {
+  // A file without tensors is no model.
   if (tensors.empty()) {
     return error(errc::corrupt, "cannot use the weights: expected tensors, found none")
         .located(name);

@@ -25,6 +25,7 @@ namespace {
 /// Returns the last lines of a text that are not empty, at most `count`.
 /// Blank lines at the end do not count.
 std::string last_lines(std::string_view text, int count) {
+  // An empty text has no lines.
   const auto end = text.find_last_not_of(" \n");
   if (end == std::string_view::npos) {
     return {};
@@ -45,6 +46,7 @@ error no_description(const std::string& file, const actors::child_output& from) 
                       "that the interpreter {} {}",
                       file, from.exited ? "ended with exit code" : "was ended by signal",
                       from.status));
+  // The end of a traceback says what failed.
   const std::string words = last_lines(from.error, 20);
   return words.empty() ? e : std::move(e).because(error(errc::invalid_argument, words));
 }
@@ -52,6 +54,7 @@ error no_description(const std::string& file, const actors::child_output& from) 
 /// Runs `weir.describe` on the file. Output means that the program has reported either
 /// stages or a mistake, whatever its exit code is.
 result<std::vector<flow::stage_info>> described_stages(const std::string& file) {
+  // The interpreter and the package that describes files.
   WEIR_TRY(std::vector<std::string> command, actors::python_command("describe"));
   command.push_back(file);
   auto described = actors::run_child(command);
@@ -60,6 +63,7 @@ result<std::vector<flow::stage_info>> described_stages(const std::string& file) 
     return error(code, fmt::format("cannot load \"{}\"", file))
         .because(std::move(described.error()));
   }
+  // The program has not come to its end.
   if (described->out.empty()) {
     return no_description(file, *described);
   }
@@ -71,7 +75,9 @@ result<std::vector<flow::stage_info>> described_stages(const std::string& file) 
 /// ones.
 result<void> make_python_stage(const flow::stage_info& about, flow::described_stage& made,
                                const given_settings& given) {
+  // A copy: the values of the settings are added to it.
   made.info = about;
+  // For the suggestion of a similar name.
   std::vector<std::string> names;
   for (const setting_info& one : about.settings) {
     names.push_back(one.name);
@@ -88,10 +94,12 @@ result<void> make_python_stage(const flow::stage_info& about, flow::described_st
   for (std::size_t i = 0; i < about.settings.size(); ++i) {
     const setting_info& one = about.settings[i];
     const auto found = given.find(one.name);
+    // A setting without a default must be given.
     if (one.required && found == given.end()) {
       return refused_setting(fmt::format("the stage {}", about.name), one,
                              about.defaults[i]);
     }
+    // Values count for the identity of the run.
     flow::add_value(made.info, one,
                     found == given.end() ? about.defaults[i] : found->second.value);
   }
@@ -104,6 +112,7 @@ result<void> make_python_stage(const flow::stage_info& about, flow::described_st
 
 // The path of the file becomes absolute: the child may run in another folder later.
 result<void> add_python_stages(flow::catalog& to, const std::string& file) {
+  // A folder is no Python file either.
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) {
     return error(
@@ -111,6 +120,7 @@ result<void> add_python_stages(flow::catalog& to, const std::string& file) {
         fmt::format("cannot load \"{}\": expected a Python file, found none", file));
   }
   WEIR_TRY(const std::vector<flow::stage_info> all, described_stages(file));
+  // The command that later runs a stage.
   WEIR_TRY(const std::vector<std::string> command, actors::python_command("host"));
   for (const flow::stage_info& about : all) {
     auto added =
@@ -119,6 +129,7 @@ result<void> add_python_stages(flow::catalog& to, const std::string& file) {
                  return make_python_stage(about, made, given);
                },
                about, {std::filesystem::absolute(file).string(), command});
+    // A name that exists already, for example.
     if (!added) {
       return std::move(added.error()).located(file);
     }

@@ -26,6 +26,7 @@ struct rows_settings {
   std::string type = "any";
 };
 
+/// The volume, the tensor, and the rows of an item.
 settings_table<rows_settings> rows_table() {
   settings_table<rows_settings> table("the source hn4.rows");
   table.add("path", &rows_settings::path, "the volume: an image file or a block device")
@@ -61,6 +62,7 @@ class hn4_rows final : public flow::stage_object {
   /// Finds the tensor: in the tag of the setting, or in exactly one of all tags.
   result<void> open(opening& run) override {
     const std::string path = path_of(run, settings_.path);
+    // Opening for reading does not change the volume.
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
     std::vector<std::string> tags{settings_.tag};
     // Without a tag, every tag is a candidate.
@@ -98,6 +100,7 @@ class hn4_rows final : public flow::stage_object {
   }
   /// Reads the next rows into an item; the last item may have fewer.
   result<bool> next(pull& p) override {
+    // Zero rows are possible; then there is no item.
     const std::uint64_t left = static_cast<std::uint64_t>(tensor_.shape[0]) - at_.rows;
     // All rows have been read.
     if (left == 0) {
@@ -119,12 +122,14 @@ class hn4_rows final : public flow::stage_object {
     at_.last = {at_.rows * row_bytes_, to.size(), xxh3_64(to)};
     return true;
   }
+  /// The rows so far, the tensor, and the last item.
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }
   /// Continues behind the rows of the cursor, if the tensor is the same.
   result<void> seek(bytes_view stored) override {
     WEIR_TRY(const auto where, record_of<rows_cursor>(stored, hn4_rows_name, "cursor"));
+    // No item was read before this cursor.
     if (where.rows == 0) {
       return {};
     }
@@ -133,6 +138,7 @@ class hn4_rows final : public flow::stage_object {
       return too_short(hn4_rows_name, settings_.name, where.rows,
                        static_cast<std::uint64_t>(tensor_.shape[0]), "rows");
     }
+    // The tensor was replaced by one of another form.
     if (where.form != form()) {
       return other_data(hn4_rows_name, settings_.name,
                         "the type and the shape that the run has read before", "others");
@@ -170,6 +176,7 @@ class hn4_rows final : public flow::stage_object {
                                  path, settings_.name))
             .hint("set tag");
       }
+      // The search goes on, to find a second tensor of the name.
       tensor_ = one;
       stream_ = stream;
     }
@@ -188,6 +195,7 @@ class hn4_rows final : public flow::stage_object {
     return {};
   }
   /// Digest of type, shape and size, for the cursor.
+  // As text, so that it can be computed on any machine.
   [[nodiscard]] std::uint64_t form() const {
     return xxh3_64(as_view(fmt::format("{} [{}] {}", tensor_.type_name,
                                        fmt::join(tensor_.shape, ","), tensor_.bytes)));
@@ -233,6 +241,7 @@ result<void> make_hn4_rows(flow::described_stage& made, const given_settings& gi
   made.info.details = hn4_rows_details;
   made.info.example = hn4_rows_example;
   WEIR_TRY(rows_settings settings, flow::read_settings(made.info, rows_table(), given));
+  // The rule of the setting has accepted it already.
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<hn4_rows>(std::move(settings));

@@ -18,6 +18,7 @@ thread_local cut_scope* innermost = nullptr;
 
 }  // namespace
 
+// Scopes of a thread end in the reverse order.
 cut_scope::cut_scope() : outer_(std::exchange(innermost, this)) {}
 
 cut_scope::~cut_scope() {
@@ -35,6 +36,7 @@ void note_cut(output_cut one) {
 /// Sets the length of an output; bytes that are cut off are noted.
 result<void> cut_output(file& output, std::uint64_t length) {
   // The length is right already.
+  // Asked of the file, which another program may have changed.
   WEIR_TRY(const std::uint64_t size, output.size());
   if (size == length) {
     return {};
@@ -55,6 +57,7 @@ void add_cuts(const std::vector<output_cut>& cuts, figures& to) {
     bytes += one.bytes;
     texts.push_back(fmt::format("{} bytes of {}", one.bytes, one.file));
   }
+  // Without cuts the figures do not exist.
   if (!cuts.empty()) {
     to.set("cut_bytes", bytes);
     to.set("cut", std::move(texts));
@@ -65,6 +68,7 @@ void add_cuts(const std::vector<output_cut>& cuts, figures& to) {
 result<void> append_file::open(const opening& run, const std::string& path,
                                file_system& fs) {
   fs_ = &fs;
+  // The file is made if it is missing.
   WEIR_TRY(file_, fs.open(run.path(path), open_mode::create_or_open));
   return run.resuming() ? result<void>() : file_->resize(0);
 }
@@ -78,6 +82,7 @@ result<void> append_file::append(bytes_view bytes) {
 
 /// The entry in the folder is made durable once.
 result<append_file::offset> append_file::settle() {
+  // The bytes first, and then the name.
   WEIR_CHECK(file_->sync());
   if (!entry_durable_) {
     WEIR_CHECK(fs_->sync_folder(folder_of(file_->path())));
@@ -113,11 +118,13 @@ result<bool> append_file::verify(const opening& run, const std::string& path,
                               : result<bool>(true);
 }
 
+/// Cuts what was appended behind the offset.
 result<void> append_file::rewind(offset durable) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   if (size < durable.bytes) {
     return shorter(file_->path(), durable.bytes, size);
   }
+  // Appending goes on here.
   end_ = durable.bytes;
   return cut_output(*file_, end_);
 }

@@ -92,11 +92,13 @@ class generator final : public stage_object {
   generator(generator_settings settings, dtype element)
       : settings_(std::move(settings)), element_(element) {}
 
+  /// Fills the next item.
   result<bool> next(pull& p) override {
     // The number of items is a setting, so the source knows its end.
     if (next_ >= settings_.count) {
       return false;
     }
+    // The shape of all items is the same.
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, element_, settings_.shape));
     const auto count = static_cast<std::uint64_t>(x.count());
     const mutable_bytes to(x.data(), count * info_of(element_).size);
@@ -109,6 +111,7 @@ class generator final : public stage_object {
     ++next_;
     return true;
   }
+  /// The number of the next item.
   [[nodiscard]] small_record position() const override {
     return small_record::holding(next_);
   }
@@ -129,6 +132,7 @@ class generator final : public stage_object {
                                "found {}",
                                settings_.count, next));
     }
+    // Items need nothing of those before them.
     next_ = next;
     return {};
   }
@@ -174,6 +178,7 @@ result<void> make_generator(described_stage& made, const given_settings& given) 
   WEIR_TRY(generator_settings settings,
            read_settings(made.info, generator_table(), given));
   port_type type;
+  // The rule of the setting has accepted it already.
   type.element = number_type_named(settings.element);
   // Every extent is fixed, so the pools of the outlet have fixed sizes.
   for (const std::int64_t extent_of_item : settings.shape) {

@@ -31,9 +31,11 @@ result<opened_source> open_mixture(file_system& fs, const source_settings& sourc
                                    const named_sources& named) {
   WEIR_CHECK(check_mix("stream.", source, named));
   WEIR_TRY(read_mix mix, read_mix_settings("stream.", source.mix));
+  // Files and parts are in the order of the names.
   opened_source all;
   std::vector<storage::mix_part> parts;
   for (std::size_t p = 0; p < source.mix.sources.size(); ++p) {
+    // The check has found all of them.
     const std::string& name = source.mix.sources[p];
     auto opened = open_source(fs, named.find(name)->second, named);
     if (!opened) {
@@ -56,10 +58,12 @@ result<opened_source> open_mixture(file_system& fs, const source_settings& sourc
 /// Puts a sample and then a shuffle around a source, so that the shuffle only sees what
 /// is kept.
 result<opened_source> arrange(opened_source opened, const source_settings& source) {
+  // Without a sample, both numbers are equal.
   if (const sample_settings& s = source.sample; s.keep < s.among) {
     WEIR_TRY(opened.tokens, storage::sample_source(std::move(opened.tokens), s.keep,
                                                    s.among, s.seed, s.unit));
   }
+  // A window of 0 stands for no shuffle.
   if (const shuffle_settings& s = source.shuffle; s.window != 0) {
     WEIR_TRY(opened.tokens,
              storage::shuffle_source(std::move(opened.tokens), s.window, s.seed, s.unit));
@@ -70,6 +74,7 @@ result<opened_source> arrange(opened_source opened, const source_settings& sourc
 /// Checks the sample and the names of a mixture.
 result<void> check_mix(std::string_view prefix, const source_settings& source,
                        const named_sources& named) {
+  // Every source can have a sample, also one that is no mixture.
   if (source.sample.keep > source.sample.among) {
     return error(errc::invalid_argument,
                  fmt::format("cannot use setting \"{}sample.keep\" of the run: expected "
