@@ -82,6 +82,7 @@ std::map<std::string, test::range_ends> special_ends() {
         {text("a"), text("a:5-5"), list({text("/a:1-2"), text("a:2-1")})}}},
       {"stream.tokenizer", {{text("/a")}, {{std::int64_t{1}}}}},
       {"stream.token_file", {{text("/a")}, {{std::int64_t{1}}}}},
+      {"stream.log", {{text("/a")}, {{std::int64_t{1}}}}},
       {"stream.mix.sources", {{list({text("a")})}, {{std::int64_t{1}}}}},
       {"stream.mix.exhausted",
        {{text("drop"), list({text("loop"), text("stop")})}, {text("a")}}},
@@ -105,7 +106,7 @@ void complete(actors::run_config& config, const std::string& setting) {
   } else if (setting == "stream.token_file") {
     source.paths.clear();
     source.listen = "tcp:0";
-  } else if (setting == "stream.turns") {
+  } else if (setting == "stream.turns" || setting == "stream.log") {
     source.paths = {"-"};
   } else if (setting == "stream.mix.sources") {
     config.sources["a"].paths = std::exchange(source.paths, {});
