@@ -47,14 +47,13 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
 /// live.
 result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
   const std::uintptr_t number = number_of(handle);
-  // A handle's number is never used again.
+  // The handle of a mesh that is gone is not live.
   if (to.checked_mesh == number && all().meshes.live(number)) {
     return {};
   }
   WEIR_TRY(const auto m, find(handle, call));
   if (to.stream->mesh() != m) {
     return error(errc::invalid_argument,
-                 // A message alone would puzzle programs that make a mesh per call.
                  "kernel not launched: expected the stream's own mesh, found another")
         .hint("two meshes are two meshes even where they have the same devices");
   }
@@ -85,7 +84,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   WEIR_CHECK(check_mesh(to, handle, call));
   WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
-  // Such a kernel never ends, so its recording could not be replayed.
+  // Such a kernel ends only when it is asked to, so a graph with it would not end.
   if (captures && request.persistent) {
     return error(errc::unsupported,
                  "kernel not launched: expected no capture of a persistent kernel");
@@ -166,7 +165,7 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
     WEIR_CHECK(check_reserved(call, d.reserved));
     std::shared_ptr<stream_object> made;
     WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
-    // 0 means no limit.
+    // 0 keeps the default.
     if (d.memoryLimit != 0) {
       made->stream->budget()->set_limit(d.memoryLimit);
     }
@@ -188,7 +187,6 @@ tessStatus_t tessStreamDestroy(tessStream_t handle) {
     if (s == nullptr) {
       return no_object("tessStreamDestroy", "stream");
     }
-    // Persistent kernels are asked to stop.
     s->stream->close();
     return {};
   });
@@ -251,7 +249,6 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
     tessStreamInfo out{};
     out.priority =
-        // Programs may ask for any number.
         std::clamp(s->stream->options().priority, greatest_priority, least_priority);
     out.rank = s->stream->options().rank;
     // The number of ranks, unless it is a stream of one rank.
@@ -271,7 +268,6 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
-    // A negative limit is refused.
     WEIR_CHECK(check_limit("tessStreamSetTimeout", 0, milliseconds));
     s->stream->set_limit(milliseconds * 1'000'000);
     return {};
@@ -282,7 +278,6 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
-    // The budget also counts memory that is cached.
     s->stream->budget()->set_limit(bytes);
     return {};
   });
@@ -324,12 +319,10 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
 // library is known to be initialized.
 tessStatus_t tessEventCreate(tessEvent_t* event) {
   return run([&]() -> result<void> {
-    // The handle may be used with any context until then.
     WEIR_CHECK(any_context("tessEventCreate"));
     if (event == nullptr) {
       return null_argument("tessEventCreate", "a place for the event");
     }
-    // Live until it is destroyed.
     *event = handle_of<tessEvent_t>(all().events.add(std::make_shared<event_object>()));
     return {};
   });
@@ -440,7 +433,6 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
 
 // The time is between the moments at which the last lanes reached the events.
 tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
-                                  // Both events must be over.
                                   tessEvent_t end) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto a, find(start, "tessEventElapsedTime"));
@@ -455,7 +447,6 @@ tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                    "tessEventElapsedTime failed: expected two events that have been "
                    "reached");
     }
-    // Nanoseconds become milliseconds.
     *milliseconds =
         static_cast<float>(static_cast<double>(to->when_ns() - from->when_ns()) * 1e-6);
     return {};
