@@ -23,6 +23,8 @@ constexpr std::string_view rank_infix = ".rank-";
 constexpr std::string_view part_ending = ".part";
 
 /// Reads a number at the begin of a text and removes it from there.
+/// Returns no number if there is none, or if it is too large; the text stays as it is
+/// then.
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   std::uint64_t number = 0;
   const auto [end, problem] =
@@ -84,6 +86,7 @@ result<std::vector<std::uint64_t>> list_generations(file_system& files,
       out.push_back(*generation);
     }
   }
+  // Names sort as texts, in which 10 comes before 9.
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -33,6 +33,7 @@ error as_on_several_ranks(const error& failed) {
 }  // namespace
 
 /// Waits for the end of all tasks of the engine, and runs tasks meanwhile.
+/// Sleeps at most a millisecond at a time, since tasks may be ended by other threads.
 void run_all(engine& tasks) {
   while (tasks.in_flight() != 0) {
     if (!tasks.run_one()) {
@@ -168,6 +169,7 @@ void world::ask_to_stop() noexcept {
   }
 }
 /// Without other ranks nothing is counted.
+/// With one rank nothing is counted, so all counters are 0.
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;
   return ranked_ ? ranked_->counters() : none;

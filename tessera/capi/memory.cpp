@@ -116,6 +116,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
 tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
+    // Sizes are those of one instance, as in all functions about memory of a mesh.
     const tessera::pool_counters now = m->pool.counters();
     tessMemPoolStats out{};
     out.usedBytes = now.used;

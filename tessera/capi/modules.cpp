@@ -255,6 +255,7 @@ tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
     tessKernelInfo out{};
     out.flags = kernel.record.flags;
     out.paramCount = static_cast<std::uint32_t>(kernel.record.parameters.size());
+    // Structures of C have the padding; `tessLaunch` accepts both sizes.
     out.argBytes = kernel.arguments.used;
     out.argBytesPadded = kernel.arguments.padded;
     std::copy(kernel.record.default_block.begin(), kernel.record.default_block.end(),

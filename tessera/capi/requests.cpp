@@ -27,6 +27,7 @@ result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
     case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
     case TESS_COPY_D2H: return tessera::copy_kind::device_to_host;
     case TESS_COPY_D2D: return tessera::copy_kind::device_to_device;
+    // This kind is a number of the extended interface.
     case TESS_COPY_H2H: return tessera::copy_kind::host_to_host;
     default: break;
   }
@@ -124,6 +125,7 @@ result<void> check_context(const kernel_object& kernel, const tessera::stream& s
 result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t bytes,
                                          int kind, int rank, std::string_view call) {
   tessera::copy_request out;
+  // A rank of -1 means no particular rank.
   WEIR_TRY(out.kind, copy_kind_of(kind, call));
   out.to = dst;
   out.from = src;
@@ -163,6 +165,7 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
            read_struct(call, desc, offsetof(tessCollectiveDesc, timeoutMs)));
   tessera::collective_request out;
   WEIR_TRY(out.call.kind, kind_of(d.kind));
+  // Programs leave the type of a barrier at any value, so it is not looked at.
   const bool barrier = out.call.kind == collective_kind::barrier;
   if (!barrier) {
     WEIR_TRY(const dtype_info type, info_of(d.dtype));

@@ -90,6 +90,7 @@ std::string parameter_json(const kernel_parameter& p) {
 
 /// Returns the names of the flags that are set.
 std::string flags_json(std::uint32_t flags) {
+  /// A bit of the flags and its word in the description.
   struct flag_word {
     std::uint32_t flag;
     std::string_view word;
@@ -115,6 +116,7 @@ std::string flags_json(std::uint32_t flags) {
 /// Describes kernel `i`. `selected` is the section that it runs from, or -1.
 std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t selected) {
   const kernel_record& k = module.kernels[i];
+  // Both sizes are shown: that of the structure and that without the padding at its end.
   const argument_extent extent = extent_of(k.parameters);
   std::vector<std::size_t> targets;
   // Numbers of the sections that have code for the kernel.
@@ -181,6 +183,7 @@ std::vector<section_facts> facts_of(const fatbin& module) {
 std::string explain_json(const fatbin& module, const std::vector<section_facts>& sections,
                          const std::vector<std::ptrdiff_t>& selected_section,
                          signature_state signature) {
+  // A loop with numbers, because each kernel needs the section of the same number.
   std::string kernels = "[";
   for (std::size_t i = 0; i < module.kernels.size(); ++i) {
     kernels += i == 0 ? "" : ",";

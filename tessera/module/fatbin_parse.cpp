@@ -115,6 +115,8 @@ class fatbin_reader {
 
   /// The order matters: names need the strings, and targets of kernels the code.
   result<void> read() {
+    // First of all, because a section that is not known may change the meaning of the
+    // others.
     WEIR_CHECK(check_kinds());
     WEIR_CHECK(read_strings());
     WEIR_CHECK(read_code());
@@ -164,6 +166,7 @@ class fatbin_reader {
     const section_entry* s = section(section_kind::strings);
     // A single zero byte is the empty string.
     strings_ = s == nullptr ? std::string_view("", 1) : as_text(s->bytes);
+    // Offset 0 is the empty string by this rule.
     if (strings_.empty() || strings_.front() != '\0' || strings_.back() != '\0') {
       return damaged_fatbin("strings", "NUL at both ends", "something else");
     }
@@ -200,6 +203,7 @@ class fatbin_reader {
         continue;
       }
       WEIR_TRY(std::string arch, string_at(s.arch));
+      // The name goes into messages and descriptions, so it must be printable.
       if (!is_word(arch)) {
         return damaged_fatbin("name of a machine", "printable characters", "others");
       }
@@ -257,6 +261,7 @@ class fatbin_reader {
     const std::uint32_t first = kernels.u32(i, lay::kernel::first);
     const std::uint32_t count = kernels.u32(i, lay::kernel::count);
     // `next` never exceeds the size of the table, so the difference is not negative.
+    // `next` is at most the size of the table, so the difference does not wrap.
     if (first != next || count > table.size() - next) {
       return damaged_fatbin(
           fmt::format("parameters of \"{}\"", k.name),
@@ -298,6 +303,8 @@ class fatbin_reader {
       return damaged_fatbin("name of a kernel", "a C identifier with a symbol",
                             json_quote(k.name) + " with " + json_quote(k.symbol));
     }
+    // The block is a default; launches may choose another one of at most `max_threads`
+    // threads.
     std::uint64_t threads = 1;
     k.max_threads = table.u32(i, lay::kernel::max_threads);
     for (std::size_t d = 0; d < k.default_block.size(); ++d) {
@@ -355,6 +362,8 @@ class fatbin_reader {
       out_.kernels.push_back(std::move(k));
     }
     // Every parameter belongs to a kernel.
+    // A parameter that no kernel takes would make two containers with the same meaning
+    // differ.
     if (next != all.size()) {
       return damaged_fatbin("parameters", fmt::format("{} that kernels take", next),
                             fmt::format("{}", all.size()));
@@ -407,6 +416,7 @@ class fatbin_reader {
       p.chunk_bytes = table.u64(i, lay::plan::chunk);
       p.wire_dtype = table.u32(i, lay::plan::wire);
       // 0 stands for any type.
+      // 0 stands for every type.
       const auto known = [](std::uint32_t id) {
         return id == 0 || size_of_dtype(id) != 0;
       };
@@ -448,6 +458,7 @@ class fatbin_reader {
         load_le<std::uint32_t>(bytes.data() + lay::signature::reserved) != 0) {
       return damaged_fatbin("signature", "Ed25519", "something else");
     }
+    // The key is part of the section; the content hash is what it has signed.
     module_signature found;
     std::copy_n(bytes.begin() + lay::signature::key, found.key.size(), found.key.begin());
     std::copy_n(bytes.begin() + lay::signature::bytes, found.bytes.size(),

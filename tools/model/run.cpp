@@ -156,6 +156,7 @@ result<hn4_volume> map_model_volume(const std::string& path) {
 // A volume that this command has made is removed again if the import fails. A volume that
 // was there before is left as the failed import left it.
 command_result model_import(const model_options& options, output& out) {
+  // A volume is made only if there is none; it is never formatted again.
   const bool made = !posix_file_system().exists(options.volume);
   if (made) {
     WEIR_CHECK(make_model_volume(options.volume, bytes_of_source(options.source)));
@@ -213,6 +214,7 @@ command_result model_verify(const model_options& options, output& out) {
   bool whole = true;
   ordered_json list = ordered_json::array();
   for (const std::string& tag : tags) {
+    // A tag that the user has misspelt is an error and no damage.
     auto model = actors::model_in_volume::open(volume, tag);
     if (!model && model.error().code() == errc::not_found) {
       return std::move(model).error();

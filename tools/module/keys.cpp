@@ -48,6 +48,8 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
 result<tessera::secret_key> read_secret_key(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   std::string_view text = as_text(content);
+  // `npos + 1` is 0, so a file of white space becomes an empty text, which is refused
+  // below.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   tessera::secret_key key;
   if (const auto read = tessera::from_hex(text, key); !read) {

@@ -119,6 +119,7 @@ class line_input {
       }
       interrupt_scope::wait_for_input();
       if (interrupt_scope::take()) {
+        // The terminal has dropped the rest of the line, too.
         bytes_.clear();
         return input_line{input_line::kind::interrupted, {}};
       }

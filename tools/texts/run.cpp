@@ -69,6 +69,7 @@ class unfinished_outputs {
  public:
   explicit unfinished_outputs(const std::vector<std::string>& outputs)
       : outputs_(outputs) {
+    // The list of bad lines is optional.
     std::erase(outputs_, std::string());  // an output that was not asked for
   }
   unfinished_outputs(const unfinished_outputs&) = delete;
@@ -141,6 +142,7 @@ result<actors::model_record> record_of_model(const std::string& volume,
 // one. A trace is of no use for these commands.
 pipeline_text::pipeline_text(const std::string& name, const text_options& options) {
   text_ += fmt::format("name = {}\n\n[run]\n", toml_text({name}));
+  // The largest number that a pipeline accepts.
   constexpr unsigned max_workers = 256;
   const unsigned workers = options.workers > 0 ? options.workers : allowed_processors();
   key("workers", {std::int64_t{std::clamp(workers, 1U, max_workers)}});
@@ -220,6 +222,7 @@ result<text_report> run_texts(const pipeline_text& text,
     progress.show(figure_of(p.stages, stage, job.things),
                   figure_of(p.stages, stage, "tokens"));
   };
+  // A task that loses its processor delays all tasks that wait for it.
   prefer_long_time_slices();
   // The pipeline wraps the error of a stage into others; the user sees the innermost one.
   auto report = weir::run(*loaded.stages, loaded.options);
@@ -245,6 +248,7 @@ command_result perform_texts(const text_job& job, const text_options& options,
     WEIR_CHECK(refuse_output_over(path, options));
   }
   WEIR_CHECK(refuse_output_over(options.volume, options));
+  // With the names that the user has given: for `--toml`, and for a run folder.
   const pipeline_text named = job.pipeline_to(options.out, options.skip_bad);
   if (options.toml) {
     out.write(named.text());

@@ -52,6 +52,7 @@ struct plugin_state {
   MPI_Request barrier = MPI_REQUEST_NULL;
   bool started_here = false;
 };
+/// The only state. Calls come one at a time, so it needs no lock.
 plugin_state state;
 
 /// `communicator` points to an MPI_Comm of the program, or is null.
@@ -63,6 +64,7 @@ int start(const void* communicator, start_facts* facts) {
   }
   MPI_Comm all = MPI_COMM_WORLD;
   // The structure is copied, as its type is not known to the caller.
+  // The program has started MPI itself and gives a communicator of its own.
   if (communicator != nullptr) {
     std::memcpy(&all, communicator, sizeof all);
     code = MPI_Query_thread(&facts->thread_level);
@@ -207,6 +209,7 @@ void add_tested(operation_group& group, std::size_t first, std::size_t last) {
 void choose_tested() {
   state.tested.clear();
   state.requests.clear();
+  // The tests of all other operations are spread over several polls.
   const bool far = ++state.polls % polls_between_far == 0;
   for (operation_group& group : state.groups) {
     const std::size_t size = group.open.size();
@@ -260,6 +263,7 @@ int poll(operation_end* ends, int capacity) {
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(tested), state.requests.data(), &count,
                                 state.indices.data(), state.statuses.data());
+  // MPI_UNDEFINED says that no request of the list is active.
   if (count == MPI_UNDEFINED || count <= 0) {
     return 0;
   }
@@ -301,6 +305,7 @@ int begin_barrier() {
   return MPI_Ibarrier(state.communicators.front(), &state.barrier);
 }
 
+/// After the end of the barrier its request is null, and the test says that it is done.
 int barrier_ready(bool* ready) {
   int done = 0;
   const int code = MPI_Test(&state.barrier, &done, MPI_STATUS_IGNORE);
