@@ -29,6 +29,7 @@ enum class line_form : std::uint8_t { object, array, lines };
 /// What becomes of NaN and infinities.
 enum class non_finite : std::uint8_t { refuse, null };
 
+/// See the table.
 struct json_write_settings {
   std::string path;
   line_form form = line_form::object;
@@ -36,6 +37,7 @@ struct json_write_settings {
   actors::non_finite non_finite = actors::non_finite::refuse;
 };
 
+/// The path, what a line holds, and what becomes of numbers that JSON lacks.
 settings_table<json_write_settings> json_write_table() {
   settings_table<json_write_settings> table("the sink json.write");
   table
@@ -69,6 +71,7 @@ struct json_offset {
   read_block last;  ///< the last line; `end` is the end of the file
 };
 
+/// Belongs to the thread of its I/O host.
 class json_write final : public flow::stage_object {
  public:
   json_write(json_write_settings settings, file_system& fs)
@@ -77,6 +80,7 @@ class json_write final : public flow::stage_object {
   /// Begins with an empty file. A resumed run leaves the file as it is until `rewind`.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
+    // A pipe is known by its path, before it is opened.
     pipe_ = is_pipe(path_);
     if (pipe_) {
       WEIR_TRY(file_, open_pipe_to_write(path_, reader_wait));
@@ -106,6 +110,7 @@ class json_write final : public flow::stage_object {
       form.non_finite_is_null = settings_.non_finite == non_finite::null;
       WEIR_CHECK(append_json_line(line, t[any_in{0}], t.about(), form));
     }
+    // At the end of what was written, also behind a crash.
     WEIR_CHECK(write_all(*file_, written_, as_view(line)));
     written_ += line.size();
     // The number of lines is only for people.
@@ -115,6 +120,7 @@ class json_write final : public flow::stage_object {
   }
   /// A pipe has nothing that could be made durable.
   result<flow::small_record> settle() override {
+    // The reader of a pipe has what it has.
     if (!pipe_) {
       WEIR_CHECK(file_->sync());
       // The entry in the folder is made durable once.
@@ -128,6 +134,7 @@ class json_write final : public flow::stage_object {
   /// Cuts the file behind the last durable line, after it was compared.
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
+    // A pipe goes on with the next line, which may be one that its reader has seen.
     if (pipe_) {
       return {};
     }
@@ -151,6 +158,7 @@ class json_write final : public flow::stage_object {
                  ? result<bool>(true)
                  : result<bool>(shorter_than_offset(path_, at_.last.end, 0));
     }
+    // Nothing is written by a comparison.
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
     WEIR_CHECK(check(*f));
     return true;
@@ -159,6 +167,7 @@ class json_write final : public flow::stage_object {
  private:
   /// Copies lines that another stage has made.
   static result<void> copy_lines(const runtime::tensor& x, std::string& to) {
+    // Elements of one byte each.
     const auto count = static_cast<std::size_t>(x.count());
     // Lines of another stage must be complete, so that the next ones begin at a line.
     if (x.type() != dtype::uint8 || (count != 0 && x.as<char>()[count - 1] != '\n')) {
@@ -226,6 +235,7 @@ result<void> make_json_write(flow::described_stage& made, const given_settings& 
   WEIR_TRY(json_write_settings settings,
            flow::read_settings(made.info, json_write_table(), given));
   made.info.ports = {{"x", {}, true}};
+  // A resumed run repeats the lines behind its checkpoint.
   if (is_pipe(settings.path)) {
     made.info.promise = flow::guarantee::at_least_once;
   }

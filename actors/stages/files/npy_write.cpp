@@ -16,10 +16,12 @@ namespace {
 
 constexpr std::string_view npy_write_name = "npy.write";
 
+/// See the table.
 struct npy_write_settings {
   std::string path;
 };
 
+/// The form of the path decides what is written; see `make_npy_write`.
 settings_table<npy_write_settings> npy_write_table() {
   settings_table<npy_write_settings> table("the sink npy.write");
   table
@@ -38,6 +40,7 @@ settings_table<npy_write_settings> npy_write_table() {
 }
 
 /// @error{out_of_range; the bytes of the tensor cannot be counted}
+/// The bytes of an item.
 result<bytes_view> elements_of(const runtime::tensor& x) {
   WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
   return bytes_view(x.data(), static_cast<std::size_t>(bytes));
@@ -52,6 +55,7 @@ class npy_files final : public item_files {
  private:
   /// Header and elements of one array. The header is as short as possible.
   result<byte_vector> encode(const taken& t) override {
+    // The type must be one that NumPy has.
     const runtime::tensor& x = t[any_in{0}];
     WEIR_TRY(byte_vector out, storage::make_npy_header(x.type(), x.shape(), false));
     WEIR_TRY(const bytes_view elements, elements_of(x));
@@ -81,6 +85,7 @@ class npy_rows final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
+    // Another kind of file is not emptied.
     WEIR_CHECK(check_ours(*file_, path_, "an array of NumPy", {&storage::npy_magic, 1}));
     return file_->resize(0);
   }
@@ -121,6 +126,7 @@ class npy_rows final : public flow::stage_object {
     if (at_.rows != 0) {
       WEIR_CHECK(write_header());
     }
+    // Elements and header become durable together.
     WEIR_CHECK(file_->sync());
     if (!entry_durable_) {
       WEIR_CHECK(fs_.sync_folder(folder_of(path_)));
@@ -136,6 +142,7 @@ class npy_rows final : public flow::stage_object {
     WEIR_CHECK(file_->resize(at_.last.end));
     return at_.rows == 0 ? result<void>() : write_header();
   }
+  /// Compares the last item of a finished run.
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
     WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
@@ -152,6 +159,7 @@ class npy_rows final : public flow::stage_object {
  private:
   /// @pre At least one item was written.
   result<void> write_header() {
+    // Only the first extent changes, so the header keeps its size.
     shape_[0] = static_cast<std::int64_t>(at_.rows);
     WEIR_TRY(const byte_vector header, storage::make_npy_header(type_, shape_, true));
     return write_all(*file_, 0, header);
@@ -159,6 +167,7 @@ class npy_rows final : public flow::stage_object {
   /// Compares the file with the offset, and takes type and shape of it.
   /// Used to continue, and to verify a finished run.
   result<void> check(file& f) {
+    // The file must have at least the items of the checkpoint.
     WEIR_TRY(const std::uint64_t size, f.size());
     if (size < at_.last.end) {
       return shorter(size);
@@ -167,6 +176,7 @@ class npy_rows final : public flow::stage_object {
     if (at_.rows == 0) {
       return {};
     }
+    // The header may have the number of items of a later moment.
     WEIR_TRY(const storage::npy_header header, storage::read_npy_head(f));
     type_ = header.type;
     shape_ = header.shape;
@@ -251,6 +261,7 @@ result<void> make_npy_write(flow::described_stage& made, const given_settings& g
   made.info.example = npy_write_example;
   WEIR_TRY(npy_write_settings settings,
            flow::read_settings(made.info, npy_write_table(), given));
+  // A mistake in the pattern is found before the run.
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
   made.info.ports = {{"x", {}, true}};
   // A path without braces is one file for all items.
