@@ -20,6 +20,8 @@
 namespace weir::runtime {
 
 /// Outcome of a rank, as bytes of a tensor that other ranks read.
+///
+/// The record has a fixed size, so that it can be a tensor.
 struct rank_outcome {
   std::uint64_t code = 0;  ///< code of the failure; 0: success
   written_part part;
@@ -29,6 +31,8 @@ struct rank_outcome {
 };
 
 /// Copies as much of a text as fits in front of a zero.
+///
+/// The rest is filled with zeros, so equal texts are equal bytes.
 template <std::size_t Size>
 void copy_text(std::array<char, Size>& to, const std::string& text) {
   to.fill('\0');
@@ -36,11 +40,14 @@ void copy_text(std::array<char, Size>& to, const std::string& text) {
 }
 
 /// The folders of a state, used by tasks.
+///
+/// It lives as long as the last task.
 struct state_site {
   file_system* files = nullptr;
   std::string folder;       ///< of the manifests
   std::string part_folder;  ///< of the parts of this rank
-  bool apart = false;       ///< true if the folders differ
+  // Parts need not be where the manifests are.
+  bool apart = false;  ///< true if the folders differ
   std::string machine;
   rank_id rank = 0;
   std::size_t kept = 2;
@@ -49,6 +56,8 @@ struct state_site {
   std::vector<std::uint64_t> complete;  ///< known to be complete, ascending; rank 0 alone
 
   /// Returns the path of a part of this rank as a manifest names it.
+  ///
+  /// Names of parts in the same folder are relative.
   [[nodiscard]] std::string name_of_part(std::uint64_t generation) const {
     const std::string name = part_name(generation, rank);
     return apart ? join_path(part_folder, name) : name;
@@ -56,6 +65,8 @@ struct state_site {
 };
 
 /// One save as the tasks of a rank see it.
+///
+/// Tasks share it, and the last one ends it.
 struct save_job {
   std::shared_ptr<state_site> site;
   state_manifest manifest;  ///< of rank 0: written by its tasks
@@ -65,10 +76,13 @@ struct save_job {
   std::vector<tile_place> places;  ///< their places
 };
 /// One load as the tasks of a rank see it.
+///
+/// Tasks of different parts may fail at the same time.
 struct load_job {
   std::shared_ptr<state_site> site;
   state_manifest manifest;
   state_plan plan;
+  // Nothing is written into the tensors then.
   bool fill = true;  ///< false: the parts are only verified
   std::vector<std::unique_ptr<part_reader>> parts;
   std::vector<tensor> tiles;       ///< tiles of this rank
@@ -79,7 +93,7 @@ struct load_job {
 
 /// Implementation of `world_state`. Storages of the world carry what ranks tell each
 /// other: `outcomes_` has a record of each rank, `digests_` a number for each tile in the
-/// order of the parts, and `verdict_` numbers of rank 0.
+/// order of the parts, and `verdict_` numbers of rank 0. Destroyed with the state.
 class world_state::open_state {
  public:
   open_state(world& ranks, std::shared_ptr<state_site> site,
@@ -88,6 +102,7 @@ class world_state::open_state {
   open_state(const open_state&) = delete;
   open_state& operator=(const open_state&) = delete;
 
+  // Each returns the same outcome on all ranks.
   [[nodiscard]] result<void> begin();
   [[nodiscard]] result<void> save(std::int64_t step);
   [[nodiscard]] result<std::int64_t> resume(std::uint64_t generation);
@@ -118,12 +133,15 @@ class world_state::open_state {
   [[nodiscard]] result<std::int64_t> load_generation(std::uint64_t generation, bool fill);
   [[nodiscard]] error with_offer(error cause, std::uint64_t failed);
 
+  // The world outlives its state.
   world& ranks_;
   std::shared_ptr<state_site> site_;
   std::vector<state_item> items_;
+  // What a manifest says of the items.
   std::vector<item_description> descriptions_;
   state_plan plan_;
   std::vector<std::size_t> first_digest_;  ///< of each part, in `digests_`
+  // Released by the destructor.
   storage outcomes_;
   storage digests_;
   storage verdict_;

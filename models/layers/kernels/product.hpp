@@ -20,6 +20,8 @@ namespace weir::models::layers::WEIR_LAYER_SPACE {
 inline constexpr int block_length = 32;
 
 /// Converts 16 or 8 halves, scales or minima of a block, to fp32.
+///
+/// The result is exact, as fp32 holds every half.
 WEIR_LAYER_INLINE wide load_halves(const std::byte* from, int vector) {
   const std::byte* first = from + vector * wide_lanes * 2;
 #if defined(__AVX512F__)
@@ -40,10 +42,13 @@ WEIR_LAYER_INLINE wide load_halves(const std::byte* from, int vector) {
 }
 
 /// Weights of one fp32 panel in a block of inputs.
+///
+/// Nothing has to be unpacked.
 struct f32_block {
   const std::byte* weights;
   static constexpr int bytes = block_length * 16 * 4;
 
+  // The bytes of a block as they are in the panel.
   WEIR_LAYER_INLINE void open(const std::byte* block) { weights = block; }
   /// Returns the weights of input k of the block for the outputs of a vector.
   WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
@@ -54,6 +59,8 @@ struct f32_block {
 };
 
 /// Weights of one panel of q8_0 in a block of inputs.
+///
+/// A weight is a scale times a code.
 struct q8_block {
   wide scale[panel_vectors];
   const std::byte* codes;
@@ -65,6 +72,7 @@ struct q8_block {
     }
     codes = block + 2 * 16;
   }
+  // Codes are signed bytes.
   WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
     const std::byte* first = codes + k * 16 + vector * wide_lanes;
 #if defined(__AVX512F__)
@@ -87,6 +95,8 @@ struct q8_block {
 };
 
 /// Weights of one panel of q4_1 in a block of inputs.
+///
+/// A weight is a scale times a code, plus a minimum.
 struct q4_block {
   wide scale[panel_vectors];
   wide minimum[panel_vectors];
@@ -101,6 +111,7 @@ struct q4_block {
     codes = block + 2 * 2 * 16;
   }
   WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
+    // Inputs 16 to 31 are in the high halves of the bytes.
     const std::byte* first = codes + k % 16 * 16 + vector * wide_lanes;
     const int shift = k / 16 * 4;
 #if defined(__AVX512F__)
@@ -122,6 +133,7 @@ struct q4_block {
       value[i] = static_cast<float>(static_cast<unsigned>(first[i]) >> shift & 15U);
     }
 #endif
+    // Not fused, so that unpacked weights have the same bits.
     return scale[vector] * value + minimum[vector];
   }
 };
@@ -135,6 +147,8 @@ struct panel_part {
 };
 
 /// Stores the sums of a section, or adds them to the sums of the sections before.
+///
+/// The order of the sections is fixed.
 WEIR_LAYER_INLINE void end_section(float* to, wide sum, bool adds) {
   store_lanes(to, adds ? load_lanes<wide>(to) + sum : sum);
 }
@@ -152,18 +166,21 @@ WEIR_LAYER_INLINE void panel_section(const product_call& c, const panel_part& pa
     second[r] = wide{};
   }
   const std::byte* weights = part.weights;
+  // Block by block, as scales are read once.
   for (int begin = 0; begin < part.inputs; begin += block_length) {
     Block block;
     block.open(weights);
     weights += Block::bytes;
     const int left = part.inputs - begin;
     const int count = left < block_length ? left : block_length;
+    // The last block of fp32 may be shorter.
     for (int k = 0; k < count; ++k) {
       const wide low = block.at_input(k, 0);
       wide high{};
       if constexpr (panel_vectors == 2) {
         high = block.at_input(k, 1);
       }
+/// Rows are unrolled, so that the accumulators stay in registers.
 #pragma GCC unroll 12
       for (int r = 0; r < Rows; ++r) {
         const auto x = spread<wide>(rows[r * c.row_stride + begin + k]);
@@ -184,6 +201,8 @@ WEIR_LAYER_INLINE void panel_section(const product_call& c, const panel_part& pa
 }
 
 /// Computes `Rows` rows of one panel, section by section.
+///
+/// Not inlined, to keep the code small.
 template <class Block, int Rows>
 __attribute__((noinline)) void panel_tile(const product_call& c, const panel_part& part,
                                           const float* rows, float* out) {
@@ -207,6 +226,7 @@ WEIR_LAYER_INLINE void row_section(const product_call& c, const panel_part& part
     first[p] = wide{};
     second[p] = wide{};
   }
+  // Panels are a fixed distance apart.
   const std::byte* panels = part.weights;
   for (int begin = 0; begin < part.inputs; begin += block_length) {
     Block block[Panels];
@@ -217,6 +237,7 @@ WEIR_LAYER_INLINE void row_section(const product_call& c, const panel_part& part
     const int left = part.inputs - begin;
     const int count = left < block_length ? left : block_length;
     for (int k = 0; k < count; ++k) {
+      // One input for all panels.
       const auto x = spread<wide>(row[begin + k]);
 #pragma GCC unroll 8
       for (int p = 0; p < Panels; ++p) {
@@ -236,6 +257,8 @@ WEIR_LAYER_INLINE void row_section(const product_call& c, const panel_part& part
 }
 
 /// Computes one row of `Panels` panels that follow each other, section by section.
+///
+/// Used for single rows, as in the drawing of tokens.
 template <class Block, int Panels>
 __attribute__((noinline)) void row_tile(const product_call& c, const std::byte* panels,
                                         const float* row, float* out) {
@@ -248,6 +271,8 @@ __attribute__((noinline)) void row_tile(const product_call& c, const std::byte* 
 }
 
 /// Computes a tile of `rows` rows, at most `Rows`.
+///
+/// The number of rows is a constant in each of the tiles.
 template <class Block, int Rows>
 WEIR_LAYER_INLINE void rows_tile(const product_call& c, int rows, const panel_part& part,
                                  const float* from, float* out) {
@@ -262,6 +287,8 @@ WEIR_LAYER_INLINE void rows_tile(const product_call& c, int rows, const panel_pa
 
 /// Computes all rows for a part of a panel, in tiles of nearly equal size: one with few
 /// rows would wait for its few chains.
+///
+/// The rows of the tiles differ by one at most.
 template <class Block, int Rows>
 WEIR_LAYER_INLINE void all_rows(const product_call& c, const panel_part& part,
                                 const float* from, float* out) {
@@ -275,10 +302,13 @@ WEIR_LAYER_INLINE void all_rows(const product_call& c, const panel_part& part,
 }
 
 /// Computes panels one after another, or several side by side for a single row.
+///
+/// Both orders of the loops give the same bits.
 template <class Block, int Rows, int Panels>
 WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
   if (c.row_count == 1) {
     int p = 0;
+    // Side by side as long as there are enough of them.
     for (; p + Panels <= c.panel_count; p += Panels) {
       row_tile<Block, Panels>(c, c.panels + p * c.panel_bytes, c.rows, c.out + 16 * p);
     }
@@ -295,11 +325,17 @@ WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
 
 /// Inputs whose weights are unpacked at a time: those of a section, whose 16 KiB of fp32
 /// stay in the first cache.
+///
+/// The stack holds them.
 inline constexpr int unpacked_inputs = section_inputs;
 /// Rows from which on a panel is unpacked to fp32 once, and not for each tile of rows.
+///
+/// Below, unpacking costs more than it saves.
 inline constexpr int unpacking_rows = 32;
 
 /// Writes the weights of some inputs of a quantised panel as fp32.
+///
+/// The number is a multiple of a block.
 template <class Block>
 WEIR_LAYER_INLINE void unpack(const std::byte* weights, int inputs, float* out) {
   for (int begin = 0; begin < inputs; begin += block_length) {
@@ -316,6 +352,8 @@ WEIR_LAYER_INLINE void unpack(const std::byte* weights, int inputs, float* out) 
 
 /// Computes many rows of quantised panels. The unpacked weights are those that other
 /// tiles use, so the bits are equal.
+///
+/// The panel is read once for all rows.
 template <class Block, int Rows>
 WEIR_LAYER_INLINE void product_unpacked(const product_call& c) {
   alignas(64) float weights[unpacked_inputs * 16];
@@ -325,6 +363,7 @@ WEIR_LAYER_INLINE void product_unpacked(const product_call& c) {
       const int left = c.inputs - begin;
       const int count = left < unpacked_inputs ? left : unpacked_inputs;
       unpack<Block>(panel, count, weights);
+      // The panel's next section.
       panel += count / block_length * Block::bytes;
       const panel_part part{reinterpret_cast<const std::byte*>(weights), count,
                             begin > 0};
@@ -334,6 +373,8 @@ WEIR_LAYER_INLINE void product_unpacked(const product_call& c) {
 }
 
 /// Computes any number of rows of panels of a quantised type.
+///
+/// The limit has no influence on the bits.
 template <class Block, int Rows, int Panels>
 WEIR_LAYER_INLINE void product_quantised(const product_call& c) {
   if (c.row_count >= unpacking_rows) {
@@ -346,6 +387,7 @@ WEIR_LAYER_INLINE void product_quantised(const product_call& c) {
 /// Rows of the largest tile, by the number of registers: 16 with AVX2, 32 with AVX-512.
 inline constexpr int tile_rows = wide_lanes == 16 ? 12 : 6;
 
+/// The kind is a value of the enumeration.
 inline void product(const product_call& c) {
   // Panels of one row that are computed side by side; quantised ones need registers for
   // their scales, too.

@@ -11,6 +11,7 @@
 
 namespace weir::models::layers::WEIR_LAYER_SPACE {
 
+/// Without a mean; the sum has eight chains on every processor.
 inline void rms_norm(const norm_call& c) {
   eight squares{};
   for (int i = 0; i < c.width; i += 8) {
@@ -24,6 +25,7 @@ inline void rms_norm(const norm_call& c) {
   }
 }
 
+/// In two passes, which is exact enough for single precision.
 inline void layer_norm(const norm_call& c) {
   const auto count = static_cast<float>(c.width);
   eight sum{};
@@ -35,6 +37,7 @@ inline void layer_norm(const norm_call& c) {
   for (int i = 0; i < c.width; i += 8) {
     const int left = c.width - i;
     eight x = load_some(c.row + i, left) - mean;
+    // Lanes behind the row must not count.
     for (int lane = left; lane < 8; ++lane) {
       x[lane] = 0;
     }
@@ -46,6 +49,7 @@ inline void layer_norm(const norm_call& c) {
   }
 }
 
+/// In place, if `out` is one of the operands.
 inline void silu_times(const float* gate, const float* up, float* out, int count) {
   for (int i = 0; i < count; ++i) {
     out[i] = math::silu(gate[i]) * up[i];
@@ -66,6 +70,8 @@ inline void exponential(const float* in, float* out, int count) {
 
 /// Computes the scores of a block of 64 keys: for each key a chain over the elements of
 /// the query.
+///
+/// Keys lie along columns, so a vector holds the same element of many keys.
 WEIR_LAYER_INLINE void block_scores(const attention_call& c, const float* keys,
                                     float* scores) {
   constexpr int vectors = block_keys / wide_lanes;
@@ -74,6 +80,7 @@ WEIR_LAYER_INLINE void block_scores(const attention_call& c, const float* keys,
     sum[v] = wide{};
   }
   for (int d = 0; d < c.width; ++d) {
+    // The elements of the query come one after the other.
     const auto q = spread<wide>(c.query[d]);
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
@@ -88,6 +95,8 @@ WEIR_LAYER_INLINE void block_scores(const attention_call& c, const float* keys,
 
 /// Adds the weighted values of the keys of a segment to `Columns` columns of a sum: for
 /// each column a chain over the keys.
+///
+/// The segment's values are in blocks.
 template <int Columns>
 WEIR_LAYER_INLINE void add_values(const attention_call& c, const float* const* values,
                                   const float* weights, int keys, int column, float* to) {
@@ -107,12 +116,15 @@ WEIR_LAYER_INLINE void add_values(const attention_call& c, const float* const* v
     }
   }
   for (int v = 0; v < vectors; ++v) {
+    // The sum is that of this segment alone.
     store_lanes(to + column + v * wide_lanes, sum[v]);
   }
 }
 
 /// The result of a segment: the largest score, the sum of e^(score - largest), and the
 /// values weighted by it.
+///
+/// Results of segments are joined in their order.
 struct segment_result {
   float largest;
   float total;
@@ -120,6 +132,8 @@ struct segment_result {
 };
 
 /// Returns the largest of some scores. The order of comparisons changes no bit.
+///
+/// Blocks of scores are read as vectors as far as they go.
 WEIR_LAYER_INLINE float largest_score(const float* scores, int keys) {
   float largest = scores[0];
   int k = 0;
@@ -140,6 +154,8 @@ WEIR_LAYER_INLINE float largest_score(const float* scores, int keys) {
 }
 
 /// Computes the result of one segment.
+///
+/// Scores of keys behind the last one are not read.
 WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
                                       segment_result& out) {
   alignas(64) float scores[segment_blocks * block_keys] = {};
@@ -150,6 +166,7 @@ WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
     block_scores(c, c.keys_of[segment * segment_blocks + b], scores + b * block_keys);
   }
   const float largest = largest_score(scores, keys);
+  // The exponentials replace the scores.
   for (int k = 0; k < keys; ++k) {
     scores[k] = math::exp(scores[k] - largest);
   }
@@ -159,6 +176,7 @@ WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
   }
   out.largest = largest;
   out.total = sum_lanes(total);
+  // Wide columns first, as they hide the latency.
   const float* const* values = c.values_of + segment * segment_blocks;
   int column = 0;
   for (; column + 64 <= c.width; column += 64) {
@@ -170,6 +188,8 @@ WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
 }
 
 /// Combines the result so far with that of the next segment.
+///
+/// Both sums are scaled to the larger of the two scores.
 WEIR_LAYER_INLINE void join_segments(int width, segment_result& sum,
                                      const segment_result& next) {
   const float largest = next.largest > sum.largest ? next.largest : sum.largest;
@@ -182,6 +202,7 @@ WEIR_LAYER_INLINE void join_segments(int width, segment_result& sum,
   }
 }
 
+/// Segments bound the memory, and fix the order of the sums.
 inline void attention(const attention_call& c) {
   segment_result sum;
   attend_segment(c, 0, sum);
@@ -192,6 +213,7 @@ inline void attention(const attention_call& c) {
     attend_segment(c, s, next);
     join_segments(c.width, sum, next);
   }
+  // The division comes last.
   for (int i = 0; i < c.width; ++i) {
     c.out[i] = sum.values[i] / sum.total;
   }

@@ -12,11 +12,13 @@
 
 namespace weir::models {
 
+/// The products that the kernels need, computed once.
 inline graph_sizes::graph_sizes(const prose_config& c)
     : vocab(static_cast<int>(c.vocab)),
       width(static_cast<int>(c.width)),
       blocks(static_cast<int>(c.blocks)),
       levels(static_cast<int>(c.frequencies.size())),
+      // All members fit, as the configuration is checked.
       heads(static_cast<int>(c.heads)),
       hidden(static_cast<int>(c.hidden)),
       lanes(static_cast<int>(c.lanes)),
@@ -39,6 +41,8 @@ inline graph_sizes::graph_sizes(const prose_config& c)
 
 /// Cuts an array into pieces. The length of each piece is rounded up to a multiple of 16
 /// elements, so that kernels may process whole blocks.
+///
+/// The array must be aligned for the kernels.
 template <class R>
 class cutter {
  public:
@@ -60,16 +64,19 @@ inline constexpr int square_size = head_width * head_width;
 inline constexpr int rows_size = window_rows * head_width;
 inline constexpr int scores_size = window_rows * window_rows;
 
+/// Nothing is allocated later but buffers of windows.
 template <class R>
 result<std::unique_ptr<graph<R>>> graph<R>::create(task_runner runner,
                                                    const prose_config& config,
                                                    const kernel_table<R>& kernels,
                                                    const buffer<R>& shared_sum) {
+  // Lanes are added in the order of a tree.
   WEIR_TRY(const auto over_lanes, collective::reducer::make({dtype_of<R>}));
   std::unique_ptr<graph> g(new graph(std::move(runner), config, kernels, over_lanes,
                                      shared_sum.data != nullptr));
   WEIR_TRY(g->state_, make_state<R>(g->runner_, config, g->layout_));
   WEIR_CHECK(g->allocate_gradients(shared_sum));
+  // Two sets, for pulses that overlap.
   g->windows_.resize(2);
   for (auto& slot : g->windows_) {
     slot.resize(config.lanes);
@@ -81,6 +88,7 @@ template <class R>
 result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
   for (int lane = 0; lane < n_.lanes; ++lane) {
     lane_gradients<R> g;
+    // The first lane collects the sum, in memory that devices share.
     if (lane == 0 && shares_) {
       g.all = shared_sum;
     } else {
@@ -91,6 +99,7 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
       levels.resize(static_cast<std::size_t>(n_.levels));
       for (auto& level : levels) {
         for (int h = 0; h < n_.heads; ++h) {
+          // Memory and accumulator of a level, as in the state.
           WEIR_TRY(auto m, runner_.template allocate<R>(2 * square_size, "gradients"));
           level.push_back(m);
         }
@@ -99,6 +108,7 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
     gradients_.push_back(std::move(g));
   }
   const auto count = static_cast<std::int64_t>(layout_.all().size());
+  // One number for each parameter, in double precision.
   WEIR_TRY(squares_, runner_.template allocate<double>(count, "gradients"));
   WEIR_TRY(plan_, runner_.template allocate<step_plan<R>>(n_.levels, "gradients"));
   return {};
@@ -108,11 +118,13 @@ result<void> graph<R>::allocate_gradients(const buffer<R>& shared_sum) {
 /// form in which the level is computed: see `memory_forward`.
 template <class R>
 result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
+  // Levels below the limit are solved as a system.
   const bool solved = frequency < min_segment;
   const bool segments = !solved && frequency < window_rows;
   level_buffers<R> l;
   // Padding makes five pieces of up to 65 elements at most 80 elements long.
   std::int64_t count = square_size + 2 * rows_size + 5 * 80;
+  // Only buffers of the form are allocated.
   if (solved) {
     count += 2 * rows_size + scores_size + table_rows * window_rows;
   } else {
@@ -124,6 +136,7 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   WEIR_TRY(l.saved, runner_.template allocate<R>(count, "activations"));
   WEIR_TRY(l.d_saved,
            runner_.template allocate<R>(2 * rows_size + 2 * window_rows, "activations"));
+  // The order must be the same each time, as nothing else names the pieces.
   cutter<R> cut(l.saved.data);
   memory_head<R>& h = l.head;
   h.frequency = static_cast<int>(frequency);
@@ -135,17 +148,20 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   h.theta_slope = cut.take(window_rows);
   h.keep = cut.take(window_rows);
   if (solved) {
+    // Products with the memory before the window.
     h.key_memory = cut.take(rows_size);
     h.query_memory = cut.take(rows_size);
     h.before = cut.take(table_rows);
     h.query_key = cut.take(scores_size);
     h.table = cut.take(table_rows * window_rows);
   } else {
+    // The memory after a window, and after each segment.
     h.memory_after = cut.take(square_size);
   }
   if (segments) {
     h.states = cut.take(window_rows / static_cast<int>(frequency) * square_size);
   }
+  // Gradients for one task of the keys.
   h.d_key = l.d_saved.data;
   h.d_value = h.d_key + rows_size;
   h.d_theta = h.d_value + rows_size;
@@ -153,6 +169,7 @@ result<level_buffers<R>> graph<R>::allocate_level(std::uint64_t frequency) {
   return l;
 }
 
+/// What all levels of a head share.
 template <class R>
 result<void> graph<R>::allocate_heads(block& b) {
   const int gates = 2 * n_.levels * window_rows;
@@ -161,6 +178,7 @@ result<void> graph<R>::allocate_heads(block& b) {
     key_buffers<R> k;
     WEIR_TRY(k.saved, runner_.template allocate<R>(size, "activations"));
     const int column = h * head_width;
+    // Columns of the gradients of the projections.
     k.d_key = b.d_stack.columns(column, head_width, window_rows, n_.stack);
     k.d_value = b.d_stack.columns(n_.inner + column, head_width, window_rows, n_.stack);
     cutter<R> cut(k.saved.data);
@@ -170,6 +188,7 @@ result<void> graph<R>::allocate_heads(block& b) {
     k.head.inverse = cut.take(window_rows);
     k.head.key_key = cut.take(scores_size);
     k.head.gates = cut.take(gates);
+    // The kernel reads the projections in place.
     k.head.raw_key = b.near.data + column;
     k.head.raw_value = k.head.raw_key + n_.inner;
     k.head.raw_gates = b.near.data + 2 * n_.inner;
@@ -186,18 +205,22 @@ result<void> graph<R>::allocate_heads(block& b) {
 /// own: columns of the projections, of `y`, and of their gradients.
 template <class R>
 void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& buffers) {
+  // The columns of the levels follow each other.
   const int column = l * n_.inner + h * head_width;
   const bool second = column >= n_.first_outs;
+  // The gradient of `y` is written by two tasks, so it has two buffers.
   const buffer<R>& d_y = b.halves[second ? 1 : 0].d_y;
   const int d_stride = second ? n_.outs - n_.first_outs : n_.first_outs;
   const int d_column = second ? column - n_.first_outs : column;
   const bool far = l >= n_.near_levels;
   const key_head<R>& k = b.heads[static_cast<std::size_t>(h)].head;
   memory_head<R>& m = buffers.head;
+  // Queries of far levels are in another product.
   m.raw_query = far ? b.far.data + column - n_.near_levels * n_.inner
                     : b.near.data + n_.key_columns + column;
   m.raw_stride = far ? n_.stack - n_.near : n_.near;
   m.gates = k.gates + 2 * l * window_rows;
+  // The keys are those of the head, for all levels.
   m.key = k.key;
   m.key_t = k.key_t;
   m.value = k.value;
@@ -215,6 +238,7 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& buffers) {
 }
 
 template <class R>
+/// Must come after the heads, whose arrays the levels use.
 result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
@@ -235,6 +259,7 @@ result<void> graph<R>::allocate_halves(block& b) {
   for (int half = 0; half < 2; ++half) {
     half_buffers<R>& t = b.halves[static_cast<std::size_t>(half)];
     const std::int64_t wide = w * n_.half_hidden;
+    // The second half may have no heads.
     const int outs = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
     WEIR_TRY(t.wide, runner_.template allocate<R>(2 * wide, "activations"));
     WEIR_TRY(t.out, runner_.template allocate<R>(w * n_.width, "activations"));
@@ -242,6 +267,7 @@ result<void> graph<R>::allocate_halves(block& b) {
     if (outs > 0) {
       WEIR_TRY(t.d_y, runner_.template allocate<R>(w * outs, "activations"));
     }
+    // Both arrays of a layer in one buffer.
     t.relu = t.wide.data;
     t.hidden = t.wide.data + wide;
     t.d_hidden = t.back.data;
@@ -252,6 +278,7 @@ result<void> graph<R>::allocate_halves(block& b) {
 
 template <class R>
 result<void> graph<R>::allocate_block(block& b) {
+  // Allocates a matrix.
   const auto get = [&](buffer<R>& to, int rows, int columns) -> result<void> {
     if (columns == 0) {
       return {};  // `far` is empty if all levels are near
@@ -262,6 +289,7 @@ result<void> graph<R>::allocate_block(block& b) {
   };
   constexpr int w = window_rows;
   WEIR_CHECK(get(b.past, 1, (w + 3 + w) * n_.width + w));
+  // Three rows in front of the window, then the rows themselves.
   b.u = b.past.data + 3 * n_.width;
   b.z = b.u + w * n_.width;
   b.inverse1 = b.z + w * n_.width;
@@ -274,6 +302,7 @@ result<void> graph<R>::allocate_block(block& b) {
   WEIR_CHECK(get(b.d_x1, w + 1, n_.width));
   WEIR_CHECK(get(b.d_stack, w, n_.stack));
   WEIR_CHECK(get(b.d_z, w + 3, n_.width));
+  // Parts that tasks declare.
   b.d_gates = b.d_stack.columns(2 * n_.inner, n_.key_columns - 2 * n_.inner, w, n_.stack);
   b.d_near = b.d_stack.columns(0, n_.near, w, n_.stack);
   b.d_far = b.d_stack.columns(n_.near, n_.stack - n_.near, w, n_.stack);
@@ -286,11 +315,13 @@ result<void> graph<R>::allocate_block(block& b) {
   }
   WEIR_CHECK(allocate_halves(b));
   WEIR_CHECK(allocate_heads(b));
+  // Heads before levels, and both behind the projections.
   return allocate_levels(b);
 }
 
 template <class R>
 result<void> graph<R>::allocate_window(window& w) {
+  // One more than there are blocks: the input of each, and the output of the last.
   for (int b = 0; b <= n_.blocks; ++b) {
     const std::int64_t size = std::int64_t{window_rows} * n_.width;
     WEIR_TRY(auto x, runner_.template allocate<R>(size, "activations"));
@@ -302,6 +333,7 @@ result<void> graph<R>::allocate_window(window& w) {
     w.blocks.emplace_back();
     WEIR_CHECK(allocate_block(w.blocks.back()));
   }
+  // Norm, inverse and logits of a row are neighbours.
   WEIR_TRY(w.head, runner_.template allocate<R>(
                        std::int64_t{window_rows} * n_.head_stride, "activations"));
   w.normed = {w.head.data, n_.head_stride};
@@ -313,6 +345,7 @@ result<void> graph<R>::allocate_window(window& w) {
 }
 
 template <class R>
+/// Windows are only added, so addresses stay valid.
 result<window_buffers<R>*> graph<R>::window_at(int lane, std::size_t index) {
   auto& all = windows_[slot_][static_cast<std::size_t>(lane)];
   while (all.size() <= index) {
@@ -323,6 +356,7 @@ result<window_buffers<R>*> graph<R>::window_at(int lane, std::size_t index) {
   return all[index].get();
 }
 
+/// The parameters must be neighbours.
 template <class R>
 runtime::footprint graph<R>::values(int parameter, int count) const {
   const parameter_info& first = info(parameter);

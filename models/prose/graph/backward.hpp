@@ -14,6 +14,8 @@ namespace weir::models {
 /// Submits the backward tasks of a lane, from the last window of its chunk to the first.
 /// In each block the tasks of the chain come first; the gradients of weights follow,
 /// because no later layer waits for them.
+///
+/// Errors are noted, and reported by the submission.
 template <class R>
 void graph<R>::backward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -25,7 +27,9 @@ void graph<R>::backward(pulse_record& record, int lane) {
     }
     task_location s{&record, &lr.windows[i], *w, lane, 0, i};
     head_weights(s);
+    // From the last block to the first.
     for (s.b = n_.blocks - 1; s.b >= 0; --s.b) {
+      // Both halves of the part with two layers.
       for (int half = 0; half < 2; ++half) {
         mlp_backward(s, half);
       }
@@ -57,12 +61,15 @@ void graph<R>::backward(pulse_record& record, int lane) {
 /// Submits the backward task of one level of one head. Between the windows of a chunk,
 /// the gradient of the memory is passed on in `between`, which belongs to the lane: the
 /// task reads the gradient after the window from it and leaves the one before the window.
+///
+/// A level that nobody reads later has no gradient behind the window.
 template <class R>
 void graph<R>::memory_backward(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
   block& b = block_at(s);
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
+  // Other windows of the chunk come before or after this one.
   const bool precedes = s.rows != &lane.windows.front();
   const bool follows = !s.rows->ends_chunk;
   const buffer<R>& between = gradients_[static_cast<std::size_t>(s.lane)]
@@ -76,6 +83,7 @@ void graph<R>::memory_backward(const task_location& s, int l, int h) {
   if (precedes || follows) {
     accesses_.updates(between.all());
   }
+  // Memory and accumulator are one buffer.
   R* d_memory = between.data;
   task(
       "memory_backward", s,
@@ -95,12 +103,15 @@ void graph<R>::memory_backward(const task_location& s, int l, int h) {
 /// Submits the task that adds the gradients of a head's keys and values over its levels.
 /// The task of head 0 also copies the gradients of all gates, because the columns of the
 /// heads' gates are interleaved and one footprint covers them all.
+///
+/// The sum has the order of the levels.
 template <class R>
 void graph<R>::keys_backward(const task_location& s, int h) {
   block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   for (const auto& level : b.levels) {
     for (std::size_t i = 0; i < level.size(); ++i) {
+      // Head 0 reads the gates of all heads.
       if (h == 0 || i == head) {
         accesses_.reads(level[i].d_saved.all());
       }
@@ -125,6 +136,8 @@ void graph<R>::keys_backward(const task_location& s, int h) {
 }
 
 /// Copies the gradients of all gates of a block to their columns of `d_stack`.
+///
+/// The columns are those of the gates in the projections.
 template <class R>
 void graph<R>::gates_backward(block& b) {
   for (int h = 0; h < n_.heads; ++h) {
@@ -152,6 +165,7 @@ void graph<R>::run_keys_backward(const task_location& s, int h) {
     d_keys[l] = m.d_key;
     d_values[l] = m.d_value;
   }
+  // Key and value of a head are a fixed distance apart.
   R* d_key = b.d_stack.data + h * head_width;
   k_->keys_backward(keys_of(s, h), d_keys, d_values, n_.levels, d_key, d_key + n_.inner,
                     n_.stack);
@@ -163,6 +177,7 @@ template <class R>
 void graph<R>::stack_backward(const task_location& s, int half) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
+  // One product covers all weights, which are neighbours.
   accesses_.reads(b.d_stack.all())
       .reads(values(p.key, 2 + 2 * n_.levels))
       .writes(b.d_z_halves[static_cast<std::size_t>(half)]);
@@ -183,6 +198,8 @@ void graph<R>::stack_backward(const task_location& s, int half) {
 /// Submits the task that goes back through the convolution and the norm. A row of the
 /// convolution reaches three rows further, so the task needs the gradients of the first
 /// three rows of the next window, if the chunk has one.
+///
+/// The gradients of taps and gain are vectors.
 template <class R>
 void graph<R>::conv_backward(const task_location& s) {
   block& b = block_at(s);
@@ -199,6 +216,7 @@ void graph<R>::conv_backward(const task_location& s) {
   const R* rows_after = nullptr;
   if (!s.rows->ends_chunk) {
     const auto& windows = s.pulse->lanes[static_cast<std::size_t>(s.lane)].windows;
+    // The next window was processed before this one.
     const auto next = static_cast<std::size_t>(s.rows - windows.data()) + 1;
     const buffer<R>& d_z =
         windows_[slot_][static_cast<std::size_t>(s.lane)][next]->blocks[in].d_z;
@@ -206,6 +224,7 @@ void graph<R>::conv_backward(const task_location& s) {
     rows_after = d_z.data;
   }
   task("conv_backward", s, [this, rows_after](const task_location& here) -> result<void> {
+    // The rows behind the window, which `run_conv_backward` reads.
     R* last_rows = block_at(here).d_z.data + window_rows * n_.width;
     if (rows_after != nullptr) {
       std::copy_n(rows_after, 3 * n_.width, last_rows);
@@ -223,6 +242,7 @@ void graph<R>::run_conv_backward(const task_location& s) {
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
   const int width = n_.width;
+  // Gradients of inputs, taps and gain, in one piece.
   R* d_u = scratch<R>((window_rows + conv_taps + 1) * width);
   R* d_taps = d_u + window_rows * width;
   R* d_gain = d_taps + conv_taps * width;
@@ -230,6 +250,7 @@ void graph<R>::run_conv_backward(const task_location& s) {
   k_->norm_backward(constant(rows_of(s.w->x[in], 0)), value(p.gain1), {b.inverse1, 1},
                     {d_u, width}, {b.d_x1.data, width}, rows_of(s.w->d_x[in], 0), d_gain,
                     window_rows, width);
+  // The convolution first, in the order of the parameters.
   vector_gradient(s, p.conv, d_taps);
   vector_gradient(s, p.gain1, d_gain);
 }

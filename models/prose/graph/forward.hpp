@@ -16,6 +16,8 @@ namespace weir::models {
 inline constexpr std::size_t window_ring = 3;
 
 /// Sets the rows [from, to) of a matrix to zero; an empty range is allowed.
+///
+/// Products read whole windows.
 template <class R>
 void zero_rows(R* matrix, int from, int to, int width) {
   if (from < to) {
@@ -25,6 +27,9 @@ void zero_rows(R* matrix, int from, int to, int width) {
 }
 
 /// Submits the forward tasks of a lane, window by window and block by block.
+///
+/// The prediction that an earlier pulse left pending is scored first, before its logits
+/// are replaced.
 template <class R>
 void graph<R>::forward(pulse_record& record, int lane) {
   lane_record& lr = record.lanes[static_cast<std::size_t>(lane)];
@@ -32,6 +37,7 @@ void graph<R>::forward(pulse_record& record, int lane) {
     score_pending(record, lane);
   }
   for (std::size_t i = 0; i < lr.windows.size(); ++i) {
+    // Pulses that learn keep the activations of all windows.
     auto w = window_at(lane, record.builds ? i : i % window_ring);
     if (!w) {
       failed_ = std::make_shared<error>(w.error());
@@ -39,6 +45,7 @@ void graph<R>::forward(pulse_record& record, int lane) {
     }
     task_location s{&record, &lr.windows[i], *w, lane, 0, i};
     embed(s);
+    // In the order of the computation; the engine orders by accesses anyway.
     for (s.b = 0; s.b < n_.blocks; ++s.b) {
       norm_conv(s);
       project(s);
@@ -57,6 +64,7 @@ void graph<R>::forward(pulse_record& record, int lane) {
         mlp(s, half);
       }
     }
+    // The head in two halves.
     head(s, 0);
     head(s, 1);
   }
@@ -64,6 +72,8 @@ void graph<R>::forward(pulse_record& record, int lane) {
 
 /// Submits the task that looks up the rows of the window in the embedding. In the last
 /// window of a chunk it also advances the clock of the lane.
+///
+/// A row without a token is zero.
 template <class R>
 void graph<R>::embed(const task_location& s) {
   accesses_.reads(values(layout_.embedding)).writes(s.w->x[0].all());
@@ -81,6 +91,7 @@ void graph<R>::embed(const task_location& s) {
         std::copy_n(table + std::ptrdiff_t{id} * n_.width, n_.width, x);
       }
     }
+    // One task of the pulse writes the clock.
     if (here.rows->ends_chunk) {
       const lane_clock& after =
           here.pulse->lanes[static_cast<std::size_t>(here.lane)].after;
@@ -95,6 +106,8 @@ void graph<R>::embed(const task_location& s) {
 /// Submits the task that computes the norm and the convolution of a block. Behind the
 /// first block it also computes the block's input, as the sum that the block before left
 /// in three parts.
+///
+/// The sum is not a task of its own, because it is short.
 template <class R>
 void graph<R>::norm_conv(const task_location& s) {
   const buffer<R>& x = s.w->x[static_cast<std::size_t>(s.b)];
@@ -127,6 +140,7 @@ void graph<R>::run_norm_conv(const task_location& s) {
   const std::ptrdiff_t width = n_.width;
   R* tail = context(s).tail.data;
   R* now = b.u + first * width;
+  // A full window needs no zeros.
   if (partial(s)) {
     zero_rows(b.u, -3, first - 3, n_.width);
     zero_rows(b.u, last, window_rows, n_.width);
@@ -134,12 +148,14 @@ void graph<R>::run_norm_conv(const task_location& s) {
     zero_rows(b.z, last, window_rows, n_.width);
     std::fill_n(b.inverse1, window_rows, R(0));
   }
+  // The rows before the first new one.
   std::copy_n(tail, 3 * width, now - 3 * width);
   const matrix<R> x = rows_of(s.w->x[static_cast<std::size_t>(s.b)], first);
   k_->norm_forward(constant(x), value(parameters(s).gain1), {now, width},
                    {b.inverse1 + first, 1}, last - first, n_.width);
   k_->conv_forward(now, value(parameters(s).conv), b.z + first * width, last - first,
                    n_.width);
+  // Also if the window is open, as its rows are final.
   std::copy_n(b.u + (last - 3) * width, 3 * width, tail);
 }
 
@@ -149,6 +165,7 @@ template <class R>
 void graph<R>::project(const task_location& s) {
   const block& b = block_at(s);
   const block_parameters& p = parameters(s);
+  // Both products have the same form.
   const auto submit_product = [&](const char* name, int parameter, int tensors,
                                   const buffer<R>& to, int columns) {
     accesses_.reads(b.past.all()).reads(values(parameter, tensors)).writes(to.all());
@@ -165,12 +182,15 @@ void graph<R>::project(const task_location& s) {
   submit_product("project_keys", p.key, 2 + n_.levels + n_.near_levels, b.near, n_.near);
   if (n_.near_levels < n_.levels) {
     const auto first = static_cast<std::size_t>(n_.near_levels);
+    // The queries of the far levels are neighbours.
     submit_product("project_queries", p.levels[first].query, n_.levels - n_.near_levels,
                    b.far, n_.stack - n_.near);
   }
 }
 
 /// Returns the arguments of the `keys` kernel for a head.
+///
+/// Rows of an open window come from the state.
 template <class R>
 key_head<R> graph<R>::keys_of(const task_location& s, int h) {
   key_head<R> k = block_at(s).heads[static_cast<std::size_t>(h)].head;
@@ -185,6 +205,8 @@ key_head<R> graph<R>::keys_of(const task_location& s, int h) {
 }
 
 /// Submits the task that prepares what all levels of a head share.
+///
+/// An open window also keeps the rows in the state.
 template <class R>
 void graph<R>::keys(const task_location& s, int h) {
   block& b = block_at(s);
@@ -205,6 +227,8 @@ void graph<R>::keys(const task_location& s, int h) {
 }
 
 /// Returns the arguments of the memory kernels for one level of one head.
+///
+/// The state is that of the lane.
 template <class R>
 memory_head<R> graph<R>::memory_of(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
@@ -215,6 +239,7 @@ memory_head<R> graph<R>::memory_of(const task_location& s, int l, int h) {
   r.first = s.rows->first;
   r.last = s.rows->last;
   r.saves_states = s.pulse->builds;
+  // Slow levels fire at the ends of some windows.
   r.fires_at_end =
       frequency >= window_rows && (s.rows->index + 1) * window_rows % frequency == 0;
   r.open_theta = m.open.data;
@@ -226,6 +251,8 @@ memory_head<R> graph<R>::memory_of(const task_location& s, int l, int h) {
 
 /// Submits the forward task of one level of one head. It only reads the memory as long as
 /// the window is open, and updates it when the window is complete.
+///
+/// Different heads and levels run at the same time.
 template <class R>
 void graph<R>::memory(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);

@@ -14,6 +14,7 @@
 
 namespace weir::models {
 
+/// The footprint of neighbours.
 template <class R>
 runtime::footprint graph<R>::gradient_part(int lane, int parameter, int count) const {
   const parameter_info& first = info(parameter);
@@ -29,6 +30,8 @@ runtime::footprint graph<R>::squares_part(int parameter, int count) const {
 
 /// Returns whether the gradients are complete after this window. They are not if other
 /// lanes or other devices add to them, or if the chunk has an earlier window.
+///
+/// Devices add their sums by an all-reduce.
 template <class R>
 bool graph<R>::finishes(const task_location& s) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
@@ -36,6 +39,8 @@ bool graph<R>::finishes(const task_location& s) const {
 }
 
 /// Computes the sums of squares of `count` parameters' gradients, if these are complete.
+///
+/// Otherwise another task computes them from the whole sum.
 template <class R>
 void graph<R>::note_squares(const task_location& s, int parameter, int count) {
   if (!finishes(s)) {
@@ -46,6 +51,7 @@ void graph<R>::note_squares(const task_location& s, int parameter, int count) {
   }
 }
 
+/// One product for parameters that are neighbours.
 template <class R>
 void graph<R>::weight_product(const task_location& s, int parameter, int count,
                               matrix<const R> a, matrix<const R> b) {
@@ -53,6 +59,7 @@ void graph<R>::weight_product(const task_location& s, int parameter, int count,
   const parameter_info& last = info(parameter + count - 1);
   const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
   gemm(form::transposed, form::plain, rows, first.columns, window_rows, a.data, a.stride,
+       // The first window of a chunk that is processed replaces what is there.
        b.data, b.stride, accumulates(s) ? R(1) : R(0), gradient(s.lane, parameter),
        first.columns);
   note_squares(s, parameter, count);
@@ -75,6 +82,8 @@ void graph<R>::vector_gradient(const task_location& s, int parameter, const R* v
 }
 
 /// Submits the task of the gradients of the unembedding and the final gain.
+///
+/// Nobody waits for it, so it fills gaps.
 template <class R>
 void graph<R>::head_weights(const task_location& s) {
   accesses_.reads(s.w->head.all())
@@ -96,6 +105,8 @@ void graph<R>::head_weights(const task_location& s) {
 
 /// Submits the two tasks of the gradients of the two-layer part: `mlp_out`, and `mlp_in`
 /// with `gain2`.
+///
+/// They only read what the way back has left.
 template <class R>
 void graph<R>::mlp_weights(const task_location& s) {
   block& b = block_at(s);
@@ -136,6 +147,8 @@ void graph<R>::mlp_weights(const task_location& s) {
 
 /// Computes the gradient of a matrix whose rows are hidden units, as `weight_product`
 /// does. The left operand is given in two parts, one for each half of the hidden units.
+///
+/// The gradient is complete after the second part.
 template <class R>
 void graph<R>::halves_product(const task_location& s, int parameter, const R* first,
                               const R* second, matrix<const R> b) {
@@ -150,6 +163,8 @@ void graph<R>::halves_product(const task_location& s, int parameter, const R* fi
 }
 
 /// Submits the task of the gradients of `out` in all levels.
+///
+/// The levels' matrices are neighbours, so one product is enough.
 template <class R>
 void graph<R>::out_weights(const task_location& s) {
   block& b = block_at(s);
@@ -169,6 +184,8 @@ void graph<R>::out_weights(const task_location& s) {
 }
 
 /// Submits the task of the gradients of the far levels' queries.
+///
+/// Without far levels there is nothing to do.
 template <class R>
 void graph<R>::far_weights(const task_location& s) {
   if (n_.near_levels == n_.levels) {
@@ -194,6 +211,8 @@ void graph<R>::far_weights(const task_location& s) {
 
 /// Submits the task of the gradients of keys, values, gates and the near levels' queries.
 /// The gradient of a gate's bias is the sum over the rows.
+///
+/// The bound of the sums is that of the heads.
 template <class R>
 void graph<R>::near_weights(const task_location& s) {
   block& b = block_at(s);
@@ -228,6 +247,8 @@ void graph<R>::near_weights(const task_location& s) {
 }
 
 /// Submits the task of the gradient of the embedding.
+///
+/// Rows with the same token are added in their order.
 template <class R>
 void graph<R>::embedding_weights(const task_location& s) {
   accesses_.reads(s.w->d_x[0].all())
@@ -242,6 +263,7 @@ void graph<R>::embedding_weights(const task_location& s) {
 template <class R>
 void graph<R>::run_embedding_weights(const task_location& s) {
   R* table = gradient(s.lane, layout_.embedding);
+  // Most rows of the table have no token in the window.
   if (!accumulates(s)) {
     std::fill_n(table, info(layout_.embedding).padded(), R(0));
   }

@@ -25,6 +25,8 @@ inline result<std::uint64_t> to_q32(double nats) {
 
 /// Submits the task of one half. Its input is the output of the last block, which that
 /// block left in three parts.
+///
+/// Both halves write different rows.
 template <class R>
 void graph<R>::head(const task_location& s, int half) {
   const auto top = static_cast<std::size_t>(n_.blocks);
@@ -48,6 +50,8 @@ void graph<R>::head(const task_location& s, int half) {
 
 /// Computes logits and losses of half of the rows. In a Build pulse the gradients of the
 /// logits then replace the logits, scaled so that the loss is the mean over all rows.
+///
+/// The pending prediction is kept before the logits are replaced.
 template <class R>
 result<void> graph<R>::run_head(const task_location& s, int half) {
   const int row = half * half_rows;
@@ -65,6 +69,7 @@ result<void> graph<R>::run_head(const task_location& s, int half) {
                 context(s.lane).pending.data);
   }
   R scale = 0;
+  // Without gradients the factor is 0.
   if (s.pulse->builds) {
     scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
   }
@@ -79,11 +84,13 @@ result<void> graph<R>::run_head(const task_location& s, int half) {
     total += units;
     plain += static_cast<double>(x_nats);
   }
+  // Rows without a target have the loss 0.
   for (std::size_t r = 0; r < half_rows && !s.rows->predictions.empty(); ++r) {
     s.rows->predictions[static_cast<std::size_t>(row) + r].nats =
         std::max(static_cast<float>(nats[r]), 0.0F);
   }
   s.rows->nats_q32[half] = total;
+  // Both sums are kept: one to add exactly, one to report.
   s.rows->nats[half] = plain;
   if (s.pulse->builds) {
     head_gradient(s, half);
@@ -111,6 +118,8 @@ void graph<R>::note_likeliest(const task_location& s, int row, matrix<R> logits)
 /// Carries the gradients of the logits back through the unembedding and the final norm.
 /// The head has no residual path around its norm, so a row of zeros, with stride 0,
 /// stands for it.
+///
+/// Its gradients of the gain are added by `head_weights`.
 template <class R>
 void graph<R>::head_gradient(const task_location& s, int half) {
   const int row = half * half_rows;
@@ -130,6 +139,8 @@ void graph<R>::head_gradient(const task_location& s, int half) {
 
 /// Returns whether this half has the last row of the chunk and the token after that row
 /// is not known yet.
+///
+/// It is the only row without a target.
 template <class R>
 bool graph<R>::leaves_pending(const task_location& s, int half) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
@@ -139,6 +150,8 @@ bool graph<R>::leaves_pending(const task_location& s, int half) const {
 
 /// Submits the task that scores a prediction that an earlier pulse left pending. It works
 /// on a copy of the logits, because the softmax overwrites its operand.
+///
+/// The loss belongs to this pulse.
 template <class R>
 void graph<R>::score_pending(pulse_record& record, int lane) {
   accesses_.reads(context(lane).pending.all());

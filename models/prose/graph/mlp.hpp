@@ -15,6 +15,8 @@
 namespace weir::models {
 
 /// Submits x1 = x + y out, for half of the columns.
+///
+/// The gemm adds to a copy of x.
 template <class R>
 void graph<R>::out(const task_location& s, int half) {
   block& b = block_at(s);
@@ -36,12 +38,15 @@ void graph<R>::run_out(const task_location& s, int half) {
   for (int r = 0; r < window_rows; ++r) {
     std::copy_n(in + r * width, columns, x1 + r * width);
   }
+  // The levels' matrices are one matrix.
   gemm(form::plain, form::plain, window_rows, columns, n_.outs, b.y.data, n_.outs,
        value(parameters(s).levels[0].out) + first, width, R(1), x1, width);
 }
 
 /// Submits the two layers for half of the hidden units. The result is one of the three
 /// summands of the block's output: x1, and one from each half.
+///
+/// Hidden units of the halves are rows of the weights.
 template <class R>
 void graph<R>::mlp(const task_location& s, int half) {
   block& b = block_at(s);
@@ -63,6 +68,7 @@ void graph<R>::run_mlp(const task_location& s, int half) {
   const block_parameters& p = parameters(s);
   const int width = n_.width;
   const int hidden = n_.half_hidden;
+  // The first weight of the half.
   const std::ptrdiff_t weights = std::ptrdiff_t{half} * hidden * width;
   // Both halves need the norm and compute it; the first half keeps it for the backward
   // tasks.
@@ -78,6 +84,7 @@ void graph<R>::run_mlp(const task_location& s, int half) {
        value(p.mlp_out) + weights, width, R(0), t.out.data, width);
 }
 
+/// The three parts of a block's output.
 template <class R>
 void graph<R>::reads_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
@@ -89,6 +96,7 @@ void graph<R>::reads_output(const task_location& s, int b, int row, int rows) {
 }
 
 template <class R>
+/// Called by the task that needs the sum.
 void graph<R>::sum_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
   const std::ptrdiff_t first = std::ptrdiff_t{row} * n_.width;
@@ -100,6 +108,8 @@ void graph<R>::sum_output(const task_location& s, int b, int row, int rows) {
 
 /// Submits the way back through the two layers for half of the hidden units. The result
 /// is one half's part of the gradient of the norm's output.
+///
+/// The other half's part is added later.
 template <class R>
 void graph<R>::mlp_backward(const task_location& s, int half) {
   half_buffers<R>& t = half_at(s, half);
@@ -127,6 +137,8 @@ void graph<R>::run_mlp_backward(const task_location& s, int half) {
 
 /// Submits the way back through the norm and the `out` matrices, for the heads of one
 /// half.
+///
+/// The first half also writes the gradient of x1.
 template <class R>
 void graph<R>::out_backward(const task_location& s, int half) {
   block& b = block_at(s);
@@ -150,6 +162,7 @@ void graph<R>::run_out_backward(const task_location& s, int half) {
   const int width = n_.width;
   const int size = window_rows * width;
   const int first = half * n_.first_outs;
+  // Columns of the heads of the half.
   const int columns = half == 0 ? n_.first_outs : n_.outs - n_.first_outs;
   // Both halves need the gradient of x1 and compute it; the first half keeps it for the
   // tasks that follow.

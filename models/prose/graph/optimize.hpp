@@ -33,6 +33,8 @@ void graph<R>::run_reduce(int group) {
 }
 
 /// Computes the sums of squares of the gradients of a group.
+///
+/// In the order of the parameters, each on its own.
 template <class R>
 void graph<R>::run_squares(int group) {
   for (int parameter : layout_.groups()[static_cast<std::size_t>(group)].parameters) {
@@ -42,7 +44,7 @@ void graph<R>::run_squares(int group) {
 }
 
 /// Submits the sum of the gradients over the graph's lanes. A lane without tokens has no
-/// backward tasks, so its gradients are set to zero first.
+/// backward tasks, so its gradients are set to zero first. One lane has the sum already.
 template <class R>
 void graph<R>::reduce(pulse_record& record) {
   if (n_.lanes == 1 && !shares_) {
@@ -60,6 +62,7 @@ void graph<R>::reduce(pulse_record& record) {
     });
   }
   for (int g = 0; n_.lanes > 1 && g < static_cast<int>(layout_.groups().size()); ++g) {
+    // Groups are independent of each other.
     const auto& parameters = layout_.groups()[static_cast<std::size_t>(g)].parameters;
     for (int parameter : parameters) {
       if (!shares_) {  // else `measure` computes the squares, of the larger sum
@@ -79,6 +82,7 @@ void graph<R>::reduce(pulse_record& record) {
       return {};
     });
   }
+  // Other devices wait for this part.
   if (shares_) {
     hand_over();
   }
@@ -94,6 +98,8 @@ void graph<R>::hand_over() {
 
 /// Submits the sums of squares of a shared sum. Those of a sum that the graph has made
 /// alone were computed together with the sum.
+///
+/// Each device computes all of them, from equal sums.
 template <class R>
 void graph<R>::measure() {
   for (int g = 0; shares_ && g < static_cast<int>(layout_.groups().size()); ++g) {
@@ -107,12 +113,15 @@ void graph<R>::measure() {
   }
 }
 
+/// The same on all devices.
 template <class R>
 double graph<R>::rate_at(const pulse_record& record) const {
   return scheduled_rate(config_, record.update, record.total_updates);
 }
 
 /// Submits the task that plans the steps: see `run_clip`.
+///
+/// Its result is that of the pulse.
 template <class R>
 void graph<R>::clip(pulse_record& record) {
   accesses_.reads(squares_.all()).updates(state_.counters.all()).writes(plan_.all());
@@ -128,6 +137,7 @@ void graph<R>::clip(pulse_record& record) {
 /// pulse here, before it has changed a parameter.
 template <class R>
 result<void> graph<R>::run_clip(pulse_record& record) {
+  // The order of the sum is fixed.
   double total = 0;
   for (std::int64_t i = 0; i < squares_.count; ++i) {
     total += squares_.data[i];
@@ -138,6 +148,7 @@ result<void> graph<R>::run_clip(pulse_record& record) {
                  "norm of the gradient: expected a finite number, found " +
                      std::string(std::isnan(record.gradient_norm) ? "nan" : "infinity"));
   }
+  // The small number keeps the quotient finite.
   const double scale = std::min(1.0, config_.clip / (record.gradient_norm + 1e-6));
   step_counters counters;
   counters.load_from(state_.counters.data);
@@ -145,14 +156,17 @@ result<void> graph<R>::run_clip(pulse_record& record) {
   for (int l = 0; l < n_.levels; ++l) {
     const auto level = static_cast<std::size_t>(l);
     step_plan<R>& plan = plan_.data[l];
+    // Also levels that do not step scale their gradients.
     plan.scale = static_cast<R>(scale);
     counters.accumulated[level] += 1;
     if ((record.active >> l & 1U) == 0) {
       continue;
     }
     counters.steps[level] += 1;
+    // The present gradient counts as one.
     plan.mean = static_cast<R>(1.0 / static_cast<double>(counters.accumulated[level]));
     counters.accumulated[level] = 0;
+    // Corrections of the moments, by the number of steps.
     plan.rate = static_cast<R>(rate_at(record));
     plan.correction1 =
         static_cast<R>(1 / (1 - power(config_.beta1, counters.steps[level])));
@@ -162,11 +176,14 @@ result<void> graph<R>::run_clip(pulse_record& record) {
     plan.beta2 = static_cast<R>(config_.beta2);
     plan.epsilon = static_cast<R>(config_.epsilon);
   }
+  // The state has them, so that a run can go on.
   counters.store_to(state_.counters.data);
   return {};
 }
 
 /// Steps the parameters of a group, or adds its gradients to its error buffers.
+///
+/// Which of the two is decided at the submission.
 template <class R>
 void graph<R>::run_step(int group, bool active, bool accumulated) {
   const step_group& g = layout_.groups()[static_cast<std::size_t>(group)];
@@ -191,6 +208,8 @@ void graph<R>::run_step(int group, bool active, bool accumulated) {
 /// Submits one task for each group. Whether a group's error buffer is read is decided
 /// here, by counters of the pulses submitted so far: a buffer that is empty anyway is no
 /// access.
+///
+/// Only groups of levels that step read their moments.
 template <class R>
 void graph<R>::step(const pulse_record& record) {
   for (int g = 0; g < static_cast<int>(layout_.groups().size()); ++g) {

@@ -22,6 +22,8 @@ inline constexpr std::size_t max_recordings = 64;
 
 /// Returns the record of the pulse for which a task runs: the argument of a replay, or
 /// the record with which the task was submitted.
+///
+/// Both have the same shape.
 template <class R>
 pulse_record& graph<R>::pulse_of(const runtime::task_context& context,
                                  pulse_record* submitted) {
@@ -31,10 +33,12 @@ pulse_record& graph<R>::pulse_of(const runtime::task_context& context,
   return argument != nullptr ? *argument : *submitted;
 }
 
+/// Everything that decides about tasks and accesses.
 template <class R>
 typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record,
                                                   pulse_part part) const {
   pulse_shape shape;
+  // The numbers are small, so a character is enough.
   const auto add = [&](auto value) { shape.push_back(static_cast<char>(value)); };
   add(part);
   add(slot_);
@@ -42,6 +46,7 @@ typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record,
   for (std::uint32_t l = 0; record.builds && l < static_cast<std::uint32_t>(n_.levels);
        ++l) {
     const bool active = (record.active >> l & 1U) != 0;
+    // An error buffer that is empty is no access.
     add((active ? 1 : 0) + (active && counters_.accumulated[l] > 0 ? 2 : 0));
   }
   for (const lane_record& lane : record.lanes) {
@@ -57,6 +62,8 @@ typename graph<R>::pulse_shape graph<R>::shape_of(const pulse_record& record,
 
 /// Updates the counters as of the pulses submitted so far, which decide about the
 /// accesses of later pulses. The tasks have their own counters, in the state.
+///
+/// Called after each pulse that learns.
 template <class R>
 void graph<R>::count_accumulated(const pulse_record& record) {
   for (std::uint32_t l = 0; l < static_cast<std::uint32_t>(n_.levels); ++l) {
@@ -66,11 +73,14 @@ void graph<R>::count_accumulated(const pulse_record& record) {
 }
 
 /// Submits the tasks of a part of a pulse one by one.
+///
+/// Errors are noted by the functions that submit.
 template <class R>
 result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
   failed_.reset();
   first_ = 0;
   const int lanes = part == pulse_part::step ? 0 : n_.lanes;
+  // The step has no lanes.
   for (int lane = 0; lane < lanes; ++lane) {
     forward(record, lane);
   }
@@ -85,6 +95,7 @@ result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
     clip(record);
     step(record);
   }
+  // The step follows the gradients, whose first task counts.
   record.first = part == pulse_part::step ? record.first : first_;
   record.last = last_;
   if (failed_) {
@@ -95,6 +106,8 @@ result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
 
 /// Replays recorded tasks for this pulse. Their ids follow each other as in the
 /// recording.
+///
+/// Ids of results are noted relative to the first one.
 template <class R>
 result<void> graph<R>::replay(pulse_record& record, pulse_part part,
                               const recording& known) {
@@ -109,6 +122,8 @@ result<void> graph<R>::replay(pulse_record& record, pulse_part part,
 
 /// Submits a part of a pulse: by a replay if its shape is known, else one by one; the
 /// first pulse of a shape is recorded.
+///
+/// A recording that fails is not kept.
 template <class R>
 result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   std::size_t windows = 0;
@@ -117,9 +132,11 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   }
   const bool records = runner_.captures() && windows <= max_recorded_windows;
   const pulse_shape shape = records ? shape_of(record, part) : pulse_shape();
+  // An empty shape is never stored.
   if (const auto known = recordings_.find(shape); known != recordings_.end()) {
     return replay(record, part, known->second);
   }
+  // The table does not grow without a limit.
   if (!records || recordings_.size() >= max_recordings) {
     return submit_tasks(record, part);
   }
@@ -141,11 +158,14 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
 /// alternate between two sets, so that one may begin while the other still runs. A Build
 /// pulse has to wait for the steps of the pulse before it anyway, so it uses the first
 /// set, which is still in the caches.
+///
+/// Recordings name their set.
 template <class R>
 void graph<R>::choose_slot(const pulse_record& record) {
   slot_ = record.builds ? 0 : (slot_ + 1) % windows_.size();
 }
 
+/// The whole pulse on one device.
 template <class R>
 result<void> graph<R>::submit_pulse(pulse_record& record) {
   choose_slot(record);
@@ -156,6 +176,7 @@ result<void> graph<R>::submit_pulse(pulse_record& record) {
   return submitted;
 }
 
+/// The first part of a pulse whose lanes are on several devices.
 template <class R>
 result<void> graph<R>::submit_gradients(pulse_record& record) {
   choose_slot(record);
@@ -168,6 +189,7 @@ result<void> graph<R>::submit_gradients(pulse_record& record) {
   return submit(record, pulse_part::gradients);
 }
 
+/// The second part, behind the sum over the devices.
 template <class R>
 result<void> graph<R>::submit_step(pulse_record& record) {
   auto submitted = submit(record, pulse_part::step);

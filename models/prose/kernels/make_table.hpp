@@ -9,6 +9,8 @@
 namespace weir::models::WEIR_KERNEL_SPACE {
 
 /// Returns the table of the kernels that are compiled in this file.
+///
+/// The functions of another instruction set are in another namespace.
 template <class R>
 kernel_table<R> make_table(const char* name) {
   kernel_table<R> t;

@@ -16,12 +16,14 @@ namespace weir::models::WEIR_KERNEL_SPACE {
 /// Added to the mean square of a row, so that a row of zeros has a finite inverse.
 inline constexpr double norm_epsilon = 1e-6;
 
+/// Root mean square, without a mean.
 template <class R>
 void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inverse,
                   int rows, int width) {
   for (int r = 0; r < rows; ++r) {
     const R* from = x.data + r * x.stride;
     R* to = out.data + r * out.stride;
+    // Two accumulators hide the latency; their sum has a fixed order.
     vec<R> s0 = all(R(0));
     vec<R> s1 = s0;
     for (int c = 0; c < width; c += 2 * lanes) {
@@ -30,14 +32,17 @@ void norm_forward(matrix<const R> x, const R* gain, matrix<R> out, matrix<R> inv
       s0 = fma(a, a, s0);
       s1 = fma(b, b, s1);
     }
+    // The inverse is kept for the way back.
     const R inv = R(1) / root(sum<R>(s0 + s1) / R(width) + R(norm_epsilon));
     inverse.data[r * inverse.stride] = inv;
+    // Lanes do not meet here, so wide registers are allowed.
     for (int c = 0; c < width; c += wide_lanes<R>) {
       store<R>(to + c, load_wide(from + c) * all_wide(inv) * load_wide(gain + c));
     }
   }
 }
 
+/// The gain's gradient is the sum over the rows.
 template <class R>
 void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
                    matrix<const R> dy, matrix<const R> residual, matrix<R> dx, R* d_gain,
@@ -49,6 +54,7 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
     const R* row = x.data + r * x.stride;
     const R* d = dy.data + r * dy.stride;
     const vec<R> inv = all(inverse.data[r * inverse.stride]);
+    // First the sum over the row, then the row itself.
     vec<R> s0 = all(R(0));
     for (int c = 0; c < width; c += lanes) {
       const vec<R> hat = load(row + c) * inv;
@@ -56,17 +62,20 @@ void norm_backward(matrix<const R> x, const R* gain, matrix<const R> inverse,
       store(d_gain + c, fma(g, hat, load(d_gain + c)));
       s0 = fma(g * load(gain + c), hat, s0);
     }
+    // The mean of g * hat, which the derivative of the inverse brings in.
     const wide<R> mean = all_wide(sum<R>(s0) / R(width));
     const wide<R> wide_inv = all_wide(inverse.data[r * inverse.stride]);
     for (int c = 0; c < width; c += wide_lanes<R>) {
       const wide<R> hat = load_wide(row + c) * wide_inv;
       const wide<R> g = load_wide(d + c) * load_wide(gain + c) - hat * mean;
+      // The gradient that went around the norm is added.
       store(dx.data + r * dx.stride + c,
             fma(g, wide_inv, load_wide(residual.data + r * residual.stride + c)));
     }
   }
 }
 
+/// Each column on its own; the taps stay in registers.
 template <class R>
 void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
   for (int c = 0; c < width; c += wide_lanes<R>) {
@@ -74,12 +83,15 @@ void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
     const wide<R> c1 = load_wide(taps + width + c);
     const wide<R> c2 = load_wide(taps + 2 * width + c);
     const wide<R> c3 = load_wide(taps + 3 * width + c);
+    // The three rows in front of the first one.
     wide<R> u3 = load_wide(u - 3 * width + c);
     wide<R> u2 = load_wide(u - 2 * width + c);
     wide<R> u1 = load_wide(u - width + c);
     for (int r = 0; r < rows; ++r) {
       const wide<R> u0 = load_wide(u + r * width + c);
+      // The order of the sum is that of the taps.
       store<R>(z + r * width + c, fma(u3, c3, fma(u2, c2, fma(u1, c1, u0 * c0))));
+      // Rows move on by one.
       u3 = u2;
       u2 = u1;
       u1 = u0;
@@ -87,6 +99,7 @@ void conv_forward(const R* u, const R* taps, R* z, int rows, int width) {
   }
 }
 
+/// Gradients of inputs and of taps in one pass.
 template <class R>
 void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int rows,
                    int width) {
@@ -99,11 +112,13 @@ void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int
     }
     for (int r = 0; r < rows; ++r) {
       const wide<R> d0 = load_wide(dz + r * width + c);
+      // A row reaches itself and the three rows behind it.
       wide<R> s = d0 * tap[0];
       for (int j = 1; j < conv_taps; ++j) {
         s = fma(load_wide(dz + (r + j) * width + c), tap[j], s);
       }
       store<R>(du + r * width + c, s);
+      // The inputs in front of the row.
       for (int j = 0; j < conv_taps; ++j) {
         grad[j] = fma(d0, load_wide(u + (r - j) * width + c), grad[j]);
       }
@@ -114,6 +129,7 @@ void conv_backward(const R* u, const R* taps, const R* dz, R* du, R* d_taps, int
   }
 }
 
+/// The rectifier stays in `x` for the way back.
 template <class R>
 void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
@@ -126,6 +142,7 @@ void square_forward(matrix<R> x, matrix<R> h, int rows, int width) {
   }
 }
 
+/// The derivative of the square; it is 0 where the rectifier is.
 template <class R>
 void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
   for (int r = 0; r < rows; ++r) {
@@ -138,7 +155,10 @@ void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
 
 /// Replaces the logits of a row by e^(logit - top) and returns their sum. Elements behind
 /// the last whole vector are processed one by one.
+///
+/// All are added in the order of the columns.
 template <class R>
+/// The bits do not depend on the instruction set.
 WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   const int whole = vocab / lanes * lanes;
   vec<R> s = all(R(0));
@@ -156,9 +176,12 @@ WEIR_INLINE R exponentials(R* row, int vocab, R top) {
 }
 
 /// Computes the loss of a row that has a target, and its probabilities or its gradient.
+///
+/// With a scale of 0 only the loss is computed.
 template <class R>
 void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   const int whole = vocab / lanes * lanes;
+  // The largest logit, so that no exponential overflows.
   vec<R> m = all(row[0]);
   for (int c = 0; c < whole; c += lanes) {
     m = larger(m, load(row + c));
@@ -167,6 +190,7 @@ void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   for (int c = whole; c < vocab; ++c) {
     top = row[c] > top ? row[c] : top;
   }
+  // Read before the row is replaced.
   const R at_target = row[target] - top;
   const R total = exponentials(row, vocab, top);
   *nats = logarithm(total) - at_target;
@@ -174,6 +198,7 @@ void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
     return;
   }
   const R factor = scale / total;
+  // Probabilities times the scale, minus the scale at the target.
   for (int c = 0; c < whole; c += lanes) {
     store<R>(row + c, load(row + c) * all(factor));
   }
@@ -183,6 +208,7 @@ void softmax_row(R* row, int target, int vocab, R scale, R* nats) {
   row[target] -= scale;
 }
 
+/// Rows without a target have neither loss nor gradient.
 template <class R>
 void softmax(R* logits, std::ptrdiff_t stride, const std::int32_t* targets, int rows,
              int vocab, R scale, R* nats) {
@@ -199,6 +225,7 @@ void softmax(R* logits, std::ptrdiff_t stride, const std::int32_t* targets, int 
   }
 }
 
+/// The count is a multiple of the padding.
 template <class R>
 void add(R* a, const R* b, int count) {
   for (int i = 0; i < count; i += wide_lanes<R>) {
@@ -206,6 +233,7 @@ void add(R* a, const R* b, int count) {
   }
 }
 
+/// Both operands may be the same array as the result.
 template <class R>
 void sum_of(const R* a, const R* b, R* out, int count) {
   for (int i = 0; i < count; i += wide_lanes<R>) {
@@ -220,6 +248,7 @@ double squares(const R* a, int count) {
   double total = 0;
   for (int block = 0; block < count; block += 512) {
     const int end = block + 512 < count ? block + 512 : count;
+    // Four chains hide the latency.
     vec<R> s[4] = {all(R(0)), all(R(0)), all(R(0)), all(R(0))};
     int i = block;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
@@ -228,6 +257,7 @@ double squares(const R* a, int count) {
         s[j] = fma(x, x, s[j]);
       }
     }
+    // Elements behind the last whole block of vectors.
     R rest = R(0);
     for (; i < end; ++i) {
       rest += a[i] * a[i];
@@ -240,29 +270,36 @@ double squares(const R* a, int count) {
 
 /// One AdamW step. With `Accumulated`, the gradient is the mean of the error buffer and
 /// the present gradient, and the buffer is emptied.
+///
+/// The arrays have the same length, with their padding.
 template <class R, bool Accumulated>
 void step_range(R* p, const R* g, R* m, R* v, R* buffer, int count,
                 const step_plan<R> plan, R decay) {
+  // The pull towards zero does not depend on the gradient.
   const wide<R> shrink = all_wide(R(1) - plan.rate * decay);
   const wide<R> gain = all_wide(plan.rate * plan.correction1);
   for (int i = 0; i < count; i += wide_lanes<R>) {
     wide<R> d = load_wide(g + i) * all_wide(plan.scale);
+    // The branch is decided when the code is compiled.
     if (Accumulated) {
       d = (load_wide(buffer + i) + d) * all_wide(plan.mean);
       store(buffer + i, all_wide(R(0)));
     }
     const wide<R> m0 = load_wide(m + i);
+    // The mean of gradients, as m + (1 - beta1) (d - m).
     const wide<R> m1 = fma(d - m0, all_wide(R(1) - plan.beta1), m0);
     const wide<R> v1 =
         fma(load_wide(v + i), all_wide(plan.beta2), d * d * all_wide(R(1) - plan.beta2));
     store<R>(m + i, m1);
     store<R>(v + i, v1);
+    // The root of the second moment, corrected, and a small number.
     const wide<R> below =
         fma(root(v1), all_wide(plan.correction2), all_wide(plan.epsilon));
     store<R>(p + i, load_wide(p + i) * shrink - gain * m1 / below);
   }
 }
 
+/// A null buffer means that nothing was accumulated.
 template <class R>
 void step(R* p, const R* g, R* m, R* v, R* buffer, int count, const step_plan<R>& plan,
           R decay) {
@@ -273,6 +310,7 @@ void step(R* p, const R* g, R* m, R* v, R* buffer, int count, const step_plan<R>
   }
 }
 
+/// The gradient is scaled like that of a step.
 template <class R>
 void accumulate(R* buffer, const R* g, int count, R scale) {
   for (int i = 0; i < count; i += wide_lanes<R>) {

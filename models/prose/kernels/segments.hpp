@@ -14,6 +14,8 @@
 namespace weir::models::WEIR_KERNEL_SPACE {
 
 /// Returns the sum of the products of the elements of two memories.
+///
+/// Used for the gradient of a decay.
 template <class R>
 WEIR_INLINE R inner_product(const R* a, const R* b) {
   R sum = R(0);
@@ -34,6 +36,8 @@ WEIR_INLINE void scale_some(const R* a, const R* factor, R* out, int rows) {
 }
 
 /// Returns a `put` that computes to = factor * from + sign * product.
+///
+/// The operands may be the same memory.
 template <class R>
 WEIR_INLINE auto blend_in(const R* from, R factor, R sign, R* to) {
   return [=](int row, int col, const tile<R>& t) {
@@ -49,6 +53,7 @@ WEIR_INLINE auto blend_in(const R* from, R factor, R sign, R* to) {
 /// complete, it stops at the segment that the new rows do not fill.
 template <class R>
 WEIR_INLINE void segments_forward(const memory_head<R>& h) {
+  // The rows of a segment.
   const int rows = h.frequency;
   alignas(64) R weighted[W * D];
   copy(h.states, h.memory, D * D);
@@ -58,6 +63,7 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
     R* error = h.error + first * D;
     const R* key = h.key + first * D;
     const R* value = h.value + first * D;
+    // Reads come before the writes of the segment.
     product(plain(h.query + first * D, D), m, D, rows, D, whole(D),
             put_in(out, h.out_stride));
     product(plain(key, D), m, D, rows, D, whole(D),
@@ -67,8 +73,10 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
                 store<R>(error + i, t.v[r][v] - load_wide(value + i));
               });
             });
+    // The steps are weighted by their rates.
     scale_some(error, h.theta + first, weighted, rows);
     const int last = first + rows;
+    // The segment is complete.
     if (last < h.last || h.last == W) {
       R* next = last == W ? h.memory_after : m + D * D;
       const R keep = h.keep[last - 1];
@@ -78,6 +86,7 @@ WEIR_INLINE void segments_forward(const memory_head<R>& h) {
       return;  // the rows after this segment are not there yet
     }
   }
+  // Only a complete window changes the state.
   copy(h.memory, h.memory_after, D * D);
 }
 
@@ -88,6 +97,7 @@ template <class R>
 void memory_forward(const memory_head<R>& h) {
   unit_forward(h.raw_query, h.raw_stride, h.query, h.query_inverse);
   gates(h);
+  // The segments keep the first memory by themselves.
   if (h.saves_states && (h.frequency < min_segment || h.frequency >= W)) {
     copy(h.memory_before, h.memory, D * D);
   }
@@ -96,6 +106,7 @@ void memory_forward(const memory_head<R>& h) {
     segments_forward(h);
     return;
   }
+  // Fast levels.
   if (h.frequency < W) {
     product(plain(h.key, D), h.memory, D, W, D, whole(D), put_in(h.key_memory, D));
     product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.query_memory, D));
@@ -105,6 +116,7 @@ void memory_forward(const memory_head<R>& h) {
     }
     return;
   }
+  // Slow levels.
   product(plain(h.query, D), h.memory, D, W, D, whole(D), put_in(h.out, h.out_stride));
   if (!complete) {
     return;
@@ -122,6 +134,8 @@ void memory_forward(const memory_head<R>& h) {
 /// Backward kernel of the segments, from the last to the first. `h.d_memory` holds the
 /// gradient of the memory after the segment and then of the memory before it. As long as
 /// no later row has read a memory (`alive` is false), its writes have no gradients.
+///
+/// The memory after the window is that of the forward kernel.
 template <class R>
 WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_keep) {
   const int rows = h.frequency;
@@ -150,6 +164,7 @@ WEIR_INLINE void segments_backward(const memory_head<R>& h, R* theta, R* log_kee
     product(plain(d_y + first * D, D), memory_t, D, rows, D, whole(D),
             put_in(d_query + first * D, D));
     if (alive) {
+      // The decay's gradient is the product of the memory and its gradient.
       log_keep[last] = inner_product(g, last + 1 == W ? h.memory_after : m + D * D);
       for (int i = 0; i < D * D; i += wide_lanes<R>) {
         store<R>(wanted + i, load_wide(g + i) * all_wide(-h.keep[last]));

@@ -24,6 +24,7 @@
 
 namespace weir::models::WEIR_KERNEL_SPACE {
 
+/// Vectors of the compiler, which work on every processor.
 template <class R>
 struct lanes_of;
 template <>
@@ -39,12 +40,16 @@ struct lanes_of<double> {
 /// Eight elements; the usual operators work element by element.
 template <class R>
 using vec = typename lanes_of<R>::type;
+/// Masks and exponents.
 template <class R>
 using vec_bits = typename lanes_of<R>::bits;
 
+/// The number is the same for both types.
 inline constexpr int lanes = 8;
 
 /// The vector that fills the widest register.
+///
+/// Without a wider one it is the `vec`.
 template <class R>
 struct wide_of : lanes_of<R> {};
 #if defined(__AVX512F__)
@@ -56,6 +61,7 @@ struct wide_of<float> {
 template <class R>
 using wide = typename wide_of<R>::type;
 template <class R>
+/// A power of two, up to 16.
 inline constexpr int wide_lanes = static_cast<int>(sizeof(wide<R>) / sizeof(R));
 
 /// Rows of triangular matrices are processed in blocks of this many elements on every
@@ -72,6 +78,7 @@ WEIR_INLINE void in_blocks(int count, F f) {
   }
 }
 
+/// Addresses need not be aligned.
 template <class R>
 WEIR_INLINE vec<R> load(const R* from) {
   vec<R> v;
@@ -84,11 +91,13 @@ WEIR_INLINE wide<R> load_wide(const R* from) {
   __builtin_memcpy(&v, from, sizeof v);
   return v;
 }
+/// The type of the elements cannot be found from the vector alone.
 template <class R, class V>
 WEIR_INLINE void store(R* to, V v) {
   static_assert(sizeof(V) == sizeof(vec<R>) || sizeof(V) == sizeof(wide<R>));
   __builtin_memcpy(to, &v, sizeof v);
 }
+/// All lanes get the same value.
 template <class R>
 WEIR_INLINE vec<R> all(R x) {
   return vec<R>{x, x, x, x, x, x, x, x};
@@ -101,6 +110,8 @@ WEIR_INLINE wide<R> all_wide(R x) {
 /// Returns a * b + c, rounded once. The compiler is not allowed to fuse operations by
 /// itself, so every fused operation is written as one; where the processor has no such
 /// instruction, the library computes the same bits.
+///
+/// This matters because bits must be equal on every processor.
 WEIR_INLINE vec<float> fma(vec<float> a, vec<float> b, vec<float> c) {
 #if defined(__FMA__)
   return reinterpret_cast<vec<float>>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a),
@@ -120,6 +131,7 @@ WEIR_INLINE vec<double> fma(vec<double> a, vec<double> b, vec<double> c) {
   return c;
 }
 
+/// The square root is rounded correctly by all of them.
 WEIR_INLINE vec<float> root(vec<float> a) {
 #if defined(__AVX__)
   return reinterpret_cast<vec<float>>(_mm256_sqrt_ps(reinterpret_cast<__m256>(a)));
@@ -154,6 +166,7 @@ WEIR_INLINE double root(double a) {
   return __builtin_sqrt(a);
 }
 
+/// Element by element; with NaN the second operand is taken.
 template <class V>
 WEIR_INLINE V larger(V a, V b) {
   return a > b ? a : b;
@@ -168,6 +181,7 @@ template <class R>
 WEIR_INLINE R sum(vec<R> v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
+/// Comparisons do not depend on their order.
 template <class R>
 WEIR_INLINE R largest(vec<R> v) {
   R m = v[0];
@@ -186,7 +200,9 @@ WEIR_INLINE vec<float> exponential(vec<float> x) {
   x = larger(smaller(x, all(88.0F)), all(-87.3F));
   const vec<float> magic =
       all(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  // The nearest integer.
   const vec<float> n = fma(x, all(1.44269504F), magic) - magic;
+  // The first part is exact, as it has few bits.
   vec<float> r = fma(n, all(-0.693359375F), x);
   r = fma(n, all(2.12194440e-4F), r);
   vec<float> p = all(1.9875691500e-4F);
@@ -195,7 +211,9 @@ WEIR_INLINE vec<float> exponential(vec<float> x) {
   p = fma(p, r, all(4.1665795894e-2F));
   p = fma(p, r, all(1.6666665459e-1F));
   p = fma(p, r, all(5.0000001201e-1F));
+  // The constant and the linear term are added last.
   p = fma(p, r * r, r) + all(1.0F);
+  // The exponent is added as an integer.
   const vec_bits<float> exponent = __builtin_convertvector(n, vec_bits<float>) << 23;
   return reinterpret_cast<vec<float>>(reinterpret_cast<vec_bits<float>>(p) + exponent);
 }
@@ -212,10 +230,12 @@ WEIR_INLINE vec<double> exponential(vec<double> x) {
 WEIR_INLINE float logarithm(float x) {
   std::int32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
+  // The exponent of the power of two below x / sqrt(1/2).
   const std::int32_t e = ((bits - 0x3f3504f3) >> 23);
   bits -= e << 23;
   float m;
   __builtin_memcpy(&m, &bits, sizeof m);
+  // The series has odd powers only.
   const float s = (m - 1.0F) / (m + 1.0F);
   const float z = s * s;
   float p = 0.2222222222F;
@@ -223,12 +243,14 @@ WEIR_INLINE float logarithm(float x) {
   p = __builtin_fmaf(p, z, 0.4F);
   p = __builtin_fmaf(p, z, 0.6666666667F);
   p = __builtin_fmaf(p, z, 2.0F);
+  // The logarithm of the power is added last.
   return __builtin_fmaf(static_cast<float>(e), 0.69314718056F, p * s);
 }
 WEIR_INLINE double logarithm(double x) {
   return __builtin_log(x);
 }
 
+/// Saturates without a special case, since the exponential is limited.
 template <class R>
 WEIR_INLINE vec<R> sigmoid(vec<R> x) {
   return all(R(1)) / (all(R(1)) + exponential(-x));
