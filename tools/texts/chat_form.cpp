@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
@@ -136,25 +137,44 @@ std::optional<std::string> system_of_chatml(const std::string& text) {
   return text.substr(chatml_head.size(), text.size() - chatml_head.size() - tail.size());
 }
 
-/// Returns where the first special token in a text stands, and the length of the shortest
-/// one there.
-/// The length is 0 if there is none. The position is then `npos`.
-std::pair<std::size_t, std::size_t> first_special(const formats::tokenizer& tokens,
-                                                  std::string_view text) {
-  std::pair<std::size_t, std::size_t> first{std::string_view::npos, 0};
-  for (const formats::added_token& token : tokens.added_tokens()) {
-    if (!token.special) {
-      continue;
-    }
-    const std::size_t at = text.find(token.content);
-    const std::size_t length = token.content.size();
-    if (at < first.first ||
-        (at == first.first && first.second != 0 && length < first.second)) {
-      first = {at, length};
+/// Finds the special tokens of a text, from its start to its end.
+class special_finder {
+ public:
+  special_finder(const formats::tokenizer& tokens, std::string_view text) : text_(text) {
+    for (const formats::added_token& token : tokens.added_tokens()) {
+      if (token.special) {
+        next_.push_back({token.content, text.find(token.content)});
+      }
     }
   }
-  return first;
-}
+  /// Returns where the first special token from `from` on stands, and the length of the
+  /// shortest one there; `npos` and 0 if there is none. `from` never falls, so each token
+  /// is searched once in each part of the text.
+  std::pair<std::size_t, std::size_t> first(std::size_t from) {
+    std::pair<std::size_t, std::size_t> out{std::string_view::npos, 0};
+    for (occurrence& one : next_) {
+      if (one.at < from) {
+        one.at = text_.find(one.content, from);
+      }
+      const std::size_t length = one.content.size();
+      if (one.at < out.first ||
+          (one.at == out.first && out.second != 0 && length < out.second)) {
+        out = {one.at, length};
+      }
+    }
+    return out;
+  }
+
+ private:
+  /// A token, and the first place in the rest of the text at which it stands.
+  struct occurrence {
+    std::string_view content;
+    std::size_t at = 0;
+  };
+
+  std::string_view text_;
+  std::vector<occurrence> next_;
+};
 
 }  // namespace
 
@@ -165,9 +185,10 @@ result<void> append_plain_text(const formats::tokenizer& tokens, std::string_vie
                                std::vector<std::uint32_t>& ids) {
   formats::encode_options plain;
   plain.add_special_tokens = false;
-  while (!text.empty()) {
-    const auto [at, length] = first_special(tokens, text);
-    std::string_view part = text;
+  special_finder special(tokens, text);
+  for (std::size_t from = 0; from < text.size();) {
+    const auto [at, length] = special.first(from);
+    std::size_t end = text.size();
     if (at != std::string_view::npos) {
       const std::size_t character = utf8_sequence_length(text.substr(at));
       // A special token of one character would still be whole in the part.
@@ -177,10 +198,10 @@ result<void> append_plain_text(const formats::tokenizer& tokens, std::string_vie
                                  "character, found {}",
                                  json_quote(text.substr(at, length))));
       }
-      part = text.substr(0, at + character);
+      end = at + character;
     }
-    WEIR_CHECK(tokens.encode(part, ids, plain));
-    text.remove_prefix(part.size());
+    WEIR_CHECK(tokens.encode(text.substr(from, end - from), ids, plain));
+    from = end;
   }
   return {};
 }

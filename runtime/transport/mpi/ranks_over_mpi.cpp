@@ -74,7 +74,8 @@ std::uint32_t ranks_over_mpi::open_channel() {
                     // A rank that does not come ends the wait.
                     now_ns() - begun > options_.deadline_ns;
     }
-    ++communicators_;
+    // A channel without a communicator exists, but nothing can be moved in it.
+    communicators_ += ready ? 1 : 0;
   }
   return channel;
 }
@@ -101,6 +102,12 @@ result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
                  fmt::format("message {} not moved: expected an open channel of rank {}, "
                              "found channel {}",
                              key.number, rank_, key.channel));
+  }
+  if (key.channel / channels_of_communicator >= communicators_) {
+    return error(errc::rank_lost,
+                 fmt::format("message {} of channel {} not moved: expected a "
+                             "communicator that all ranks have opened, found none",
+                             key.number, key.channel));
   }
   return {};
 }
