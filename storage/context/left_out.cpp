@@ -16,11 +16,15 @@ namespace weir::storage {
 namespace {
 
 /// The order of the list: by leaf, then by byte.
+///
+/// Ranges of one leaf do not overlap, so the begin is enough.
 bool begins_before(const left_out_range& a, const left_out_range& b) {
   return a.leaf != b.leaf ? a.leaf < b.leaf : a.byte < b.byte;
 }
 
 /// Last component of a path.
+///
+/// The whole path if it has no separator.
 std::string_view name_in(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1);
 }
@@ -32,6 +36,7 @@ std::string_view name_in(std::string_view path) {
 result<std::vector<std::uint64_t>> files_of(const file_range& range,
                                             std::span<const std::string> paths) {
   std::vector<std::uint64_t> out;
+  // Files with the same last component.
   std::vector<std::uint64_t> named;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (paths[i] == range.file) {
@@ -40,6 +45,7 @@ result<std::vector<std::uint64_t>> files_of(const file_range& range,
       named.push_back(i);
     }
   }
+  // Two files of one name cannot be told apart.
   if (out.empty() && named.size() == 1) {
     out = named;
   }
@@ -66,6 +72,8 @@ error outside_of_file(const file_range& range, std::string_view name,
 }
 
 /// What was consumed is part of what the model has learned.
+///
+/// The message names the range by its bytes.
 error consumed_range(const left_out_range& range, std::string_view name) {
   return error(errc::config_mismatch,
                fmt::format("cannot leave {} bytes out of \"{}\": expected a range behind "
@@ -84,6 +92,7 @@ bool left_out_list::any_by_hand() const noexcept {
 /// Null if no range of the leaf ends behind the byte.
 const left_out_range* left_out_list::first_behind(std::uint64_t leaf,
                                                   std::uint64_t byte) const noexcept {
+  // Ranges are in order and apart, so their ends ascend as well.
   const auto found =
       std::partition_point(all_.begin(), all_.end(), [&](const left_out_range& r) {
         return r.leaf < leaf || (r.leaf == leaf && r.byte + r.bytes <= byte);
@@ -92,6 +101,8 @@ const left_out_range* left_out_list::first_behind(std::uint64_t leaf,
 }
 
 /// End of the last range of a leaf that ends at `byte` or before; 0 if there is none.
+///
+/// Not searched by halves, as it is seldom called.
 std::uint64_t left_out_list::last_end(std::uint64_t leaf,
                                       std::uint64_t byte) const noexcept {
   std::uint64_t end = 0;
@@ -107,6 +118,7 @@ std::uint64_t left_out_list::last_end(std::uint64_t leaf,
 std::vector<left_out_range> left_out_list::outside(const left_out_range& whole,
                                                    bool by_hand) const {
   std::vector<left_out_range> parts;
+  // What is left of the range.
   std::uint64_t at = whole.byte;
   const std::uint64_t end = whole.byte + whole.bytes;
   for (const left_out_range& r : all_) {
@@ -128,6 +140,7 @@ std::vector<left_out_range> left_out_list::outside(const left_out_range& whole,
 /// Ranges of the other kind keep their bytes; those of the same kind that touch the new
 /// one are joined with it. `name` is that of the leaf, for errors.
 result<void> left_out_list::add(const left_out_range& range, std::string_view name) {
+  // A part for each gap between ranges of the other kind.
   for (left_out_range one : outside(range, !range.by_hand)) {
     const auto touches = [&](const left_out_range& r) {
       return r.leaf == one.leaf && r.by_hand == one.by_hand &&
@@ -138,11 +151,13 @@ result<void> left_out_list::add(const left_out_range& range, std::string_view na
         ++r;
         continue;
       }
+      // The union of both.
       const std::uint64_t end = std::max(r->byte + r->bytes, one.byte + one.bytes);
       one.byte = std::min(r->byte, one.byte);
       one.bytes = end - one.byte;
       r = all_.erase(r);
     }
+    // At its place in the order.
     all_.insert(std::ranges::lower_bound(all_, one, begins_before), one);
   }
   // A wrong format or vocabulary makes nearly every id a damaged one.
@@ -158,6 +173,8 @@ result<void> left_out_list::add(const left_out_range& range, std::string_view na
 }
 
 /// Drops ranges that begin behind the place.
+///
+/// A range that begins before it stays whole.
 void left_out_list::keep_until(std::uint64_t leaf, std::uint64_t byte) {
   const left_out_range end{leaf, byte, 0};
   std::erase_if(all_, [&](const left_out_range& r) { return begins_before(end, r); });
@@ -165,6 +182,7 @@ void left_out_list::keep_until(std::uint64_t leaf, std::uint64_t byte) {
 
 /// Without the kind, all ranges are damage; this is the older form.
 void left_out_list::put(record_writer& to, bool with_kind) const {
+  // The number cannot exceed the limit of the list.
   to.put(static_cast<std::uint32_t>(all_.size()));
   for (const left_out_range& r : all_) {
     to.put(r.leaf);
@@ -178,6 +196,7 @@ void left_out_list::put(record_writer& to, bool with_kind) const {
 
 /// Returns false and leaves the list empty if the bytes are not a list in order.
 bool left_out_list::get(record_reader& from, bool with_kind) {
+  // The number is checked against the bytes that are left.
   all_.assign(from.get_count<std::uint32_t>(with_kind ? 25 : 24), left_out_range());
   bool clean = true;
   for (left_out_range& r : all_) {
@@ -188,6 +207,7 @@ bool left_out_list::get(record_reader& from, bool with_kind) {
     r.by_hand = kind == 1;
     clean = clean && kind <= 1;
   }
+  // A list that is not in order would break the search.
   const bool good = clean && !from.failed() && is_ordered();
   if (!good) {
     all_.clear();
@@ -203,6 +223,7 @@ bool left_out_list::is_ordered() const noexcept {
     if (r.bytes == 0 || r.byte + r.bytes < r.byte) {
       return false;
     }
+    // Equal begins are an overlap.
     if (i > 0 &&
         (begins_before(r, all_[i - 1]) ||
          (r.leaf == all_[i - 1].leaf && r.byte < all_[i - 1].byte + all_[i - 1].bytes))) {

@@ -32,6 +32,7 @@ result<hn4_volume> hn4_volume::open_strictly(std::unique_ptr<block_device> devic
   return hn4_volume(std::move(core));
 }
 
+/// The values are those of the opening.
 const hn4_geometry& hn4_volume::geometry() const noexcept {
   return core_->geometry;
 }
@@ -39,12 +40,15 @@ const std::string& hn4_volume::label() const noexcept {
   return core_->sb.label;
 }
 hn4_id hn4_volume::uuid() const noexcept {
+  // One for each volume.
   return core_->sb.uuid;
 }
 std::uint32_t hn4_volume::state() const noexcept {
+  // Flags of the format.
   return core_->sb.state;
 }
 const std::vector<std::string>& hn4_volume::warnings() const noexcept {
+  // They do not keep the volume from being read.
   return core_->warnings;
 }
 
@@ -52,6 +56,7 @@ const std::vector<std::string>& hn4_volume::warnings() const noexcept {
 result<std::vector<hn4_tag>> hn4_volume::tags() const {
   WEIR_TRY(auto names, hn4::list_names(*core_));
   std::vector<hn4_tag> whole;
+  // Names of removed streams are listed too.
   for (hn4::listed_tag& listed : names) {
     if (listed.exists && !listed.problem) {
       whole.push_back(std::move(listed.tag));
@@ -72,6 +77,7 @@ result<std::vector<hn4_damaged_tag>> hn4_volume::damaged_tags() const {
   return damaged;
 }
 
+/// The stream keeps the device.
 result<hn4_stream> hn4_volume::stream(std::string_view tag,
                                       const hn4_stream_options& options) const {
   WEIR_TRY(auto map, hn4::map_stream(*core_, tag, options));

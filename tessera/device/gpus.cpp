@@ -13,6 +13,8 @@ namespace weir::tessera {
 namespace {
 
 /// Code of a module on GPUs, which keeps their backend.
+///
+/// It may be the last that keeps the backend.
 class gpu_code final : public device_code {
  public:
   gpu_code(std::shared_ptr<cuda_backend> gpus, std::unique_ptr<cuda_module> code)
@@ -41,6 +43,7 @@ class gpu_collectives final : public group_collectives {
       bool level_0) {
     std::unique_ptr<gpu_collectives> made(new gpu_collectives(std::move(backend)));
     const std::vector<std::int32_t> of_ranks(devices.begin(), devices.end());
+    // Level 0 may have any order of sums.
     if (level_0 && made->find_nccl()) {
       cuda::collective_options with_nccl;
       with_nccl.nccl = &made->nccl_;
@@ -51,6 +54,7 @@ class gpu_collectives final : public group_collectives {
         return std::unique_ptr<group_collectives>(std::move(made));
       }
     }
+    // Copies and kernels of this project.
     WEIR_TRY(made->group_, cuda::device_collectives::open(*made->backend_, of_ranks));
     return std::unique_ptr<group_collectives>(std::move(made));
   }
@@ -59,6 +63,7 @@ class gpu_collectives final : public group_collectives {
               std::span<std::byte* const> outputs, completion done) override {
     std::vector<cuda::rank_call> calls;
     for (std::size_t r = 0; r < inputs.size(); ++r) {
+      // Rank r has the buffers at index r.
       calls.push_back({call, {inputs[r], outputs[r]}});
     }
     group_->submit(calls, std::move(done));
@@ -68,6 +73,8 @@ class gpu_collectives final : public group_collectives {
   explicit gpu_collectives(std::shared_ptr<cuda_backend> backend)
       : backend_(std::move(backend)) {}
   /// Returns true if NCCL and the driver were found.
+  ///
+  /// Both stay loaded as long as this object.
   bool find_nccl() {
     auto library = cuda::load_nccl("libnccl.so.2");
     auto driver = cuda::load_driver(cuda_options{}.library);
@@ -89,6 +96,7 @@ class gpu_collectives final : public group_collectives {
 
 /// Fails on a machine without a driver or a GPU, with the reason as the cause.
 result<gpus> open_gpus() {
+  // The backend opens all devices.
   auto made = make_cuda_backend();
   if (!made) {
     return error(errc::unsupported,
@@ -101,6 +109,7 @@ result<gpus> open_gpus() {
   // The function that loads modules keeps the backend.
   const auto load =
       [backend](const fatbin& module) -> result<std::shared_ptr<const device_code>> {
+    // A part of the hash names the code in messages.
     WEIR_TRY(auto code, backend->load(module, to_hex(module.content_hash).substr(0, 8)));
     return std::make_shared<const gpu_code>(backend, std::move(code));
   };

@@ -23,6 +23,7 @@ result<void> device_thread::open_here() {
   const auto index = static_cast<std::size_t>(ordinal_);
   const device_number number = family_.numbers[index];
   status s = api_.primary_retain(&context_, number);
+  // A context that was made by others is the same one.
   if (s == status::success) {
     family_.contexts[index] = context_;
     s = api_.context_push(context_);
@@ -53,6 +54,7 @@ result<void> device_thread::read_properties() {
     }
     return value;
   };
+  // Limits first, as their order does not matter.
   launch_limits& limits = facts_.limits;
   limits.threads = ask_for(device_attribute::max_threads_per_block);
   limits.block = {ask_for(device_attribute::max_block_dim_x),
@@ -67,6 +69,7 @@ result<void> device_thread::read_properties() {
   // Without cooperative launches, blocks cannot wait for each other.
   limits.persistent_blocks =
       ask_for(device_attribute::cooperative_launch) != 0 ? multiprocessors_ : 0;
+  // 90 stands for 9.0.
   capability_ = 10 * ask_for(device_attribute::compute_capability_major) +
                 ask_for(device_attribute::compute_capability_minor);
   // Everything that this backend relies on.
@@ -97,6 +100,7 @@ result<void> device_thread::make_streams() {
   constexpr int fixed_lanes = 7;
   for (int i = 0; i < fixed_lanes; ++i) {
     lane l;
+    // Equal priorities; the order is decided by this thread.
     const status s = api_.stream_create(&l.stream, stream_non_blocking, 0);
     if (s != status::success) {
       return failure_of(api_, s, fmt::format("make a stream on {}", facts_.name));
@@ -111,6 +115,7 @@ result<void> device_thread::make_streams() {
 result<void> device_thread::make_pool() {
   const device_number number = family_.numbers[static_cast<std::size_t>(ordinal_)];
   pool_properties wanted;
+  // The place of the memory is this device.
   wanted.location.id = number;
   status s = api_.pool_create(&pool_, &wanted);
   // The pool keeps all of its memory until it is destroyed.
@@ -140,6 +145,7 @@ result<void> device_thread::make_pool() {
 result<void> device_thread::make_slab() {
   const std::size_t bytes =
       slab::staging_offset + family_.staging_buffers * family_.staging_bytes;
+  // Pages of their own, so that nothing else is registered.
   WEIR_TRY(slab_, host_pages::map(bytes));
   status s =
       api_.host_register(slab_.data(), slab_.size(), host_portable | host_device_map);
@@ -152,7 +158,8 @@ result<void> device_thread::make_slab() {
         api_, s,
         fmt::format("register {} bytes of the host for {}", slab_.size(), facts_.name));
   }
-  // All of them are free; the lowest number is taken first.
+  // All of them are free; the lowest number is taken first. From the back, since the
+  // last entry is taken first.
   for (std::uint32_t i = 0; i < slab::reports; ++i) {
     free_reports_.push_back(slab::reports - 1 - i);
   }
@@ -175,6 +182,7 @@ void device_thread::close_busy() {
   is_lost_ = true;  // calls are answered, and give nothing to the driver
   do {
     fail_everything();  // counts reports from the begin of the slab
+    // Until callers give nothing more.
     deliver();
   } while (take_posted());
   // Kernels may still write to the slab, so it stays mapped.
@@ -199,6 +207,7 @@ void device_thread::close_here() {
     }
   }
   for (const event_handle e : events_) {
+    // Events before their streams.
     (void)api_.event_destroy(e);
   }
   for (const lane& l : lanes_) {

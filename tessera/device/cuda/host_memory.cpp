@@ -24,6 +24,7 @@ host_pages::~host_pages() {
 host_pages::host_pages(host_pages&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
+/// The old pages go with the other object.
 host_pages& host_pages::operator=(host_pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
@@ -54,12 +55,16 @@ result<host_pages> host_pages::map(std::size_t bytes) {
 }
 
 /// Called after the driver has registered the range.
+///
+/// Ranges do not overlap, which the driver has checked.
 void pinned_ranges::add(const std::byte* first, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   ranges_[first] = bytes;
 }
 
 /// Returns the size, or nothing if no range begins there.
+///
+/// The caller then unregisters it.
 std::optional<std::size_t> pinned_ranges::remove(const std::byte* first) {
   const std::lock_guard lock(mutex_);
   const auto found = ranges_.find(first);
@@ -74,6 +79,7 @@ std::optional<std::size_t> pinned_ranges::remove(const std::byte* first) {
 /// True if all bytes lie in one range, as a copy needs it.
 bool pinned_ranges::contains(const std::byte* first, std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
+  // The last range that begins at the address or before.
   auto after = ranges_.upper_bound(first);
   if (after == ranges_.begin()) {
     return false;

@@ -14,6 +14,8 @@ namespace weir::tessera::cuda {
 namespace {
 
 /// One outcome: can the context be used afterwards, and which error does it become.
+///
+/// An outcome that is "returned" leaves the context as it was.
 struct status_row {
   status code;
   status_kind kind;
@@ -82,6 +84,7 @@ const status_row* row_of(status s) noexcept {
 /// Newer drivers may have outcomes that are not known here. Those from 700 to 799 are
 /// errors of kernels, after which a context cannot be used.
 status_kind kind_of(status s) noexcept {
+  // A row of the table decides.
   if (const status_row* const row = row_of(s)) {
     return row->kind;
   }
@@ -100,6 +103,7 @@ errc code_of(status s) noexcept {
 std::string text_of(const driver_api& api, status s) {
   const char* name = nullptr;
   const char* text = nullptr;
+  // An outcome that the driver does not know either.
   if (api.error_name(s, &name) != status::success || name == nullptr) {
     return fmt::format("status {} of the driver", static_cast<int>(s));
   }

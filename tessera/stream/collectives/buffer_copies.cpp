@@ -34,6 +34,8 @@ struct buffer_sizes {
   std::size_t output = 0;
 };
 /// A barrier has no buffers.
+///
+/// The sizes are those of all ranks.
 buffer_sizes sizes_of(const collective::collective_plan& plan) {
   const collective::collective_call& call = plan.call();
   if (call.kind == collective::collective_kind::barrier) {
@@ -50,6 +52,8 @@ struct byte_range {
 };
 /// Bytes of the input that a rank reads and bytes of the output that it writes. Other
 /// streams may use the rest of the buffers at the same time.
+///
+/// A range of no bytes is not copied.
 struct used_bytes {
   byte_range read;
   byte_range written;
@@ -59,6 +63,7 @@ struct used_bytes {
 used_bytes used_by(const collective::collective_plan& plan, std::size_t rank) {
   using kind = collective::collective_kind;
   const collective::collective_call& call = plan.call();
+  // A buffer of all elements, and one of a shard.
   const byte_range all{0, extent(call, 1, false)};
   const std::size_t shard = extent(call, plan.ranks(), true);
   const auto own = [&](bool packed) {
@@ -89,6 +94,7 @@ std::unique_ptr<host_copies> make_copies(const collective_group& g,
   auto out = std::make_unique<host_copies>();
   // Every copy begins at the alignment of scratch.
   const std::size_t of_rank = padded_copy(sizes.input) + padded_copy(sizes.output);
+  // The alignment may take some bytes in front.
   out->bytes.reset(new std::byte[of_rank * g.ranks.size() + scratch_alignment]);
   std::byte* next = aligned_address(out->bytes.get());
   for (std::size_t r = 0; r < g.ranks.size(); ++r) {
@@ -97,6 +103,7 @@ std::unique_ptr<host_copies> make_copies(const collective_group& g,
     // An operation in place stays in place.
     std::byte* const output = g.inputs[r] == g.outputs[r] ? input : next;
     next += padded_copy(sizes.output);
+    // A rank without a buffer has no copy.
     out->inputs.push_back(g.inputs[r] == nullptr ? nullptr : input);
     out->outputs.push_back(g.outputs[r] == nullptr ? nullptr : output);
   }
@@ -107,11 +114,13 @@ std::unique_ptr<host_copies> make_copies(const collective_group& g,
 
 group_collectives* context::collectives_on(std::span<const std::int32_t> devices,
                                            bool level_0, bool find_only) {
+  // Devices that the host can read need none.
   if (groups_ == nullptr) {
     return nullptr;
   }
   std::optional<error> why;
   group_collectives* const out = groups_->get(devices, level_0, find_only, why);
+  // The reason is given once, by the call that made them.
   if (why) {
     log(log_level::info, "collectives of {} devices use memory of the host: {}",
         devices.size(), why->message());
@@ -120,6 +129,7 @@ group_collectives* context::collectives_on(std::span<const std::int32_t> devices
 }
 
 device_use use_of(const collective::collective_plan& plan, bool verified) {
+  // NCCL and our kernels move plain numbers.
   const bool plain = plan.options().wire == collective::wire_format::plain;
   return {plain && !verified && plan.ranks() > 1, plan.call().level == 0};
 }
@@ -145,12 +155,14 @@ void open_devices_of(const mesh& m, std::span<const int> ranks, const device_use
 void use_devices(collective_group& g, const mesh& m, const device_use& use,
                  bool find_only) {
   device_backend& backend = m.context->backend();
+  // Devices that the host can read need no opening.
   if (backend.inline_work()) {
     return;
   }
   g.copies_by = &backend;
   g.owner = m.context;
   g.devices = devices_of(m, g.ranks);
+  // Null if the devices cannot do it; the host does then.
   g.by_devices = use.computes
                      ? m.context->collectives_on(g.devices, use.level_0, find_only)
                      : nullptr;
@@ -177,11 +189,13 @@ void collective_operation::run_on_devices(collective_group& g) noexcept {
     });
     return {};
   });
+  // There is no memory for a step.
   if (working == nullptr) {
     break_group(g, begun.error());
     close(g);
     return;
   }
+  // The step ends with this reason.
   if (!begun) {
     working->refuse(begun.error());
   }
@@ -265,6 +279,7 @@ void collective_operation::write_back(collective_group& g) noexcept {
       const byte_range written = used_by(*plan_, r).written;
       if (written.bytes > 0) {
         writing->give(*g.copies_by,
+                      // Only what the rank has written goes back.
                       copy_work{copy_kind::host_to_device, g.outputs[r] + written.offset,
                                 g.on_host->outputs[r] + written.offset, written.bytes,
                                 g.devices[r], g.devices[r]});
@@ -286,6 +301,7 @@ void collective_operation::write_back(collective_group& g) noexcept {
 // Copies all inputs for the verification, before an operation in place overwrites them.
 void collective_operation::keep_inputs(collective_group& g) {
   const std::size_t bytes = extent(plan_->call(), 1, false);
+  // One copy after the other.
   g.before.resize(bytes * g.inputs.size());
   for (std::size_t r = 0; r < g.inputs.size(); ++r) {
     std::memcpy(g.before.data() + r * bytes, g.inputs_here()[r], bytes);
@@ -296,6 +312,7 @@ void collective_operation::keep_inputs(collective_group& g) {
 result<void> collective_operation::verify(collective_group& g) const {
   const collective::collective_call& call = plan_->call();
   const std::size_t bytes = extent(call, 1, false);
+  // The operation itself has its own scratch.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   // The second computation is in place, on the copies.
@@ -308,6 +325,7 @@ result<void> collective_operation::verify(collective_group& g) const {
   buffers.inputs = inputs;
   buffers.outputs = outputs;
   buffers.scratch = aligned_address(scratch.data());
+  // All steps on this thread, one after another.
   for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
     WEIR_CHECK(collective::run_step(*verify_, i, buffers));
   }
@@ -323,6 +341,7 @@ result<void> collective_operation::verify(collective_group& g) const {
     const std::size_t offset = shard ? r * length : 0;
     // A packed shard stands at the begin of its buffer.
     const std::size_t there = shard && call.packed_shards ? 0 : offset;
+    // Bits are compared, so two different zeros differ.
     if (std::memcmp(g.outputs_here()[r] + there, outputs[r] + there, length) != 0) {
       return error(errc::determinism_violation,
                    fmt::format("collective not verified \"{}\": expected the bits of "

@@ -30,6 +30,8 @@ constexpr const char* how_to_recover =
     "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
 
 /// Returns ranks as text for messages.
+///
+/// The word stands in the singular for one rank.
 std::string words_of_ranks(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
@@ -37,6 +39,8 @@ std::string words_of_ranks(const std::vector<int>& ranks) {
 /// Returns a digest of everything that the ranks of a group must agree on, except the
 /// policy, which has a digest of its own. The wire format is part of it, because the
 /// result depends on it.
+///
+/// Equal calls have equal digests, whatever their buffers are.
 std::uint64_t call_digest(const rank_share& share) {
   collective::collective_call same = share.request.call;
   same.level = 0;  // it follows from the policy, which has a digest of its own
@@ -51,11 +55,14 @@ error not_run(errc code, const rank_share& share, std::string_view expected,
                             share.call_name(), expected, found)};
 }
 
+/// The same text for all ranks, whenever they come.
 error aborted() {
   return {errc::timeout, "that the collectives of the mesh were aborted"};
 }
 
 /// Returns the error of a share whose group does not meet any more.
+///
+/// The cause is that of the group.
 error out_of_step(const rank_share& share, const error& why) {
   return not_run(why.code(), share,
                  fmt::format("{} to meet", words_of_ranks(share.group->ranks)),
@@ -64,6 +71,7 @@ error out_of_step(const rank_share& share, const error& why) {
 
 }  // namespace
 
+/// The caller has checked the request.
 rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
                        collective::collective_choice how_to,
                        const collective_request& request_of, std::vector<int> ranks_of,
@@ -81,14 +89,18 @@ void rank_share::taken(submission_lock::session&, stream& owner) {
 }
 
 /// Called when the operation comes to its turn; the stream then waits.
+///
+/// The stream goes on when the meeting has an outcome.
 void rank_share::admitted(submission_lock::session& in, stream& owner) {
   waiting_stream = owner.shared_from_this();
   owner.hold();
   owner.context().meetings().join(in, ref<rank_share>(this));
 }
 
+/// The copy belongs to no group yet.
 ref<operation> rank_share::clone() const {
   const auto out = make_ref<rank_share>(plan, how, request, ranks, descriptor);
+  // What the constructor does not get.
   out->verify = verify;
   out->source = source;
   out->target = target;
@@ -99,6 +111,7 @@ result<void> rank_share::check(const stream& owner) const {
   return owner.context().meetings().check(*this, owner);
 }
 
+/// The members are those of a trace.
 std::string rank_share::details() const {
   return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
 }
@@ -108,6 +121,7 @@ std::string rank_share::description() const {
   const collective::collective_call& c = request.call;
   std::string out = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
                                 info_of(c.type).tessera);
+  // Only reductions have an operation.
   if (collective::reduces(c.kind)) {
     out += fmt::format(", {}", collective::name_of(c.op));
   }
@@ -122,6 +136,8 @@ std::string rank_share::description() const {
 }
 
 // The error is submitted as an operation, which the stream does not hold back.
+//
+// The failure stays in the lane, as that of any other operation.
 void rank_share::end(submission_lock::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
@@ -134,6 +150,7 @@ void rank_share::proceed(submission_lock::session& in) {
   std::exchange(waiting_stream, nullptr)->proceed(in);
 }
 
+/// In the order of the calls, so that all ranks number alike.
 void share_group::taken(submission_lock::session& in, stream& owner) {
   for (const ref<rank_share>& share : shares_) {
     share->taken(in, owner);
@@ -144,11 +161,13 @@ ref<operation> share_group::clone() const {
   std::vector<ref<rank_share>> copies;
   for (const ref<rank_share>& share : shares_) {
     const ref<operation> copy = share->clone();
+    // A share clones itself as a share.
     copies.emplace_back(static_cast<rank_share*>(copy.get()));
   }
   return make_ref<share_group>(std::move(copies));
 }
 
+/// One share that is refused refuses them all.
 result<void> share_group::check(const stream& owner) const {
   for (const ref<rank_share>& share : shares_) {
     WEIR_CHECK(share->check(owner));
@@ -168,16 +187,19 @@ memory_need share_group::needs() const noexcept {
 // the stream runs between them. The operation has taken one number for each share.
 void share_group::admitted(submission_lock::session& in, stream& owner) {
   owner.hold();  // no operation passes between two of them
+  // The first of the numbers that the operation has taken.
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
     share->number = ++next;
     share->stream_number = stream_number;
     share->on_devices = on_devices;
+    // The observer sees each share.
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
     share->enqueued_by = enqueued_by;
     share->admitted(in, owner);
   }
+  // The stream may be held by shares that still wait.
   owner.proceed(in);
 }
 
@@ -192,6 +214,7 @@ meeting_point::meeting_point(context& owner)
 meeting_point::group_key meeting_point::key_of(const rank_share& share,
                                                const stream& target) {
   const mesh& m = *target.mesh();
+  // The kind is part of the key: messages of two ranks have groups of their own.
   return {m.number, m.recoveries[static_cast<std::size_t>(target.options().rank)],
           share.request.call.kind == collective::collective_kind::send, share.ranks};
 }
@@ -206,6 +229,7 @@ void meeting_point::number(rank_share& share, stream& target) {
     group = std::make_shared<rank_group>();
     group->number = ++numbers_;
     group->ranks = share.ranks;
+    // A rank that was aborted meets nobody until it has recovered.
     if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
       group->over = aborted();
     } else {
@@ -215,6 +239,7 @@ void meeting_point::number(rank_share& share, stream& target) {
     }
   }
   share.group = group;
+  // Numbers count the calls of this rank in the group.
   if (!group->over) {
     const int place = share.place_in_group(target.options().rank);
     const auto next = meetings_.next_sequence(group->number, place);
@@ -228,6 +253,7 @@ void meeting_point::number(rank_share& share, stream& target) {
 result<void> meeting_point::check(const rank_share& share, const stream& target) {
   const auto found = groups_.find(key_of(share, target));
   std::optional<error> why;
+  // A group that has ended tells its own reason.
   if (found != groups_.end()) {
     why = found->second->over;
   } else if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
@@ -252,6 +278,7 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
                              rank, group, why.text()))
         .hint(how_to_recover);
   };
+  // The mesh before its groups, since it ends them all.
   if (m.is_aborted(place)) {
     return broken("all ranks of the mesh", aborted());
   }
@@ -276,6 +303,7 @@ void meeting_point::abort(submission_lock::session& in, mesh& m) {
       all.push_back(group);
     }
   }
+  // The list is separate, as ending a group may change the map.
   for (const auto& group : all) {
     end(in, group, aborted());
   }
@@ -303,11 +331,13 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
   arriving.rank = share->place_in_group(share->waiting_stream->options().rank);
   arriving.call = call_digest(*share);
   arriving.descriptor = share->descriptor;
+  // The program may have set a limit for this call.
   arriving.patience_ns = share->request.patience_ns;
   // The ticket counts as a reference.
   share->retain();
   arriving.ticket = reinterpret_cast<std::uintptr_t>(share.get());
   auto outcome = meetings_.join(arriving, now_ns());
+  // A call that cannot join, such as one of a wrong place.
   if (!outcome) {
     share->release();
     share->end(in, outcome.error());
@@ -333,7 +363,9 @@ void meeting_point::run(submission_lock::session& in,
               use_of(*first.plan, first.verify != nullptr), true);
   for (const ref<rank_share>& s : shares) {
     const int rank = s->waiting_stream->options().rank;
+    // The smallest limit of all ranks.
     scratch_limit = std::min(scratch_limit, s->scratch_limit);
+    // The memory must live until the end, whatever the ranks free.
     for (const auto& place : {s->source, s->target}) {
       if (place) {
         g.memory.push_back(place->memory);
@@ -341,6 +373,7 @@ void meeting_point::run(submission_lock::session& in,
     }
     g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
     g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
+    // A rank's stream has one lane.
     g.lanes.push_back(&s->waiting_stream->chain().lane_of(0));
     g.streams.push_back(s->stream_number);
   }
@@ -354,6 +387,7 @@ void meeting_point::run(submission_lock::session& in,
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
   all->enqueued_by = first.enqueued_by;
+  // The stream of the first share only names the submission.
   submission to(in, first.waiting_stream->chain(), all);
   all->submit_groups(to);
 }
@@ -367,6 +401,7 @@ std::string differing(const std::vector<ref<rank_share>>& shares) {
     return fmt::format("\"{}\" by rank {}", s.description(),
                        s.waiting_stream->options().rank);
   };
+  // The first share is that of the rank that came first.
   const rank_share& one = *shares.front();
   const auto other = std::find_if(
       shares.begin(), shares.end(),
@@ -381,10 +416,12 @@ std::string mismatch_text(rank_group& group, std::uint64_t sequence,
                           const std::vector<ref<rank_share>>& shares) {
   const auto [known, first] = group.mismatches.try_emplace(sequence);
   if (first) {
+    // As many ranks as the group has may ask for it.
     known->second = {differing(shares), group.ranks.size()};
   }
   std::string out = known->second.text;
   known->second.unheard -= shares.size();
+  // Nobody will ask any more.
   if (known->second.unheard == 0) {
     group.mismatches.erase(known);
   }
@@ -395,6 +432,7 @@ std::string mismatch_text(rank_group& group, std::uint64_t sequence,
 std::vector<int> missing_of(const rank_group& group,
                             const std::vector<ref<rank_share>>& shares) {
   std::vector<int> out = group.ranks;
+  // Ranks that came are taken out.
   for (const ref<rank_share>& s : shares) {
     std::erase(out, s->waiting_stream->options().rank);
   }
@@ -414,10 +452,12 @@ void meeting_point::settle(submission_lock::session& in,
     shares.emplace_back(share);
     share->release();
   }
+  // All of them may have gone.
   if (shares.empty()) {
     return;
   }
   const std::shared_ptr<rank_group> group = shares.front()->group;
+  // Each share gets the same reason.
   const auto end_each = [&](errc code, std::string_view expected,
                             std::string_view found) {
     for (const ref<rank_share>& s : shares) {
@@ -444,6 +484,7 @@ void meeting_point::settle(submission_lock::session& in,
           shares.front()->call_name(), outcome.sequence + 1);
       end_each(errc::timeout, fmt::format("{} in time", words_of_ranks(group->ranks)),
                missing);
+      // The others of the group will not wait in vain.
       if (!over_) {
         end(in, group, {errc::timeout, missing + " in time"});
       }
@@ -482,6 +523,7 @@ void meeting_point::recover(submission_lock::session& in, mesh& m, int rank) {
   end_before(in, m, oldest, "that all ranks of the mesh have recovered since");
 }
 
+/// Called when the mesh is destroyed.
 void meeting_point::forget(submission_lock::session& in, mesh& m) {
   m.gone = true;
   end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
@@ -516,11 +558,13 @@ void meeting_point::look_later() {
     return;
   }
   context_.deferred().later(
+      // The context may be gone at that time.
       [self = context_.weak_from_this()] {
         if (const auto alive = self.lock()) {
           auto in = alive->submission_lock().enter();
           meeting_point& here = alive->meetings();
           for (const collective::meeting_outcome& over :
+               // Only meetings whose limit has passed.
                here.meetings_.expire(now_ns())) {
             here.settle(in, over);
           }
@@ -531,6 +575,7 @@ void meeting_point::look_later() {
 
 // With the largest time, every meeting that waits counts as timed out.
 void meeting_point::end_all(submission_lock::session& in) {
+  // Later calls are refused.
   over_ = true;
   for (const collective::meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {

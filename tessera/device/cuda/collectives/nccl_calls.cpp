@@ -17,6 +17,8 @@ using collective::reduction_op;
 
 /// How reductions of one of our types are reductions of NCCL. `least` is the oldest
 /// version of the library, `capability` the lowest of a device.
+///
+/// Types that are missing are reduced by our own kernels.
 struct nccl_type_row {
   dtype ours;
   nccl_type theirs;
@@ -79,6 +81,8 @@ std::optional<nccl_operation> operation_of(dtype type, reduction_op op) noexcept
 }
 
 /// Counts and places of one rank's buffers.
+///
+/// Lives for one call.
 struct shard_view {
   const nccl_api& api;
   const nccl_elements& as;
@@ -89,6 +93,7 @@ struct shard_view {
 
   // Keeps the first failure; "in progress" is no failure.
   void note(nccl_status s) noexcept {
+    // A failure stays, whatever comes later.
     if (outcome == nccl_status::success || outcome == nccl_status::in_progress) {
       outcome = s == nccl_status::success ? outcome : s;
     }
@@ -106,6 +111,8 @@ struct shard_view {
 };
 
 /// Every rank sends its shard to the root, which receives all.
+///
+/// NCCL runs the messages of a group at the same time.
 void call_gather(shard_view& v, const collective_call& call, const rank_buffers& b) {
   const std::byte* const mine =
       call.packed_shards ? b.input : b.input + v.offset(v.at.rank);
@@ -114,6 +121,7 @@ void call_gather(shard_view& v, const collective_call& call, const rank_buffers&
   if (!root || mine != b.output + v.offset(v.at.rank)) {
     v.send(mine, v.shard, call.root);
   }
+  // The root receives in the order of the ranks.
   for (int r = 0; root && r < v.at.ranks; ++r) {
     if (r != call.root || mine != b.output + v.offset(r)) {
       v.receive(b.output + v.offset(r), v.shard, r);
@@ -130,6 +138,7 @@ void call_scatter(shard_view& v, const collective_call& call, const rank_buffers
       v.send(b.input + v.offset(r), v.shard, r);
     }
   }
+  // A shard that is in its place already is not received.
   if (!root || mine != b.input + v.offset(v.at.rank)) {
     v.receive(mine, v.shard, call.root);
   }
@@ -139,6 +148,7 @@ void call_scatter(shard_view& v, const collective_call& call, const rank_buffers
 void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& b,
                 std::size_t count) {
   if (call.kind == collective_kind::all_to_all) {
+    // Also to itself, which NCCL copies.
     for (int r = 0; r < v.at.ranks; ++r) {
       v.send(b.input + v.offset(r), v.shard, r);
       v.receive(b.output + v.offset(r), v.shard, r);
@@ -162,6 +172,7 @@ void call_pairs(shard_view& v, const collective_call& call, const rank_buffers& 
 /// Without a reduction, any type is moved as bytes.
 std::optional<nccl_elements> nccl_elements_of(const collective_call& call, int version,
                                               int capability) noexcept {
+  // Bytes have a type that every version knows.
   if (!collective::reduces(call.kind)) {
     return nccl_elements{nccl_type::uint8,
                          static_cast<std::size_t>(info_of(call.type).size),
@@ -188,6 +199,7 @@ bool nccl_runs(const collective_call& call,
   if (call.kind != collective_kind::all_to_all) {
     return call.kind != collective_kind::barrier;
   }
+  // One buffer in place is enough to refuse all, as ranks must decide alike.
   for (const rank_buffers& b : buffers) {
     if (b.input == b.output) {
       return false;
@@ -206,6 +218,7 @@ nccl_status call_nccl(const nccl_api& api, const collective_call& call,
   const std::size_t bytes =
       call.count * static_cast<std::size_t>(info_of(call.type).size);
   shard_view v{api, as, at, count / ranks, bytes / ranks};
+  // Null for a rank without a buffer.
   const auto* const in = buffers.input;
   auto* const out = buffers.output;
   // Place of the own shard, unless shards are packed.
