@@ -30,6 +30,8 @@ namespace {
 /// In bytes.
 constexpr std::size_t least_stack = std::size_t{16} << 10;
 /// A launch has more slices than workers, so that a late worker gets less to do.
+///
+/// Each worker takes the next slice when it has ended one.
 constexpr std::int64_t slices_per_worker = 4;
 /// Copies are divided at multiples of this, so that no two workers write one cache line.
 constexpr std::int64_t cache_line = 64;
@@ -37,6 +39,8 @@ constexpr std::int64_t cache_line = 64;
 constexpr std::int64_t least_copied_bytes = std::int64_t{256} << 10;
 
 /// Holds scratch during one call.
+///
+/// It is given back at every end of the call.
 class scratch_lease {
  public:
   scratch_lease(scratch_pool& pool, std::unique_ptr<block_scratch> taken) noexcept
@@ -54,6 +58,8 @@ class scratch_lease {
 
 /// The backend. All members are made by the constructor; arenas, scratch and persistent
 /// kernels have locks of their own.
+///
+/// Any thread may call it.
 class cpu_backend final : public device_backend {
  public:
   // The memory of the host is an arena without a limit.
@@ -79,6 +85,7 @@ class cpu_backend final : public device_backend {
   }
   [[nodiscard]] result<device_properties> properties(std::int32_t device) const override;
 
+  // The ordinal is checked, as callers pass on what programs give.
   [[nodiscard]] result<std::byte*> allocate(std::int32_t device,
                                             std::size_t bytes) override {
     WEIR_CHECK(check_device(device, options_.devices));
@@ -88,6 +95,7 @@ class cpu_backend final : public device_backend {
     WEIR_CHECK(check_device(device, options_.devices));
     return arena(device).free(address);
   }
+  // A device that does not exist has no memory.
   [[nodiscard]] memory_use memory(std::int32_t device) const override {
     return check_device(device, options_.devices) ? arena(device).use() : memory_use{};
   }
@@ -106,6 +114,7 @@ class cpu_backend final : public device_backend {
     (void)::munlock(address, bytes);
   }
 
+  // What is refused here need not be checked by each worker.
   [[nodiscard]] result<void> check(const grid_launch& launch,
                                    bool persistent) const override {
     WEIR_CHECK(check_device(launch.device, options_.devices));
@@ -117,6 +126,7 @@ class cpu_backend final : public device_backend {
     return cut_evenly(launch.blocks(), 1, 1,
                       workers <= 1 ? 1 : workers * slices_per_worker);
   }
+  // Cuts copies and fills.
   [[nodiscard]] slice_plan plan(std::size_t bytes,
                                 unsigned workers) const noexcept override {
     return cut_evenly(static_cast<std::int64_t>(bytes), cache_line, least_copied_bytes,
@@ -125,6 +135,7 @@ class cpu_backend final : public device_backend {
 
   // The work has ended when `submit` returns.
   [[nodiscard]] bool inline_work() const noexcept override { return true; }
+  // Declared here, and defined below with their comments.
   [[nodiscard]] result<void> copy(const copy_work& work) override;
   [[nodiscard]] result<void> fill(const fill_work& work) override;
   [[nodiscard]] result<void> run_blocks(const grid_launch& launch, std::int64_t first,
@@ -137,6 +148,7 @@ class cpu_backend final : public device_backend {
   }
 
  private:
+  // The caller has checked the ordinal.
   [[nodiscard]] cpu_arena& arena(std::int32_t device) const noexcept {
     return *arenas_[static_cast<std::size_t>(device)];
   }
@@ -147,15 +159,19 @@ class cpu_backend final : public device_backend {
     return l;
   }
 
+  // Before the members that are made from it.
   cpu_options options_;
   kernel_log log_;
   std::vector<std::unique_ptr<cpu_arena>> arenas_;
   cpu_arena host_;
   scratch_pool scratch_;
+  // Ends first: its threads use the other members.
   persistent_kernels persistent_;
 };
 
 /// All devices of the processor are alike.
+///
+/// The architecture is that of the instructions, not of the product.
 result<device_properties> cpu_backend::properties(std::int32_t device) const {
   WEIR_CHECK(check_device(device, options_.devices));
   device_properties p;
@@ -180,6 +196,8 @@ result<void> cpu_backend::copy(const copy_work& work) {
 }
 
 /// The pattern is repeated; the number of bytes is a multiple of it.
+///
+/// Any thread may carry out a part of it.
 result<void> cpu_backend::fill(const fill_work& work) {
   WEIR_CHECK(check_fill(work));
   if (work.bytes == 0) {
@@ -193,6 +211,7 @@ result<void> cpu_backend::fill(const fill_work& work) {
   constexpr std::size_t max_piece = std::size_t{16} << 10;
   std::size_t filled = work.pattern_bytes;
   std::memcpy(work.to, work.pattern.data(), filled);
+  // The filled part doubles until it has the size of a piece.
   while (filled < work.bytes) {
     const std::size_t piece = std::min({filled, max_piece, work.bytes - filled});
     std::memcpy(work.to + filled, work.to, piece);
@@ -202,6 +221,8 @@ result<void> cpu_backend::fill(const fill_work& work) {
 }
 
 /// Runs the blocks on the calling thread.
+///
+/// A kernel that throws ends with an error.
 result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t first,
                                      std::int64_t last) {
   // Launches without shared memory and barriers, the common case, need no scratch.
@@ -212,6 +233,7 @@ result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t fir
     if (!fibers && launch.shared_bytes == 0) {
       return run_block_range(host, first, last);
     }
+    // Taken from the pool, so launches seldom allocate.
     WEIR_TRY(auto taken, scratch_.take());
     const scratch_lease scratch(scratch_, std::move(taken));
     WEIR_CHECK((*scratch).reserve(launch.shared_bytes, fibers ? launch.threads() : 0));
@@ -232,6 +254,8 @@ std::string_view cpu_arch() noexcept {
 }
 
 // Stacks below 16 KiB are refused, because a kernel would soon overflow them.
+//
+// The limits of a launch are those of the options.
 result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
   if (options.devices < 1 || options.memory == 0 || options.stack_bytes < least_stack ||
       options.persistent_blocks < 0) {
@@ -241,6 +265,7 @@ result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
                     "memory and stacks of {} bytes, found {} with {} and {}",
                     least_stack, options.devices, options.memory, options.stack_bytes));
   }
+  // The program may ask for a lower level.
   if (options.arch.empty()) {
     options.arch = cpu_arch();
   }

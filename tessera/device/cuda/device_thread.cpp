@@ -27,8 +27,11 @@ thread_local bool inside_completion = false;
 thread_local bool serves_device = false;
 
 /// An outcome that one thread waits for.
+///
+/// It is shared, since the thread may set it after the waiting one has gone.
 class awaited_outcome {
  public:
+  // Called once.
   void set(result<void> outcome) {
     {
       const std::lock_guard lock(mutex_);
@@ -55,6 +58,7 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
                                                            std::int32_t ordinal) {
   std::unique_ptr<device_thread> made(new device_thread(family, ordinal));
   const auto opened = std::make_shared<awaited_outcome>();
+  // The object outlives its thread.
   made->thread_ = std::thread([thread = made.get(), opened] {
     serves_device = true;
     result<void> outcome = thread->open_here();
@@ -64,6 +68,7 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
       thread->close_here();
     }
     opened->set(std::move(outcome));
+    // The life of the device.
     if (usable) {
       thread->serve();
       thread->close_here();
@@ -74,6 +79,8 @@ result<std::unique_ptr<device_thread>> device_thread::open(device_family& family
 }
 
 /// The thread ends its work within a limit of time.
+///
+/// What has not ended then is told as failed.
 device_thread::~device_thread() {
   {
     const std::lock_guard lock(mutex_);
@@ -90,6 +97,7 @@ bool device_thread::is_current() noexcept {
   return serves_device;
 }
 
+/// The first failure that the device could not survive.
 std::optional<error> device_thread::lost() const {
   const std::lock_guard lock(mutex_);
   return lost_;
@@ -107,6 +115,7 @@ void device_thread::post(std::function<void()> function) {
 /// The completion is called on the thread of the device.
 void device_thread::submit(const device_work& work, completion done) {
   {
+    // The thread takes it at its next step.
     const std::lock_guard lock(mutex_);
     inbox_.emplace_back(work, std::move(done));
   }
@@ -124,6 +133,7 @@ result<void> device_thread::ask(const std::function<void(reply)>& question) {
                     facts_.name));
   }
   const auto answer = std::make_shared<awaited_outcome>();
+  // The question stays valid, because this call waits.
   post([&question, answer] {
     question([answer](result<void> outcome) { answer->set(std::move(outcome)); });
   });
@@ -131,6 +141,8 @@ result<void> device_thread::ask(const std::function<void(reply)>& question) {
 }
 
 /// Runs `function` on the thread and returns its outcome.
+///
+/// After a loss, only calls that must run then are made.
 result<void> device_thread::call(const std::function<result<void>()>& function,
                                  bool even_if_lost) {
   return ask([&](const reply& answer) {
@@ -154,7 +166,8 @@ result<std::byte*> device_thread::allocate(std::size_t bytes) {
       address = reinterpret_cast<std::byte*>(made);
       allocations_.insert(address);
     }
-    // An operation without work: its end says that the allocation has taken place.
+    // An operation without work: its end says that the allocation has taken place. The
+    // driver orders allocations like work.
     operation waiting;
     waiting.done = answer;
     waiting.label = fmt::format("allocate {} bytes on {}", bytes, facts_.name);
@@ -182,6 +195,7 @@ void device_thread::free(std::byte* address) {
 
 /// True while anything has not ended or has not been told.
 bool device_thread::busy() const noexcept {
+  // In the order in which work passes through them.
   return !waiting_.empty() || !staged_.empty() || !ended_.empty() ||
          std::any_of(lanes_.begin(), lanes_.end(),
                      [](const lane& l) { return l.outstanding > 0; });
@@ -198,6 +212,7 @@ bool device_thread::take_posted() {
     calls.swap(calls_);
     any = !calls.empty() || !inbox_.empty();
     while (!inbox_.empty()) {
+      // In the order of the calls.
       waiting_.push_back(std::move(inbox_.front()));
       inbox_.pop_front();
     }
@@ -220,6 +235,7 @@ bool device_thread::step() {
     moved = true;
   }
   close_batches();
+  // Completions count as progress, since they may post work.
   moved = poll() || moved || !ended_.empty();
   deliver();
   return moved;
@@ -228,6 +244,7 @@ bool device_thread::step() {
 /// Calls the completions of what has ended. They may post further work.
 void device_thread::deliver() {
   std::vector<std::pair<completion, result<void>>> ended;
+  // Completions may add to the list.
   ended.swap(ended_);
   if (ended.empty()) {
     return;
@@ -250,6 +267,7 @@ void device_thread::rest(bool moved) {
     return;
   }
   constexpr unsigned spinning_steps = 32;
+  // Polling keeps the latency of short work low.
   const bool in_flight = busy();
   if (in_flight && ++idle_steps_ <= spinning_steps) {
     std::this_thread::yield();
@@ -263,6 +281,7 @@ void device_thread::rest(bool moved) {
     changed_.wait(lock, woken);
     return;
   }
+  // From 10 to 500 microseconds.
   const unsigned pause_us = std::min(500U, 10U << std::min(idle_steps_ - 32U, 6U));
   // The condition is true already, so waiting for it would not sleep.
   if (stopping_) {
@@ -283,6 +302,7 @@ void device_thread::serve() {
     bool stopping = false;
     {
       const std::lock_guard lock(mutex_);
+      // What was posted before the request is still done.
       stopping = stopping_ && calls_.empty() && inbox_.empty();
     }
     // Once, when the request comes.
@@ -292,6 +312,7 @@ void device_thread::serve() {
         run->request_stop();
       }
     }
+    // Work that has not ended in time is given up.
     if (stopping && (!busy() || clock::now() >= *deadline)) {
       return;
     }
@@ -300,6 +321,8 @@ void device_thread::serve() {
 }
 
 /// The word is read by the kernel in memory of the host.
+///
+/// A request that came earlier is passed on.
 void persistent_state::attach(std::uint32_t* stop_word) {
   const std::lock_guard lock(mutex_);
   stop_word_ = stop_word;
@@ -307,6 +330,8 @@ void persistent_state::attach(std::uint32_t* stop_word) {
 }
 
 /// May be called before the kernel has its word.
+///
+/// Later calls change nothing.
 void persistent_state::request_stop() noexcept {
   const std::lock_guard lock(mutex_);
   stop_requested_ = true;
@@ -331,6 +356,8 @@ bool persistent_state::ended() const noexcept {
 }
 
 /// @param limit_ns  Nanoseconds; below 0 without a limit.
+///
+/// It may be called by several threads.
 result<void> persistent_state::wait(std::int64_t limit_ns) {
   std::unique_lock lock(mutex_);
   const auto over = [this] { return outcome_.has_value(); };

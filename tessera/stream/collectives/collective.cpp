@@ -24,6 +24,8 @@ namespace weir::tessera {
 namespace {
 
 /// A plan, how it was chosen, and the measurement if this call is one.
+///
+/// The call itself is measured when it runs.
 struct planned {
   std::shared_ptr<const collective::collective_plan> plan;
   collective::collective_choice how;
@@ -55,6 +57,8 @@ collective::tuner_lookup tuner_of(context& owner, bool measures,
 }
 
 /// Returns another schedule of the call, in place, to compare results with.
+///
+/// The bits must be those of the first one.
 result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
     stream& target, const collective::collective_plan& plan, int ranks) {
   collective::topology shape;
@@ -76,6 +80,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
 dtype accumulates_in(const collective::reducer& sums) noexcept {
   const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
+  // Exact sums have no partial numbers.
   if (sums.rule() ==
       collective::partial_rule::none) {  // an exact sum is rounded to this type
     return complex ? dtype::complex128 : dtype::fp64;
@@ -111,6 +116,8 @@ std::uint64_t digest_of_descriptor(const stream& target,
 }
 
 /// Keeps the stream's descriptor of this collective.
+///
+/// It is what `tessStreamGetDeterminism` returns.
 void note_numbers(stream& target, const numerics_policy& policy,
                   const collective::collective_plan& plan) noexcept {
   tessDeterminism determinism = target.describe(policy);
@@ -287,6 +294,8 @@ void collective_operation::submit(submission& to) {
 }
 
 /// Tasks of one group depend on each other, groups do not.
+///
+/// The tasks of all groups are submitted together.
 void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
   // A step goes to the same worker in each collective, because its piece of the buffers
@@ -418,6 +427,8 @@ result<void> collective_operation::run_step_of(collective_group& g, std::uint32_
 }
 
 /// The body of every task of a collective.
+///
+/// The task of a whole group is opening, step and closing in one.
 void collective_operation::step(lane_set& lanes, unsigned group,
                                 std::uint32_t index) noexcept {
   collective_group& g = groups_[group];
@@ -450,6 +461,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
   }
 }
 
+/// Helpers of `make_collective`.
 namespace {
 
 /// Returns the ranks of the mesh that take part in a send on the stream of one of them.
@@ -501,6 +513,8 @@ pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes
 }
 
 /// Sets the buffers of a share and returns it, unless its group is broken.
+///
+/// The check is made again by the enqueuing.
 result<ref<operation>> ready_operation(stream& target, const ref<rank_share>& share,
                                        buffer_places buffers) {
   share->source = std::move(buffers.input);

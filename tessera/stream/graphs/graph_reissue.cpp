@@ -21,6 +21,8 @@ namespace {
 /// The end of a run in one of the graph's streams. It clears the failures, which have
 /// gone to the stream that the graph was launched on, so that the next run begins without
 /// them.
+///
+/// Operations that follow in these streams are those of the next run.
 class clear_failures_operation final : public joining_operation {
  public:
   clear_failures_operation() : joining_operation(operation_kind::other) {}
@@ -34,12 +36,14 @@ class clear_failures_operation final : public joining_operation {
 // Checks that all operations can be copied, so that a launch does not fail later.
 result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& owner,
                                                            const graph& from) {
+  // Its streams end with it.
   std::unique_ptr<graph_reissue> out(new graph_reissue(owner));
   // Streams of the graph that nobody else uses.
   for (const auto& s : from.streams) {
     WEIR_TRY(auto made, s->stand_in());
     out->streams_.push_back(std::move(made));
   }
+  // The nodes share their operations with the graph.
   out->nodes = from.nodes;
   for (const graph_node& node : from.nodes) {
     if (!node.operation->clone()) {
@@ -71,6 +75,7 @@ std::uint32_t graph_reissue::tasks() const {
     out += 4 * s->lanes();
   }
   for (const graph_node& node : nodes) {
+    // Each node with the lanes of its stream.
     out += node.operation->tasks(streams_[node.chain]->lanes());
   }
   return out;
@@ -82,6 +87,7 @@ memory_need graph_reissue::needs() const {
   memory_need out;
   for (const graph_node& node : nodes) {
     const memory_need need = node.operation->needs();
+    // The largest need of each chain.
     scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
     out.in_graph += need.in_graph;
   }
@@ -92,6 +98,7 @@ memory_need graph_reissue::needs() const {
 // Lets the graph's streams wait for the launching stream and for the end of the last run,
 // because runs share the operations' memory.
 void graph_reissue::begin(submission_lock::session& in, stream& target) {
+  // A marker behind everything that the target has.
   const auto here = make_ref<point>(target.lanes(), context_.notifier());
   target.enqueue(in, here);
   for (const auto& s : streams_) {
@@ -105,6 +112,7 @@ void graph_reissue::begin(submission_lock::session& in, stream& target) {
 // Lets the launching stream wait for the ends of the graph's streams, from which it takes
 // their failures. Then the failures are cleared in the graph's streams.
 void graph_reissue::end(submission_lock::session& in, stream& target) {
+  // The ends of the last run have become waits.
   ends_.clear();
   for (const auto& s : streams_) {
     auto done = make_ref<point>(s->lanes(), context_.notifier());
@@ -142,6 +150,7 @@ result<std::vector<ref<operation>>> graph_reissue::copies() const {
 void graph_reissue::run(submission_lock::session& in, stream& target,
                         std::vector<ref<operation>> copies) {
   begin(in, target);
+  // The copies of recorded points.
   std::map<const operation*, ref<point>> points;
   // The launches of the run get consecutive numbers of the launching stream.
   std::uint64_t next = target.take_ordinals(std::accumulate(
@@ -153,6 +162,7 @@ void graph_reissue::run(submission_lock::session& in, stream& target,
     stream& s = *streams_[nodes[i].chain];
     for (const ref<point>& p : recorded.waits) {
       if (const auto found = points.find(p.get()); found != points.end()) {
+        // Points in front of the node are enqueued already.
         s.wait(in, found->second);
       }
     }
@@ -167,6 +177,8 @@ void graph_reissue::run(submission_lock::session& in, stream& target,
 }
 
 /// Ends the streams of the graph.
+///
+/// Runs in flight go on.
 void graph_reissue::close() {
   for (const auto& s : streams_) {
     s->close();

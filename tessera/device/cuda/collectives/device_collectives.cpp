@@ -33,6 +33,7 @@ result<byte_vector> reduction_module() {
       bytes_view(reinterpret_cast<const std::byte*>(code.data()), code.size()));
   const auto int32 = static_cast<std::uint32_t>(dtype::int32);
   const auto int64 = static_cast<std::uint32_t>(dtype::int64);
+  // The names are those of the kernels' code.
   for (const char* const name : {"weir_reduce_tree", "weir_sum_exact"}) {
     // Both kernels have the parameters of `reduction_arguments`.
     kernel_record record;
@@ -57,6 +58,8 @@ std::string description_of(const collective_call& call) {
 }
 
 /// Returns the capability of an architecture such as "sm_90", or 0.
+///
+/// Numbers are compared, as 9.0 is 90.
 int capability_of(std::string_view arch) noexcept {
   int number = 0;
   arch.remove_prefix(std::min(arch.find('_') + 1, arch.size()));
@@ -68,6 +71,8 @@ int capability_of(std::string_view arch) noexcept {
 
 /// Fails if the kernels cannot be loaded; without NCCL, level 0 uses the kernels as
 /// well.
+///
+/// The devices stay in the order of the ranks.
 result<std::unique_ptr<device_collectives>> device_collectives::open(
     cuda_backend& backend, std::vector<std::int32_t> devices,
     const collective_options& options) {
@@ -80,6 +85,7 @@ result<std::unique_ptr<device_collectives>> device_collectives::open(
       new device_collectives(backend, std::move(devices)));
   // The lowest capability of all devices decides what NCCL can reduce.
   made->capability_ = 1000;
+  // Devices may be of different kinds.
   for (const std::int32_t device : made->devices_) {
     WEIR_TRY(const device_properties p, backend.properties(device));
     made->capability_ = std::min(made->capability_, capability_of(p.arch));
@@ -91,6 +97,8 @@ result<std::unique_ptr<device_collectives>> device_collectives::open(
 
 /// The clique goes first: it ends the collectives that NCCL runs, within its limit of
 /// time if NCCL hangs. Waiting before that could last for ever.
+///
+/// Callers' completions have been called when it returns.
 device_collectives::~device_collectives() {
   clique_.reset();
   std::unique_lock lock(mutex_);
@@ -109,6 +117,7 @@ result<void> device_collectives::load_kernels() {
 
 /// NCCL refuses two ranks on one GPU, and one rank needs none.
 result<void> device_collectives::open_clique(const collective_options& options) {
+  // Both lists have one length if no device is there twice.
   const bool apart =
       std::set<std::int32_t>(devices_.begin(), devices_.end()).size() == devices_.size();
   if (options.nccl == nullptr || options.from == nullptr || !apart ||
@@ -140,6 +149,8 @@ bool device_collectives::uses_nccl(
 }
 
 /// Every rank must make the same call. A difference is a fault of the program.
+///
+/// The first difference is reported.
 result<void> device_collectives::check(std::span<const rank_call> calls) const {
   if (calls.size() != devices_.size()) {
     return error(errc::invalid_argument,
@@ -152,6 +163,7 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
     if (digest_of(calls[r].call) != digest_of(calls[0].call)) {
       return error(
           errc::collective_mismatch,
+          // Both calls are shown.
           fmt::format("start a collective: expected equal calls of all ranks, "
                       "found {} by rank 0 and {} by rank {}",
                       description_of(calls[0].call), description_of(calls[r].call), r));
@@ -187,6 +199,7 @@ result<void> device_collectives::check(std::span<const rank_call> calls) const {
 /// `calls` has one call per rank. Every failure is passed to `done`; the function itself
 /// cannot fail.
 void device_collectives::submit(std::span<const rank_call> calls, completion done) {
+  // Null if nobody wants to know.
   const auto finish = [&](result<void> outcome) {
     if (done) {
       done(std::move(outcome));
@@ -209,6 +222,7 @@ void device_collectives::submit(std::span<const rank_call> calls, completion don
   const bool by_nccl = uses_nccl(call, buffers);
   // The plan allocates memory, so it is made before the collective counts as running.
   std::shared_ptr<peer_run> run;
+  // Copies and kernels.
   if (!by_nccl) {
     auto planned = peer_run::plan(backend_, {call, buffers, devices_, tree_, exact_});
     if (!planned) {
@@ -227,6 +241,7 @@ void device_collectives::submit(std::span<const rank_call> calls, completion don
       done(std::move(outcome));
     }
     const std::lock_guard lock(mutex_);
+    // Behind the completion, so that the destructor waits for it.
     --running_;
     ended_.notify_all();
   };

@@ -21,13 +21,17 @@ namespace {
   static_assert(same_signature<decltype(driver_api::member), PFN_##name##_v##version, \
                                status, CUresult>::value,                              \
                 #name " differs from the toolkit's declaration");
+/// Every function that the table of the backend has.
 WEIR_CUDA_FUNCTIONS(WEIR_CUDA_COMPARE)
 #undef WEIR_CUDA_COMPARE
+/// The function that finds all others.
 static_assert(same_signature<lookup_function, PFN_cuGetProcAddress_v12000, status,
                              CUresult>::value);
 
+/// Numbers of enumerations, in the order of the header.
 #define WEIR_CUDA_NUMBER(ours, theirs) \
   static_assert(same_number(ours, theirs), #theirs " has another number")
+/// Outcomes of the driver.
 WEIR_CUDA_NUMBER(status::success, CUDA_SUCCESS);
 WEIR_CUDA_NUMBER(status::invalid_value, CUDA_ERROR_INVALID_VALUE);
 WEIR_CUDA_NUMBER(status::out_of_memory, CUDA_ERROR_OUT_OF_MEMORY);
@@ -78,6 +82,7 @@ WEIR_CUDA_NUMBER(status::compat_not_supported_on_device,
                  CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE);
 WEIR_CUDA_NUMBER(status::external_device, CUDA_ERROR_EXTERNAL_DEVICE);
 WEIR_CUDA_NUMBER(status::unknown, CUDA_ERROR_UNKNOWN);
+/// Questions about devices.
 WEIR_CUDA_NUMBER(device_attribute::max_threads_per_block,
                  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 WEIR_CUDA_NUMBER(device_attribute::max_block_dim_x, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
@@ -102,26 +107,32 @@ WEIR_CUDA_NUMBER(device_attribute::max_shared_memory_per_block_optin,
                  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 WEIR_CUDA_NUMBER(device_attribute::memory_pools_supported,
                  CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+/// Questions about kernels, and what can be set for them.
 WEIR_CUDA_NUMBER(function_attribute::max_threads_per_block,
                  CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 WEIR_CUDA_NUMBER(function_attribute::shared_size_bytes,
                  CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
 WEIR_CUDA_NUMBER(function_attribute::max_dynamic_shared_size_bytes,
                  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+/// Options of the compiler of the driver, and of libraries.
 WEIR_CUDA_NUMBER(jit_option::error_log_buffer, CU_JIT_ERROR_LOG_BUFFER);
 WEIR_CUDA_NUMBER(jit_option::error_log_buffer_size_bytes,
                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
 WEIR_CUDA_NUMBER(library_option::binary_is_preserved, CU_LIBRARY_BINARY_IS_PRESERVED);
+/// Pools of memory.
 WEIR_CUDA_NUMBER(pool_attribute::release_threshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 WEIR_CUDA_NUMBER(location_type::device, CU_MEM_LOCATION_TYPE_DEVICE);
 WEIR_CUDA_NUMBER(allocation_type::pinned, CU_MEM_ALLOCATION_TYPE_PINNED);
 WEIR_CUDA_NUMBER(handle_type::none, CU_MEM_HANDLE_TYPE_NONE);
 WEIR_CUDA_NUMBER(access_right::read_write, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+/// Launches.
 WEIR_CUDA_NUMBER(launch_attribute_id::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+/// Outcomes of looking a function up.
 WEIR_CUDA_NUMBER(lookup::success, CU_GET_PROC_ADDRESS_SUCCESS);
 WEIR_CUDA_NUMBER(lookup::symbol_not_found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 WEIR_CUDA_NUMBER(lookup::version_not_sufficient,
                  CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+/// Flags.
 static_assert(stream_non_blocking == CU_STREAM_NON_BLOCKING);
 static_assert(event_disable_timing == CU_EVENT_DISABLE_TIMING);
 static_assert(host_portable == CU_MEMHOSTALLOC_PORTABLE &&
@@ -133,8 +144,10 @@ static_assert(host_device_map == CU_MEMHOSTALLOC_DEVICEMAP &&
 #define WEIR_CUDA_MEMBER(ours, member, theirs, their_member)                \
   static_assert(offsetof(ours, member) == offsetof(theirs, their_member) && \
                 sizeof(ours::member) == sizeof(theirs::their_member))
+/// Handles are pointers on both sides; these two are numbers.
 static_assert(std::is_same_v<device_number, CUdevice>);
 static_assert(std::is_same_v<device_address, CUdeviceptr>);
+/// Places and pools of memory.
 static_assert(sizeof(memory_location) == sizeof(CUmemLocation));
 WEIR_CUDA_MEMBER(memory_location, type, CUmemLocation, type);
 WEIR_CUDA_MEMBER(memory_location, id, CUmemLocation, id);
@@ -146,14 +159,17 @@ WEIR_CUDA_MEMBER(pool_properties, security, CUmemPoolProps, win32SecurityAttribu
 WEIR_CUDA_MEMBER(pool_properties, max_size, CUmemPoolProps, maxSize);
 WEIR_CUDA_MEMBER(pool_properties, usage, CUmemPoolProps, usage);
 WEIR_CUDA_MEMBER(pool_properties, reserved, CUmemPoolProps, reserved);
+/// Rights of other devices.
 static_assert(sizeof(access_description) == sizeof(CUmemAccessDesc));
 WEIR_CUDA_MEMBER(access_description, location, CUmemAccessDesc, location);
 WEIR_CUDA_MEMBER(access_description, right, CUmemAccessDesc, flags);
+/// Launches with attributes.
 static_assert(sizeof(launch_attribute) == sizeof(CUlaunchAttribute));
 WEIR_CUDA_MEMBER(launch_attribute, id, CUlaunchAttribute, id);
 WEIR_CUDA_MEMBER(launch_attribute, bytes, CUlaunchAttribute, value);
 WEIR_CUDA_MEMBER(launch_attribute, cooperative, CUlaunchAttribute, value.cooperative);
 static_assert(sizeof(launch_config) == sizeof(CUlaunchConfig));
+/// Three members of the toolkit are one array here.
 static_assert(offsetof(launch_config, grid) == offsetof(CUlaunchConfig, gridDimX));
 static_assert(offsetof(launch_config, block) == offsetof(CUlaunchConfig, blockDimX));
 static_assert(offsetof(CUlaunchConfig, gridDimZ) == 8 &&

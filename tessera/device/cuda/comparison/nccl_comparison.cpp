@@ -30,6 +30,7 @@ constexpr bool same_nccl_parameter() {
     return same_parameter<Ours, Theirs>();
   }
 }
+/// Equal numbers of parameters, each pair of which is the same.
 template <class Ours, class Theirs>
 struct same_nccl_function : std::false_type {};
 template <class... Ours, class... Theirs>
@@ -39,17 +40,20 @@ requires(sizeof...(Ours) ==
     : std::bool_constant<(same_nccl_parameter<Ours, Theirs>() && ...)> {
 };
 
+/// The functions of the header are taken, not those of a library.
 #define WEIR_NCCL_COMPARE(member, name, parameters)                             \
   static_assert(                                                                \
       same_nccl_function<decltype(nccl_api::member), decltype(&::name)>::value, \
       #name " differs from NCCL's declaration");
 WEIR_NCCL_FUNCTIONS(WEIR_NCCL_COMPARE)
 #undef WEIR_NCCL_COMPARE
+/// Has an enumeration of NCCL as its parameter.
 static_assert(
     std::is_same_v<decltype(&::ncclGetErrorString), const char* (*)(ncclResult_t)>);
 
 #define WEIR_NCCL_NUMBER(ours, theirs) \
   static_assert(same_number(ours, theirs), #theirs " has another number")
+/// Outcomes.
 WEIR_NCCL_NUMBER(nccl_status::success, ncclSuccess);
 WEIR_NCCL_NUMBER(nccl_status::unhandled_cuda_error, ncclUnhandledCudaError);
 WEIR_NCCL_NUMBER(nccl_status::system_error, ncclSystemError);
@@ -58,6 +62,7 @@ WEIR_NCCL_NUMBER(nccl_status::invalid_argument, ncclInvalidArgument);
 WEIR_NCCL_NUMBER(nccl_status::invalid_usage, ncclInvalidUsage);
 WEIR_NCCL_NUMBER(nccl_status::remote_error, ncclRemoteError);
 WEIR_NCCL_NUMBER(nccl_status::in_progress, ncclInProgress);
+/// Types of elements. fp8 came with version 2.24.
 WEIR_NCCL_NUMBER(nccl_type::int8, ncclInt8);
 WEIR_NCCL_NUMBER(nccl_type::uint8, ncclUint8);
 WEIR_NCCL_NUMBER(nccl_type::int32, ncclInt32);
@@ -72,12 +77,14 @@ WEIR_NCCL_NUMBER(nccl_type::bfloat16, ncclBfloat16);
 WEIR_NCCL_NUMBER(nccl_type::float8e4m3, ncclFloat8e4m3);
 WEIR_NCCL_NUMBER(nccl_type::float8e5m2, ncclFloat8e5m2);
 #endif
+/// Operations of reductions.
 WEIR_NCCL_NUMBER(nccl_operation::sum, ncclSum);
 WEIR_NCCL_NUMBER(nccl_operation::product, ncclProd);
 WEIR_NCCL_NUMBER(nccl_operation::max, ncclMax);
 WEIR_NCCL_NUMBER(nccl_operation::min, ncclMin);
 WEIR_NCCL_NUMBER(nccl_operation::average, ncclAvg);
 #undef WEIR_NCCL_NUMBER
+/// The value of options that are not set.
 static_assert(nccl_undefined == NCCL_CONFIG_UNDEF_INT);
 
 // The options begin as those of every later version do.
@@ -95,6 +102,7 @@ WEIR_NCCL_OFFSET(max_ctas, maxCTAs);
 WEIR_NCCL_OFFSET(net_name, netName);
 WEIR_NCCL_OFFSET(split_share, splitShare);
 #undef WEIR_NCCL_OFFSET
+/// Later versions may have more options.
 static_assert(sizeof(nccl_config) <= sizeof(ncclConfig_t));
 
 }  // namespace
