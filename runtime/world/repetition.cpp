@@ -73,8 +73,8 @@ void world::ranked::begin_step() {
     if (const std::size_t p = r.finder.period(); p != 0 && r.clean_steps >= p) {
       begin_recording(p);
     }
-    // At the begin of a period.
   } else if (r.follows() && r.phase == 0) {
+    // At the begin of a period.
     r.now = r.clean_steps >= r.period ? repeat_mode::deferring : repeat_mode::verifying;
   }
 }

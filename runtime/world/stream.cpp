@@ -231,8 +231,8 @@ result<bool> world::ranked::submit(const world_submission& with, const char* nam
     if (later) {
       return false;
     }
-    // Outside of steps.
   } else {
+    // Outside of steps.
     WEIR_CHECK(disturb());
     note_ledger_change();
   }

@@ -76,8 +76,8 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
   // An empty component comes from a leading or a double slash.
   if (!is_pattern(part)) {
     found.emplace_back(part);
-    // A folder that cannot be listed matches nothing.
   } else if (const auto entries = fs.list(done.empty() ? "." : done)) {
+    // A folder that cannot be listed matches nothing.
     for (const std::string& name : *entries) {
       if (matches(part, name)) {
         found.push_back(name);

@@ -52,8 +52,8 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   if (open_group.depth > 0) {
     // made again at the end: memory may be freed before
     open_group.calls.push_back({stream, request});
-    // There is no operation if the call has nothing to do.
   } else if (operation) {
+    // There is no operation if the call has nothing to do.
     return s->stream->post(std::move(operation));
   }
   return {};

@@ -198,8 +198,8 @@ result<void> address_table::add(const allocation_ptr& memory) {
       zero.rank_count.store(ranks, std::memory_order_release);
     }
     end_change();
-    // Nothing was changed yet.
   } catch (const std::bad_alloc&) {
+    // Nothing was changed yet.
     return error(errc::out_of_memory,
                  "note memory in the table: expected memory for an entry of the table, "
                  "found none");

@@ -194,7 +194,6 @@ void take_collectives(const reader& from, runtime_settings& s) {
 void take_cache(const reader& from, runtime_settings& s) {
   if (const auto folder = from.text("TESS_CACHE_DIR")) {
     s.cache_folder = *folder;
-    // The convention for caches of users.
   } else if (const auto home = from.text("XDG_CACHE_HOME"); home && !home->empty()) {
     s.cache_folder = fmt::format("{}/tessera", *home);
   }

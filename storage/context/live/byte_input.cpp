@@ -139,8 +139,8 @@ class byte_input final : public live_input {
       places_.push_back({to.end() + fresh_.size(), taken_ - held_.size() + 1});
       held_.erase(0, 1);
       release();
-      // Neither command can follow from what is there.
     } else if (!reset_line.starts_with(held_) && !reset_text.starts_with(held_)) {
+      // Neither command can follow from what is there.
       release();
     }
   }

@@ -166,13 +166,13 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     find("hint", *other * c.geometry.block,
          fmt::format("{}: expected it at block {}, found it at block {}", user, block,
                      *other));
-    // Allocated in the bitmap: the content is wrong.
   } else if (marked) {
+    // Allocated in the bitmap: the content is wrong.
     find("block", byte,
          fmt::format("{}: {}{}", user, good.error().text(),
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
-    // Free in the bitmap: most likely the block was never written.
   } else {
+    // Free in the bitmap: most likely the block was never written.
     find("hole", byte,
          fmt::format("{}: expected a block, found a hole{}", user,
                      why ? "; its bytes are lost: " + *why : "; it can be read"));

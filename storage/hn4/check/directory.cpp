@@ -156,8 +156,8 @@ void checker::order_of(const listed_tag& tag) {
       find("duplicate", c.slot_offset(y.slot),
            fmt::format("tag \"{}\": one shard stands in directory slots {} and {}",
                        tag.tag.name, x.slot, y.slot));
-      // Creation times count seconds, so equal ones are no contradiction.
     } else if (x.a.create_clock > y.a.create_clock) {
+      // Creation times count seconds, so equal ones are no contradiction.
       find("order", c.slot_offset(y.slot),
            fmt::format("tag \"{}\": creation times contradict the order of identities in "
                        "directory slots {} and {}",
@@ -185,9 +185,9 @@ void checker::tag_of(const listed_tag& tag) {
   // The tag can be read in whole.
   if (!tag.problem) {
     report.tags += 1;
+  } else if (tag.entries.lost.empty()) {
     // The tag cannot be read, though no shard is known to be lost: all of it counts as
     // lost.
-  } else if (tag.entries.lost.empty()) {
     report.lost.push_back({tag.tag.name, 0, tag.tag.bytes});
     find("tag", c.geometry.cortex, tag.problem->text());
   }

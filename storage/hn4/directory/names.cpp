@@ -129,8 +129,8 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
     WEIR_TRY(const full_name name, name_of_entry(c, e.a));
     if (name.whole && name.text == tag) {
       add(found, e);
-      // The name cannot be compared, so filter and fragment must do.
     } else if (!name.whole && e.a.live() && may_be_named(e.a, tag)) {
+      // The name cannot be compared, so filter and fragment must do.
       found.misnamed.push_back({e, name.block});
     }
   }

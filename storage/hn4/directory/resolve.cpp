@@ -311,9 +311,9 @@ void resolver::follow(std::uint32_t generation) {
     take(generation, g);
     if (generation == *top_ && marked) {
       miss_growth();
+    } else if (generation != *top_ && !marked) {
       // An older group in the stream must have the mark; the caller sets it if an
       // interrupted store has not.
-    } else if (generation != *top_ && !marked) {
       out_.grown = g.members.front();
     }
     // A special distance says that the group continues shards of another writer.

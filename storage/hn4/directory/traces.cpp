@@ -201,8 +201,8 @@ result<void> trace_finder::look_at(std::uint64_t block) {
     }
   } else if (known->second.removed) {
     out_.removed.set(block);
-    // The entry is known and places the block elsewhere.
   } else {
+    // The entry is known and places the block elsewhere.
     return follow_claims(&known->second.e->a, load_header(head).number, block);
   }
   return {};

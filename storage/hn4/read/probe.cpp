@@ -80,9 +80,9 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
       state.exact = byte;
       state.other_orbit = !at_hint;
       state.allocated = map_.bits->test(block);
+    } else if (allocated && header->generation >= state.older_generation) {
       // The newest of the older ones is kept. Without a bit in the bitmap, an older block
       // is one that was freed.
-    } else if (allocated && header->generation >= state.older_generation) {
       state.older = byte;
       state.older_generation = header->generation;
     }

@@ -99,8 +99,8 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
     out = options_.source.take(bytes, unit);
   } else if (::posix_memalign(&out, unit, bytes) != 0) {
     out = nullptr;
-    // Advice that may be refused.
   } else if (bytes >= huge_page) {
+    // Advice that may be refused.
     (void)::madvise(out, bytes, MADV_HUGEPAGE);
   }
   if (out == nullptr) {

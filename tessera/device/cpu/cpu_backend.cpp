@@ -239,8 +239,8 @@ result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t fir
     WEIR_CHECK((*scratch).reserve(launch.shared_bytes, fibers ? launch.threads() : 0));
     host.scratch = &*scratch;
     return run_block_range(host, first, last);
-    // The error itself may need memory.
   } catch (const std::bad_alloc&) {
+    // The error itself may need memory.
     return error(errc::out_of_memory, "run blocks of a kernel: no memory for its error");
   }
 }

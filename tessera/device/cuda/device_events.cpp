@@ -80,9 +80,9 @@ void device_thread::close_batches() {
     if (s == status::success) {
       l.flights.push_back({event, std::move(l.batch)});
       l.batch.clear();
-      // The device is given up after several attempts.
     } else if (kind_of(s) == status_kind::sticky ||
                ++l.failed_queries > max_failed_queries) {
+      // The device is given up after several attempts.
       lose(s, l.batch.front().label);
     }
   }

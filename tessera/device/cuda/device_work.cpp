@@ -105,8 +105,8 @@ bool device_thread::issue_copy(const copy_work& work, completion& done) {
   } else if (work.to_device == work.from_device) {
     s = api_.copy_on_device(address_of(work.to), address_of(work.from), work.bytes,
                             l->stream);
-    // Two GPUs: both contexts are named.
   } else {
+    // Two GPUs: both contexts are named.
     s = api_.copy_to_peer(address_of(work.to),
                           family_.contexts[static_cast<std::size_t>(work.to_device)],
                           address_of(work.from),

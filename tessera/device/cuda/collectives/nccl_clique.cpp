@@ -140,9 +140,9 @@ result<void> clique_state::start() {
   const auto known = [&] { return opened_.has_value(); };
   if (options_.limit_ns <= 0) {
     changed_.wait(lock, known);
-    // Twice the limit: the library itself is given one.
   } else if (!changed_.wait_for(lock, 2 * std::chrono::nanoseconds(options_.limit_ns),
                                 known)) {
+    // Twice the limit: the library itself is given one.
     stopping_ = true;
     return late("make the communicators");
   }

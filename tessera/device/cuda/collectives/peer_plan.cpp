@@ -67,8 +67,8 @@ result<std::shared_ptr<peer_run>> peer_run::plan(device_backend& backend,
     made->copy(0, 0, only.output, 0, only.input, buffer_bytes(call));
   } else if (collective::reduces(call.kind)) {
     WEIR_CHECK(made->plan_reduction());
-    // An exchange in place needs copies of the inputs first.
   } else if (!nccl_runs(call, made->request_.buffers)) {
+    // An exchange in place needs copies of the inputs first.
     WEIR_CHECK(made->plan_exchange_in_place());
   } else {
     WEIR_CHECK(made->plan_moves());
