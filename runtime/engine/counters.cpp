@@ -45,6 +45,7 @@ engine_counters engine::counters() const noexcept {
     out.postponed += get(t.postponed);
     out.parks += get(t.parks);
   }
+  // Ticks are summed first and converted once, since converting reads the clock.
   std::int64_t ticks = 0;
   for (unsigned w = 0; w < s.workers.workers(); ++w) {
     const kernel_times_by_tag& times = s.workers.times_of(w);
@@ -77,6 +78,7 @@ std::uint64_t engine::in_flight() const noexcept {
   return impl_->in_flight();
 }
 
+// Failed and poisoned tasks since the beginning. The number only grows.
 std::uint64_t engine::failures() const noexcept {
   std::uint64_t out = 0;
   for (unsigned w = 0; w < impl_->workers.workers(); ++w) {
@@ -87,6 +89,7 @@ std::uint64_t engine::failures() const noexcept {
   return out;
 }
 
+// Tags that are too large share the last one.
 void engine::tag_tasks(std::uint16_t tag) noexcept {
   impl_->window.use_tag(std::min<std::uint16_t>(tag, max_tags - 1));
 }

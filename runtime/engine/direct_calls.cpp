@@ -8,6 +8,8 @@
 
 namespace weir::runtime {
 
+// Returns false if the function must become a task: calls are not allowed now, their time
+// is over, or a task would have another effect (see `is_like_call`).
 result<bool> direct_calls::call_erased(std::span<const borrowed_access> accesses,
                                        const void* function,
                                        result<void> (*caller)(const void*)) {
@@ -19,6 +21,7 @@ result<bool> direct_calls::call_erased(std::span<const borrowed_access> accesses
   if (begin >= end_) {
     return false;
   }
+  // The function sees the same rounding as in a task, and the caller its own afterwards.
   const std::uint64_t environment = fp_control();
   set_fp_control(kernel_fp_control);
   result<void> outcome = scheduler::call_kernel([&] { return caller(function); });

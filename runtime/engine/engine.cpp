@@ -15,6 +15,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Limits of the options. Memory for records is proportional to the window.
 constexpr unsigned max_workers = 1024;
 constexpr std::uint32_t max_window = 1U << 24;
 
@@ -73,6 +74,7 @@ result<storage> engine::allocate(std::int64_t bytes, std::string_view owner) {
   return s;
 }
 
+// The memory stays the program's; the engine only gives it an id.
 storage engine::adopt(std::byte* base, std::int64_t bytes, std::string_view owner) {
   WEIR_EXPECT(bytes >= 0 && (base != nullptr || bytes == 0));
   storage s = impl_->storages.adopt(base, bytes, owner);
@@ -82,6 +84,7 @@ storage engine::adopt(std::byte* base, std::int64_t bytes, std::string_view owne
 
 // Scopes and fresh memory.
 
+// The object that was moved from closes nothing.
 scope::scope(scope&& from) noexcept
     : engine_(std::exchange(from.engine_, nullptr)), serial_(from.serial_) {}
 
@@ -94,6 +97,7 @@ scope& scope::operator=(scope&& from) noexcept {
   return *this;
 }
 
+// Closes inner scopes as well. A second call does nothing.
 void scope::close() noexcept {
   if (engine_ != nullptr) {
     std::exchange(engine_, nullptr)->close_scope(serial_);
@@ -149,11 +153,13 @@ result<void> engine::rebind_erased(const capture& recording, std::size_t index,
 bool engine::ended(task_id id) const noexcept {
   return impl_->window.has_ended(id);
 }
+// Counts the places of ended tasks as free.
 std::uint32_t engine::free_slots() {
   task_window& w = impl_->window;
   w.retire_ended();
   return w.capacity() - static_cast<std::uint32_t>(w.next() - w.oldest());
 }
+// Retires ended tasks only if that may change the answer.
 bool engine::accepts(std::size_t accesses) {
   task_window& w = impl_->window;
   if (!w.has_space(accesses)) {
@@ -186,6 +192,7 @@ void engine::end_batch() {
   impl_->workers.end_batch();
 }
 
+// Returns when the thread was asked to leave or the engine ends.
 result<void> engine::serve(const std::stop_token& leave) {
   if (!impl_->workers.serve(leave)) {
     return error(errc::out_of_range,

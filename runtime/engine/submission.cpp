@@ -51,6 +51,8 @@ engine::impl::impl(const engine_options& o)
 [[gnu::always_inline]] inline result<task_id> engine::impl::submit_usual(
     const char* name, std::span<const access> accesses, const erased_kernel& kernel,
     const submit_options& with) {
+  // Runs and retires tasks if the window is full. This ends, because older tasks never
+  // wait for newer ones.
   if (!window.has_space(accesses.size())) {
     window.make_space(1, accesses.size());
   }

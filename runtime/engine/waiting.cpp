@@ -21,6 +21,7 @@ result<void> engine::release(storage_id id) {
                     id.index, id.generation));
   }
   s.wait_for_users(id);
+  // Fresh memory lies in the ring and cannot be freed alone.
   if (s.storages.fresh(id)) {
     return give_up(id);  // its block returns to the ring after older ones
   }
@@ -33,6 +34,7 @@ result<void> engine::release(storage_id id) {
 /// entries in the map are gone. The submitter runs tasks while it waits. Failures of the
 /// users are not reported here.
 void engine::impl::wait_for_users(storage_id id) {
+  // A footprint of all bytes of the storage.
   footprint all;
   all.id = id;
   all.hi = all.run = storages.size(id);
@@ -60,6 +62,7 @@ void engine::impl::wait_for_users(storage_id id) {
 /// map.
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
                                          task_id& failed) {
+  // The map has the accesses of replays only when they are asked for.
   captured.register_accesses(0);
   std::vector<task_id> out;
   const auto note = [&](access_ref, const access_entry& e) { out.push_back(e.task); };
@@ -81,6 +84,7 @@ result<void> engine::impl::wait_for(task_id id) {
         fmt::format("wait for an unknown task: expected an id in [1, {}), found {}",
                     window.next(), id));
   }
+  // Its record is used by another task by now.
   if (id < window.oldest()) {
     if (auto failed = failures.retired(id)) {
       return std::move(*failed);
@@ -88,6 +92,7 @@ result<void> engine::impl::wait_for(task_id id) {
     return {};
   }
   task& t = window.find(id);
+  // The record stays valid meanwhile: only this thread retires tasks.
   workers.help_until_ended(t);
   if (const task_id root = t.root.load(std::memory_order_relaxed); root != 0) {
     return failures.answer(id, t.name, root);
@@ -95,6 +100,7 @@ result<void> engine::impl::wait_for(task_id id) {
   return {};
 }
 
+// Returns the failure of the task, or of the oldest failed task that it depends on.
 result<void> engine::wait(task_id id) {
   return impl_->wait_for(id);
 }
@@ -119,6 +125,8 @@ result<void> engine::wait(const tensor& t) {
       out = std::move(one);
     }
   }
+  // A task that has failed and retired is no writer in the map any more, but its bytes
+  // are marked.
   if (failed != 0 && out) {
     return impl_->failures.tensor_answer(failed);
   }
@@ -134,6 +142,7 @@ result<void> engine::wait_all() {
   while (!s.window.empty()) {
     s.window.run_oldest();
   }
+  // From now on the bytes of failed tasks count as any others.
   s.search.map().forget_failures();
   if (auto first = s.failures.take_first()) {
     return std::move(*first);

@@ -2,6 +2,16 @@
 /// @file
 /// Tasks that end after their kernels: from the handle to the worker that finishes the
 /// task, and the poller. The protocol is described in scheduler.hpp.
+///
+/// The events of a postponed task, with the bits of its slot:
+///
+///   kernel calls later()        postpone      state = number of the task
+///   any thread completes it     claimed, then the outcome, then `answered`
+///   the kernel returns          after_return  `returned`
+///
+/// Whoever sets the second one of `answered` and `returned` sees the other bit in the
+/// result of its exchange, and finishes the task. The slot then belongs to that thread
+/// alone.
 #include "tasks/completions.hpp"
 
 #include <algorithm>
@@ -28,6 +38,8 @@ constexpr std::int64_t busy_poll_ns = 2'000;
 /// operations on one number, so the call is refused or is waited for.
 class completion_table::visit {
  public:
+  // The number holds twice the count of visits, so that the lowest bit is free for
+  // "closed".
   explicit visit(std::atomic<std::uint64_t>& visits) noexcept
       : visits_(visits),
         allowed_((visits.fetch_add(2, std::memory_order_acquire) & 1) == 0) {}
@@ -41,6 +53,7 @@ class completion_table::visit {
   bool allowed_;
 };
 
+// Handles may live longer than the engine. After this call none of them reaches it.
 void completion_table::close() noexcept {
   visits_.fetch_or(1, std::memory_order_acq_rel);
   while (visits_.load(std::memory_order_acquire) != 1) {
@@ -64,6 +77,7 @@ completion_slot* completion_table::claim(task_id id) noexcept {
   return nullptr;
 }
 
+// The answer may be out of date as soon as it is given.
 bool completion_table::awaited(task_id id) noexcept {
   const std::uint64_t state = slot_of(id).state.load(std::memory_order_acquire);
   return (visits_.load(std::memory_order_acquire) & 1) == 0 &&
@@ -75,6 +89,7 @@ bool completion_table::awaited(task_id id) noexcept {
 /// needs no visit.
 result<void> completion_table::complete(task_id id, const char* name,
                                         result<void>&& outcome) {
+  // A kernel of this engine may complete another task of it.
   const worker_place here = current_worker::now();
   const bool inside = here.owner != nullptr && here.owner->completes_by(*this);
   std::optional<visit> guest;
@@ -90,6 +105,7 @@ result<void> completion_table::complete(task_id id, const char* name,
                              "completion, found a second one",
                              id, name));
   }
+  // The slot belongs to this thread until `answered` is set.
   if (slot->traced) {
     slot->completed = now_ns();
   }
@@ -112,6 +128,7 @@ completion::completion(completion&& from) noexcept
       id_(std::exchange(from.id_, 0)),
       name_(std::exchange(from.name_, "")) {}
 
+// The task of the old handle is abandoned unless it has been completed.
 completion& completion::operator=(completion&& from) noexcept {
   if (this != &from) {
     drop();
@@ -122,6 +139,7 @@ completion& completion::operator=(completion&& from) noexcept {
   return *this;
 }
 
+// A handle that is dropped must not leave its task in flight for ever.
 completion::~completion() {
   drop();
 }
@@ -142,6 +160,7 @@ void completion::drop() noexcept {
   table_.reset();
 }
 
+// The handle stays as it is; a second call fails.
 result<void> complete(const completion& handle, result<void> outcome) {
   if (handle.table_ == nullptr) {
     return error(errc::invalid_argument,
@@ -151,6 +170,8 @@ result<void> complete(const completion& handle, result<void> outcome) {
   return handle.table_->complete(handle.id_, handle.name_, std::move(outcome));
 }
 
+// Taking the pointer away tells the scheduler, when the kernel returns, that its task
+// goes on.
 completion task_context::later() const {
   WEIR_EXPECT(postponable_ != nullptr);  // once, by the kernel, with its own context
   completion out = postponable_->batch->owner->postpone(*postponable_, worker);
@@ -158,6 +179,8 @@ completion task_context::later() const {
   return out;
 }
 
+// Only kernels that asked to be called although they are poisoned can see true. After
+// `later` it is false.
 bool task_context::poisoned() const noexcept {
   return postponable_ != nullptr &&
          postponable_->root.load(std::memory_order_relaxed) != 0;
@@ -190,6 +213,7 @@ completion scheduler::postpone(task& t, unsigned w) {
     // Tasks of the group have ended up to now, so that nothing is inside but this task.
     static_cast<void>(group_of(t)->enter(t));
   }
+  // The watchdog names tasks that wait for their completion.
   if (board_ != nullptr) {
     board_->awaits_completion(t.id);
   }
@@ -208,6 +232,7 @@ std::int64_t scheduler::after_return(task& t, unsigned w, std::int64_t start,
   s.kernel_ended = end;
   const std::uint64_t before =
       s.state.fetch_or(completion_slot::returned, std::memory_order_acq_rel);
+  // Another thread may finish the task from here on.
   if ((before & completion_slot::answered) == 0) {
     return postponed;
   }
@@ -227,6 +252,7 @@ std::int64_t scheduler::settle(completion_slot& s, unsigned w) {
     tracer_.record(w, record_of(t, s.worker, s.started, s.kernel_ended, ended_ns));
   }
   result<void> outcome = std::exchange(s.outcome, {});
+  // The root is set if the kernel or a predecessor has failed.
   if (!outcome && t.root.load(std::memory_order_relaxed) == 0) {
     fail(t, w, std::move(outcome));
   }
@@ -267,6 +293,8 @@ void scheduler::finish_answers(unsigned w) {
   }
 }
 
+// Polls of busy workers are limited by time, because a poll may cost as much as a short
+// kernel.
 void scheduler::attend(unsigned w) {
   if (has_answers()) {
     finish_answers(w);
@@ -277,6 +305,7 @@ void scheduler::attend(unsigned w) {
   }
 }
 
+// One thread polls at a time; the flag is a lock that nobody waits for.
 bool scheduler::poll() {
   if (!has_pollers() || polling_.exchange(true, std::memory_order_acquire)) {
     return false;
@@ -285,6 +314,7 @@ bool scheduler::poll() {
   for (const auto& [number, poller] : pollers_) {
     moved = poller() || moved;
   }
+  // A poller is code of the program and may have changed the rounding.
   ensure_kernel_fp();
   polled_.store(clock_.now(), std::memory_order_relaxed);
   polling_.store(false, std::memory_order_release);
@@ -298,6 +328,7 @@ void scheduler::stop_polling() noexcept {
   }
 }
 
+// The list changes only while no thread polls.
 std::uint64_t scheduler::add_poller(std::function<bool()> poller) {
   stop_polling();
   poll_ticks_.store(clock_.to_ticks(busy_poll_ns), std::memory_order_relaxed);
@@ -317,6 +348,7 @@ void scheduler::remove_poller(std::uint64_t number) noexcept {
   polling_.store(false, std::memory_order_release);
 }
 
+// The task that enters now has been ready all the time.
 void scheduler::leave_group(task& t, unsigned w) {
   if (task* const next = group_of(t)->leave(t); next != nullptr) {
     queue(*next, w);

@@ -2,6 +2,14 @@
 /// @file
 /// The way of one task from ready to ended, compiled once for a single worker and once
 /// for several (see "Two compiled paths" in scheduler.hpp).
+///
+/// The way of a task on a worker:
+///
+///   look_ahead -> execute -> (postponed: ends later, see completions.cpp)
+///              -> release_successors -> the task in hand, which runs next on this worker
+///
+/// `execute` has three forms: the shortest one for tasks about which nothing is noted,
+/// one that takes times, and one that does whatever else `attention_` asks for.
 #include <algorithm>
 #include <utility>
 
@@ -42,6 +50,8 @@ std::uint32_t scheduler::close(task& t) noexcept {
 
 /// Runs a task with times and trace. Returns the time of its end if it is traced, and 0
 /// otherwise.
+/// Traced tasks are timed by the system's clock, all others by the counter of the
+/// processor, which costs less.
 std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   worker& me = *state_[w];
   const bool traced = t.history != nullptr;
@@ -49,6 +59,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   const task_context context(t.id, w, t.batch->argument, t);
   result<void> outcome = call(t, context);
   const std::int64_t end = traced ? now_ns() : clock_.now();
+  // One kernel in 64 is measured, to see whether kernels are tiny.
   if (samples && !traced) {
     me.lengths.add(end - start);
   }
@@ -59,6 +70,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   if (!outcome) {
     fail(t, w, std::move(outcome));
   }
+  // The kernel has taken its handle, so the task ends later.
   if (context.postponable_ == nullptr) {
     return after_return(t, w, start, end);
   }
@@ -73,6 +85,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
 /// group.
 [[gnu::noinline]] std::int64_t scheduler::execute_attended(task& t, unsigned w,
                                                            bool samples) {
+  // Answers come first: they may free tasks that are older than this one.
   attend(w);
   if (alone_in_groups(t) && !group_of(t)->enter(t)) {
     return postponed;  // the group keeps it until the task inside has ended
@@ -113,6 +126,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
 /// Runs a task, on the shortest path if nothing about it must be observed.
 template <bool Alone>
 [[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
+  // A single worker has nobody from whom tasks could be taken, so lengths do not matter.
   const bool samples = !Alone && state_[w]->lengths.sample();
   if (t.root.load(std::memory_order_relaxed) != 0) [[unlikely]] {  // it is not run
     if (t.though_poisoned) {
@@ -123,6 +137,7 @@ template <bool Alone>
   }
   const std::uint8_t attention = attention_.load(std::memory_order_relaxed);
   if (t.history != nullptr || attention != 0 || samples) {
+    // `observes` is the lowest bit, so a larger value has another bit set.
     return attention > observes ? execute_attended(t, w, samples)
                                 : execute_observed(t, w, samples);
   }
@@ -144,12 +159,15 @@ template <bool Alone>
 [[gnu::always_inline]] inline bool scheduler::release_one(task& after, task_id failure,
                                                           const task& before,
                                                           std::int64_t ended_ns) {
+  // Before the successor can become ready, so that it is never run with bytes that are
+  // missing.
   if (failure != 0) {
     after.poison(failure);
   }
   if (!satisfy<Alone>(after, 1)) {
     return false;
   }
+  // The last predecessor is the one that the trace shows as the cause of the wait.
   if (after.history != nullptr) {
     after.history->ready = ended_ns != 0 ? ended_ns : now_ns();
     after.history->waited_for = before.id;
@@ -164,6 +182,7 @@ template <bool Alone>
 template <bool Alone>
 [[gnu::always_inline]] inline void scheduler::dispatch(task& t, unsigned w,
                                                        freed_tasks& freed) {
+  // A task that asks for another worker is never kept in hand.
   const bool for_other_worker =
       !Alone && t.worker != submit_options::anywhere && t.worker % workers_ != w;
   task* rest = &t;
@@ -171,6 +190,7 @@ template <bool Alone>
       (freed.in_hand == nullptr || (t.urgent && !freed.in_hand->urgent))) {
     rest = std::exchange(freed.in_hand, &t);
   }
+  // Handing over saves a sleeping or searching worker the way through a queue.
   if (rest != nullptr && (Alone || !hand_over(*rest, w))) {
     queue(*rest, w);
     ++freed.queued;
@@ -203,15 +223,18 @@ template <bool Alone>
 template <bool Alone>
 [[gnu::always_inline]] inline task* scheduler::release_successors(
     task& t, std::span<const follower> followers, unsigned w, std::int64_t ended_ns) {
+  // Copied, because the record may be used again before this function returns.
   const task_id id = t.id;
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (board_ != nullptr) {
     board_->ended(id);
   }
   tally<std::uint64_t>(state_[w]->done.finished);
+  // No further successor can be added from here on.
   const std::uint32_t count = close<Alone>(t);
   freed_tasks freed;
   task* const batch = t.batch->tasks;
+  // Tasks of the same replay, whose edges are fixed.
   for (const follower f : followers) {
     if (release_one<Alone>(batch[f.index()], f.carries_failure() ? root : 0, t,
                            ended_ns)) {
@@ -227,6 +250,8 @@ template <bool Alone>
     std::atomic<std::uint64_t>& released = state_[w]->done.released;
     released.store(released.load(std::memory_order_relaxed) + 1,
                    std::memory_order_release);
+    // Only for tasks that lie in a queue; a task that was handed over has a thread that
+    // looks for it.
     wake_for_tasks(freed.queued);
     wake_waiter(id);
   }
@@ -269,6 +294,7 @@ task* scheduler::run_alone(task& first, const task& until) {
     const std::int64_t ended_ns = execute<true>(t, 0);
     next = ended_ns == postponed ? nullptr
                                  : release_successors<true>(t, followers, 0, ended_ns);
+    // The only worker waits for `until`, so it does not run further tasks after its end.
   } while (next != nullptr && !until.ended());
   return next;
 }

@@ -2,6 +2,14 @@
 /// @file
 /// How workers take and wait for tasks, and how they sleep and are woken. The protocol is
 /// described in scheduler.hpp.
+///
+/// The states of a worker without a task:
+///
+///   take: own queue, then others
+///     -> spin_or_park: look_until (about 100 us), or watch_until with tiny kernels,
+///                      or poll_until while tasks wait for completions
+///     -> sleep_unless: announce, look once more, sleep
+///     -> take again
 #include "tasks/scheduler.hpp"
 
 #include <algorithm>
@@ -142,6 +150,7 @@ bool scheduler::serve(const std::stop_token& leave) {
     if (free_places_.empty() || stop_.load(std::memory_order_seq_cst)) {
       return false;
     }
+    // The thread works at this place, whose queue and counters it uses, until it leaves.
     w = free_places_.back();
     free_places_.pop_back();
   }
@@ -213,6 +222,8 @@ bool scheduler::another_worker_lags(unsigned w, std::int64_t passed_ns) noexcept
     if (other != w) {
       const std::uint64_t finished =
           state_[other]->done.finished.load(std::memory_order_relaxed);
+      // Tasks that the other worker has ended since the last look, times the cost of
+      // moving one, compared with the time that has passed.
       const auto ended = static_cast<std::int64_t>(
           finished - std::exchange(state_[w]->seen_finished[other], finished));
       const bool slow = ended * move_ns < passed_ns && !(other == 0 && submitting);
@@ -280,6 +291,7 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
   wake_sleepers(count);
 }
 
+// From the last place to the first, so the submitter is woken last.
 void scheduler::wake_sleepers(unsigned count) noexcept {
   for (unsigned w = places_; w-- > 0 && count > 0;) {
     if (state_[w]->place.parked() && state_[w]->place.wake()) {
@@ -304,6 +316,8 @@ template <class Reason>
 task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
   mine.open();
+  // The first look leaves small rests of the submitter alone, which it may be about to
+  // run itself.
   ready_queues::scope range = at_first(w);
   do {
     for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
@@ -316,6 +330,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
       finish_answers(w);
     }
     if (task* const t = take(w, range); t != nullptr) {
+      // Both a queue and another worker had a task: the second one is queued for others.
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
         wake_for_tasks(1);
@@ -365,12 +380,14 @@ template <class Reason>
   const std::int64_t limit =
       timeout_ns < 0 || timeout_ns > spin_ns ? spin_ns : timeout_ns;
   const std::int64_t start = now_ns();
+  // One idle worker polls; the others look for tasks and sleep.
   if (polls() && !has_idle_poller_.exchange(true, std::memory_order_acquire)) {
     task* const t = poll_until(w, timeout_ns < 0 ? -1 : start + timeout_ns, awake);
     has_idle_poller_.store(false, std::memory_order_release);
     return t;
   }
   kernel_lengths& lengths = state_[w]->lengths;
+  // Until this is done, kernels count as long.
   lengths.calibrate(clock_);
   if (task* const t = lengths.tiny() ? watch_until(w, start + limit, awake)
                                      : look_until(w, start + limit, awake);
@@ -379,6 +396,7 @@ template <class Reason>
   }
   const std::int64_t left = timeout_ns - (now_ns() - start);
   std::int64_t length = timeout_ns < 0 ? -1 : std::max<std::int64_t>(left, 1);
+  // Sleeps only a while, to take over the polling if the worker that polls gets a task.
   if (polls()) {
     length = timeout_ns < 0 ? relief_ns : std::min(length, relief_ns);
   }
@@ -455,6 +473,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
     if (next != nullptr) {
       next = run(*next, w);
     }
+    // The submitter is right behind this worker and runs the tiny task in less time.
     if (next != nullptr && next->worker == submit_options::anywhere && is_in_the_way(w)) {
       ready_.send(0, *std::exchange(next, nullptr));
     }
@@ -510,6 +529,7 @@ void scheduler::help_until_ended(const task& t) {
     if (next == nullptr) {
       // Of the tasks in flight, the oldest is ready or waits for its completion.
       WEIR_EXPECT(!alone_ || awaits_completions());
+      // Announced before the last look of `spin_or_park`; see `wake_waiter`.
       awaited_.store(t.id, std::memory_order_seq_cst);
       next = spin_or_park(0, -1, closed);
       awaited_.store(waits_for_none, std::memory_order_relaxed);
@@ -572,6 +592,7 @@ void scheduler::idle(std::int64_t timeout_ns) {
 }
 
 void scheduler::wake() noexcept {
+  // The flag is seen by the next `idle`, if none runs now.
   woken_.store(true, std::memory_order_seq_cst);
   state_[0]->place.wake();
 }
