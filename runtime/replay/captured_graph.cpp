@@ -36,12 +36,16 @@ std::uint32_t storages_of(const captured_graph& g) {
 template <class Visit>
 void walk(const captured_graph& g, conflict_search& in, task_id first,
           std::vector<access_ref>* entries, Visit&& visit) {
+  // Edges that the program asked for are sorted by the later task, so one index is
+  // enough.
   std::size_t asked = 0;
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::uint32_t begin = g.nodes[i].first_access;
     const std::uint32_t end = g.nodes[i + 1].first_access;
     in.start(first + i);
     for (std::uint32_t a = begin; a < end; ++a) {
+      // Look-ups of all accesses come before the insertions, so a task never finds
+      // itself.
       if (is_ordered(g.accesses[a])) {
         in.look_up(g.accesses[a], true);
       }
@@ -111,6 +115,7 @@ void captured_graph::finish() {
       note(kept_storages);
     }
   }
+  // A map of its own: the graph is analysed as if its tasks were alone.
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
   search.map().add_storage(storages_of(*this));
   std::vector<access_ref> entries;
@@ -122,6 +127,8 @@ void captured_graph::finish() {
                      p.why);
          }
        });
+  // An access that is still linked at the end is not covered by a later write of the
+  // graph.
   for (const access_ref ref : entries) {
     stays.push_back(ref != none && search.map().linked(ref) ? 1 : 0);
   }
@@ -153,6 +160,8 @@ result<void> captured_graph::rebind(std::size_t index, const void* values,
         fmt::format("captured values not replaced: expected a task below {}, found {}",
                     size(), index));
   }
+  // The function knows the type of the captured values, so another one would misread
+  // them.
   if (nodes[index].fn != fn) {
     return error(
         errc::invalid_argument,
@@ -185,6 +194,7 @@ std::vector<outer_edge> captured_graph::all_edges() const {
 /// takes both graphs into account, so an edge that the inner edges imply is dropped.
 const std::vector<outer_edge>& captured_graph::edges_after(
     const captured_graph& earlier) {
+  // A reference to the stored edges stays valid until the next call that forgets them.
   const auto known = after.find(earlier.serial);
   if (known != after.end()) {
     return known->second;

@@ -2,6 +2,16 @@
 /// @file
 /// Captures and their replays. A replay submits all tasks at once: edges among its tasks
 /// are known, edges to earlier replays are remembered, and all others are looked up.
+///
+/// One replay, step by step:
+///
+///   check    the capture, its size, its storages: nothing has changed if this fails
+///   start    records from `idle` or new ones; `pending` as the graph says
+///   link     edges to earlier replays, look-ups of single tasks; guards where needed
+///   keep     storages whose accesses are not in the map
+///   publish  roots start, guards are taken away
+///
+/// A graph may have several replays in flight; each has its own records.
 #include "replay/captures.hpp"
 
 #include <algorithm>
@@ -13,6 +23,7 @@
 namespace weir::runtime {
 namespace {
 
+// Errors of wrong uses have one code.
 error capture_error(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
@@ -28,6 +39,7 @@ std::unique_ptr<replay_instance> make_instance(const captured_graph& g,
                                                scheduler& workers) {
   auto out = std::make_unique<replay_instance>(g.size(), g.max_captured);
   out->batch.owner = &workers;
+  // The edges inside the graph are shared by all its replays.
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -71,6 +83,7 @@ result<void> captures::begin(const void* argument) {
   recording_->engine_serial = serial_;
   recording_->first_id = window_.next();
   recording_->recording = window_.slots();
+  // Recorded tasks find the argument as replayed ones do, through their batch.
   recording_->recording.argument = argument;
   window_.use_batch(recording_->recording);
   return {};
@@ -83,6 +96,7 @@ result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
   }
   window_.use_batch(window_.slots());
   const std::shared_ptr<captured_graph> graph = std::exchange(recording_, nullptr);
+  // The tasks of the recording are in flight and point to its batch.
   recordings_.push_back({graph, window_.next()});
   graph->releases_seen = storages_.releases();
   graph->finish();
@@ -93,6 +107,7 @@ result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
       graph->kept_storages.push_back(id);
     }
   }
+  // A longer graph can be drawn but never be in flight as a whole.
   if (graph->size() > window_.capacity() && use == capture_use::replay) {
     return error(
         errc::out_of_range,
@@ -123,6 +138,7 @@ result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
   if (g.size() == 0) {
     return task_id{0};
   }
+  // Accesses of replays need no space in the map.
   window_.make_space(static_cast<std::uint32_t>(g.size()), 0);
   live_replay& r = start(graph, argument);
   link(r);
@@ -172,6 +188,7 @@ captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& gr
   }
   instance->batch.argument = argument;
   const std::size_t count = g.size();
+  // Captured values are copied only after `rebind`, or into new records.
   if (instance->version != g.version) {
     for (std::size_t i = 0; i < count; ++i) {
       std::copy_n(g.captures[i].data(), g.nodes[i].size, instance->batch.values_of(i));
@@ -181,6 +198,7 @@ captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& gr
   const std::span tasks(instance->records.tasks.get(), count);
   const std::int32_t* waits_for = g.waits_for.data();
   task_id id = window_.next();
+  // All that a run changes in a record is set again.
   for (task& t : tasks) {
     t.id = id++;
     t.pending.store(*waits_for++, std::memory_order_relaxed);
@@ -215,6 +233,7 @@ void captures::begin_histories(replay_instance& instance, std::size_t count) con
   }
 }
 
+// Predecessors inside the replay; those outside are added while they are linked.
 void captures::show_waits(const replay_instance& instance, std::size_t count) const {
   const std::span<const task> tasks(instance.records.tasks.get(), count);
   for (const task& t : tasks) {
@@ -245,6 +264,7 @@ std::uint32_t& captures::edges_of(live_replay& r, std::uint32_t index) {
 /// Writes the remembered edges to one earlier replay, apart from those to retired tasks.
 void captures::link_after(live_replay& r, const live_replay& earlier) {
   for (const outer_edge& e : r.graph->edges_after(*earlier.graph)) {
+    // The task has been retired, and its failure, if there is one, is found by the map.
     if (earlier.first + e.from < window_.oldest()) {
       continue;
     }
@@ -253,6 +273,7 @@ void captures::link_after(live_replay& r, const live_replay& earlier) {
     if (workers_.board() != nullptr) {
       workers_.board()->add_wait(r.first + e.to, before.id);
     }
+    // Counts the edges that were really written: an ended predecessor gives none.
     edges += static_cast<std::uint32_t>(edges_.connect_one(r.tasks[e.to], before, e.why));
   }
 }
@@ -339,6 +360,7 @@ void captures::register_accesses(std::size_t accesses) {
     if (r.registered) {
       continue;
     }
+    // Tasks in front of this one have left the window and need no entries.
     const std::uint64_t retired = std::max(window_.oldest(), r.first) - r.first;
     for (auto i = static_cast<std::uint32_t>(retired); i < r.graph->size(); ++i) {
       register_task(r, i);
@@ -347,6 +369,7 @@ void captures::register_accesses(std::size_t accesses) {
   }
 }
 
+// Only accesses that no later write of the same replay covers are of interest to others.
 void captures::register_task(const live_replay& r, std::uint32_t index) {
   const captured_graph& g = *r.graph;
   task& t = r.tasks[index];
@@ -378,6 +401,7 @@ void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id roo
 /// Keeps the records for the next replay of the graph. Replays are retired in order.
 void captures::retire_batch(live_batch& batch) {
   auto& r = static_cast<live_replay&>(batch);
+  // Records are freed with the graph.
   r.graph->idle.push_back(std::move(r.instance));
   replays_.pop_front();
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Failures of kernels, and the errors that waits report for them.
+///
+/// Two maps by task id: the errors of kernels that failed, and the answers for retired
+/// tasks, whose records are gone. A poisoned task has no error of its own; its answer
+/// names the failed task that it depends on. All functions may be called by any thread;
+/// workers add failures while the submitter asks for answers.
 #include "tasks/failure_log.hpp"
 
 #include <fmt/core.h>
@@ -18,6 +23,8 @@ void keep_newest(std::map<task_id, Value>& from, std::size_t count) {
 
 }  // namespace
 
+// The message names the kernel and its task, and keeps the error of the kernel as the
+// cause.
 void failure_log::kernel_failed(task_id id, const char* name, error cause) {
   error failed =
       error(errc::kernel_failed,
@@ -56,6 +63,7 @@ error failure_log::answer_locked(task_id id, const char* name, task_id root) con
       .because(*found->second);
 }
 
+// The writer of the bytes is retired, so only its root is known.
 error failure_log::tensor_answer(task_id root) const {
   const std::lock_guard lock(mutex_);
   const auto found = failures_.find(root);
@@ -66,6 +74,7 @@ error failure_log::tensor_answer(task_id root) const {
   return found == failures_.end() ? out : std::move(out).because(*found->second);
 }
 
+// The answer is made now, because the cause may be forgotten later.
 void failure_log::retire(task_id id, const char* name, task_id root) {
   const std::lock_guard lock(mutex_);
   retired_.emplace(
@@ -81,6 +90,7 @@ std::optional<error> failure_log::retired(task_id id) const {
                                  : std::optional<error>(*found->second.answer);
 }
 
+// Failures older than the limit are forgotten, and the task then counts as successful.
 task_id failure_log::retired_root(task_id id) const {
   const std::lock_guard lock(mutex_);
   const auto found = retired_.find(id);

@@ -23,6 +23,8 @@ constexpr std::size_t many = 64;
 }  // namespace
 
 /// The queue of one worker. Its producer token gives the owner a queue of its own inside.
+/// Others take from the same inner queue, so tasks leave it in the order in which they
+/// were pushed.
 struct ready_queues::shared_queue {
   explicit shared_queue(std::uint32_t window) : items(window, 1, 0), owner(items) {}
   moodycamel::ConcurrentQueue<task*> items;
@@ -97,6 +99,7 @@ void ready_queues::push(unsigned worker, task& t) {
   }
 }
 
+// Unlike `push`, it ignores the worker that the task asks for.
 void ready_queues::send(unsigned worker, task& t) {
   (t.urgent ? special_->sent_urgent : special_->sent)[worker].push(t);
 }
@@ -106,6 +109,7 @@ void ready_queues::send(unsigned worker, task& t) {
 ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
                                             std::size_t least) {
   shared_queue& from = *queues_[victim];
+  // The size may be out of date; taking may then give fewer tasks or none.
   const std::size_t there = from.items.size_approx();
   if (there < least) {
     return {};
@@ -133,6 +137,7 @@ ready_queues::taken ready_queues::pop(unsigned worker, scope range) {
     task* t = urgent_ring_.pop();
     return {t != nullptr ? t : ring_.pop()};
   }
+  // Each look costs a load if the queue is empty.
   task* t = special_->pop_urgent(worker);
   if (t == nullptr) {
     t = special_->sent[worker].pop();
@@ -170,6 +175,7 @@ ready_queues::taken ready_queues::pop(unsigned worker, scope range) {
   return {t};
 }
 
+// The size is a guess while others push and take.
 bool ready_queues::empty(unsigned worker) const noexcept {
   return queues_[worker]->items.size_approx() == 0;
 }

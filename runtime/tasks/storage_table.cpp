@@ -10,6 +10,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Storages begin at cache lines.
 constexpr std::size_t alignment = 64;
 
 /// Returns the first aligned address in the block. Blocks have room for the alignment.
@@ -36,10 +37,12 @@ result<storage> storage_table::allocate(std::int64_t bytes, std::string_view own
                     owner, bytes));
   }
   storage s = add(aligned(block), bytes, owner_index(owner));
+  // The address of the block, and not the aligned one, is what `free` takes.
   details_[s.id.index].memory.reset(block);
   return s;
 }
 
+// Memory of the program is charged to an owner only if one is named.
 storage storage_table::adopt(std::byte* base, std::int64_t bytes,
                              std::string_view owner) {
   return add(base, bytes, owner.empty() ? unowned : owner_index(owner));
@@ -76,6 +79,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
   s.fresh = false;
   s.kept_by = 0;
   details_[index].owner = owner;
+  // The first storage of a slot has generation 1, so 0 is never valid.
   ++s.generation;
   if (owner != unowned) {
     owners_[owner].second += bytes;

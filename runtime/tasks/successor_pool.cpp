@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Takes and returns blocks of successors. Blocks are never freed before the engine.
+///
+/// Blocks are made one by one until the limit is reached, and are used again through a
+/// free list. They are never freed before the engine ends, since a steady program needs
+/// the same number again and again.
 #include "tasks/successor_pool.hpp"
 
 #include <utility>

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Makes room for new tasks and retires those that have ended.
+///
+/// The window as a ring of records, with ids that grow:
+///
+///       oldest_                                  next_
+///   ... [ ended | ended | runs | waits | ended ] (free slots)
+///         ^ retired next                         ^ prepared next
+///
+/// A task that has ended behind one that runs keeps its slot until that one has ended,
+/// since retirement goes in the order of ids.
 #include "tasks/task_window.hpp"
 
 #include <algorithm>
@@ -35,6 +44,7 @@ task_window::task_window(const engine_options& options, dependency_map& map,
       workers_(workers) {
   records_.join(slots_);
   slots_.groups = groups.places();
+  // Only the address is taken; the workers are made later.
   slots_.owner = &workers;
   if (options.trace.mode != trace_mode::off) {
     histories_ = std::make_unique<task_history[]>(options.window);
@@ -44,6 +54,7 @@ task_window::task_window(const engine_options& options, dependency_map& map,
 /// Called before each submission. Asks from time to time whether tasks have ended, which
 /// keeps the window from filling up; runs tasks if room is needed now.
 void task_window::make_space(std::uint32_t tasks, std::size_t accesses) {
+  // The cheap look: at most 64 old tasks, and only if the window holds many.
   if (tasks == 1 && next_ % submissions_per_look == 0 &&
       next_ - oldest_ >= newest_not_asked) {
     retire(max_retired_per_look);
@@ -70,6 +81,8 @@ void task_window::wait_for_space(std::uint32_t tasks, std::size_t accesses) {
   }
 }
 
+// Waits for an eighth of the window at once, within the limits, but at least for what is
+// needed.
 void task_window::run_until_not_full(std::uint32_t tasks) {
   tally<std::uint64_t>(window_stalls_);
   // Several tasks are waited for at once: starting and stopping to run tasks on this
@@ -84,6 +97,7 @@ void task_window::run_until_ended(task_id id) {
   retire_ended();
 }
 
+// Batches are a list from old to new, because they are retired in this order.
 void task_window::add_batch(live_batch& batch) noexcept {
   const std::uint64_t count = batch.end - batch.first;
   batch.newer = nullptr;
@@ -93,6 +107,7 @@ void task_window::add_batch(live_batch& batch) noexcept {
   tally(submitted_, count);
 }
 
+// The part of the history that is known at the submission.
 void task_window::begin_history(task& t, task_history& h, std::int64_t now) const {
   h = task_history{};
   h.submitted = now;
@@ -104,6 +119,7 @@ void task_window::begin_history(task& t, task_history& h, std::int64_t now) cons
 /// Retires in the order of ids, batches and single tasks alike.
 void task_window::retire(std::uint32_t max_tasks) {
   while (oldest_ < next_) {
+    // The next task to be retired belongs to a replay.
     if (oldest_batch_ != nullptr && oldest_batch_->first <= oldest_) {
       if (!retire_oldest_batch()) {
         return;
@@ -124,6 +140,7 @@ void task_window::clean_up(task& t) {
   if (root != 0) {
     failures_.retire(t.id, t.name, root);
   }
+  // The map keeps the failure of the task with the bytes that it should have written.
   map_.retire(t.accesses, root);
   t.accesses = 0;
   if (t.exclusive) {
@@ -149,6 +166,7 @@ bool task_window::retire_oldest_batch() {
       break;
     }
     task& t = *next_left;
+    // A replay may be retired in parts.
     if (!t.ended()) {
       return false;
     }
@@ -159,6 +177,7 @@ bool task_window::retire_oldest_batch() {
     }
     retire_one(t);
   }
+  // Read before the owner takes the batch apart.
   oldest_batch_ = batch.newer;
   owner_->retire_batch(batch);
   return true;

@@ -2,6 +2,12 @@
 /// @file
 /// Descriptions of running and waiting tasks. All fields are atomic, so the watchdog
 /// reads them while tasks run; the texts may mix two moments but never read freed memory.
+///
+/// One place for each slot of the window, and one entry for each worker:
+///
+///   add        name, waits = 0, then the id: a reader that sees the id sees the rest
+///   add_wait   the first predecessors, and how many there are
+///   ended      id = 0
 #include "tasks/wait_board.hpp"
 
 #include <algorithm>
@@ -26,6 +32,7 @@ void wait_board::add(task_id id, const char* name) noexcept {
   p.id.store(id, std::memory_order_release);
 }
 
+// The count goes on beyond the places, so that a report can say that there are more.
 void wait_board::add_wait(task_id id, task_id before) noexcept {
   place& p = places_[id & mask_];
   const std::uint32_t count = p.waits.load(std::memory_order_relaxed);
@@ -35,6 +42,8 @@ void wait_board::add_wait(task_id id, task_id before) noexcept {
   p.waits.store(count + 1, std::memory_order_release);
 }
 
+// The name is read before the id is compared: an equal id says that the name belongs to
+// it.
 std::string wait_board::named(task_id id) const {
   const place& p = places_[id & mask_];
   const char* const name = p.name.load(std::memory_order_acquire);
@@ -62,6 +71,7 @@ std::string wait_board::reasons_of(const place& p) const {
   return out;
 }
 
+// Tasks without a trace have no time of their start, so it is taken here.
 void wait_board::runs(unsigned worker, const task* t) noexcept {
   current_task& now = workers_[worker];
   now.name.store(t == nullptr ? nullptr : t->name, std::memory_order_relaxed);
@@ -102,6 +112,7 @@ std::string wait_board::describe_workers() const {
 /// Says which tasks wait, oldest first and at most a few. Names are read again at the
 /// end: a task that has ended in the meantime is left out.
 std::string wait_board::describe_waits() const {
+  // Tasks that run are described by their workers.
   const auto runs = [this](task_id id) {
     return std::any_of(workers_.begin(), workers_.end(), [id](const current_task& one) {
       return one.id.load(std::memory_order_relaxed) == id;
@@ -117,6 +128,8 @@ std::string wait_board::describe_waits() const {
   std::sort(waiting.begin(), waiting.end());
   std::string out;
   for (std::size_t i = 0; i < std::min(waiting.size(), max_described); ++i) {
+    // The name is looked at last: it is empty if the place has got another task
+    // meanwhile.
     const std::string reasons = reasons_of(places_[waiting[i] & mask_]);
     const std::string task_name = named(waiting[i]);
     out += task_name.empty() ? "" : fmt::format("; {} waits for {}", task_name, reasons);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The thread of the watchdog.
+///
+/// The thread wakes up four times per period and compares the number of ended tasks with
+/// that of the last time. It reads only atomics, so it disturbs no worker.
 #include "tasks/watchdog.hpp"
 
 #include <chrono>

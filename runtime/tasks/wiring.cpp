@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The rarer ways of entering a task, and edges beyond the first block of successors.
+///
+/// Two tasks, an edge, and the counts that make it safe (see the class comment):
+///
+///   submitter, entering t                    worker that ends `before`
+///   place[count] = t
+///   count -> count + 1  (fails if closed)    count -> closed, gets the old count
+///   pending(t) = guard - ...                 releases that many successors
 #include "tasks/wiring.hpp"
 
 namespace weir::runtime {
@@ -20,6 +27,7 @@ const access* find_any_order(std::span<const access> accesses) noexcept {
 
 }  // namespace
 
+// The bytes of a failed writer that has been retired poison the task at once.
 void wiring::look_up(task& t, std::span<const access> accesses, bool prune,
                      const access* grouped) {
   search_.start(t.id);
@@ -30,6 +38,8 @@ void wiring::look_up(task& t, std::span<const access> accesses, bool prune,
   tally(lookups_, count);
 }
 
+// The group is joined before the accesses are inserted, so later tasks find the
+// companion.
 void wiring::enter_any(task& t, std::span<const access> accesses) {
   const access* const grouped = find_any_order(accesses);
   look_up(t, accesses, true, grouped);
@@ -50,6 +60,7 @@ void wiring::keep_storages(const task& t, std::span<const access> accesses, bool
   }
 }
 
+// The ended task has stored its root before it was closed.
 void wiring::inherit_failure(task& t, const task& ended, hazard why) noexcept {
   const task_id root = ended.root.load(std::memory_order_relaxed);
   if (root != 0 && carries_failure(why)) {
@@ -80,10 +91,12 @@ successor* wiring::add_place(task& before, std::uint32_t count) {
   return block->tasks.data();
 }
 
+// For edges that a replay remembers.
 bool wiring::connect_one(task& t, task& before, hazard why) {
   return add_successor(t, before, successors_of(before), why);
 }
 
+// Records of replays lie outside the slots, so each one is searched for.
 std::uint32_t wiring::connect_anywhere(task& t) {
   return connect_found(t, [this](task_id id) {
     task& before = window_.find(id);
