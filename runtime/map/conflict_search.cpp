@@ -6,6 +6,13 @@
 /// Functions for rare cases are marked `noinline`, and those for the common case of dense
 /// regions `always_inline`, so that the code of a submission stays small and without
 /// calls.
+///
+/// Two ideas keep the list of predecessors short:
+///
+///   floor  the newest writer that covers all bytes of the access. Everything older is
+///          ordered before it already, so only newer tasks get edges.
+///   prune  a write takes its bytes from older entries. Later look-ups find the write
+///          instead of them.
 #include "map/conflict_search.hpp"
 
 #include <algorithm>
@@ -72,6 +79,7 @@ task_id conflict_search::find_far_writers(const access& a, const lookup_paramete
   });
 }
 
+// An entry with a footprint or a group needs the exact test.
 [[gnu::noinline]] bool conflict_search::find_reader(const access& a, task_id floor,
                                                     access_entry& e) {
   return map_.meets(a.bytes, e, [&](access_ref, access_entry& met) {
@@ -98,6 +106,7 @@ hazard after_writers(const access& a) noexcept {
   const std::int64_t lo = a.bytes.lo;
   const std::int64_t hi = a.bytes.hi;
   task_id floor = 0;
+  // The common case of a program that writes whole regions again and again.
   if (access_entry* const e = writers.only_plain(); e != nullptr) {
     if (e->tag >= oldest && e->meets(lo, hi)) {
       map_.count_candidate();
@@ -115,6 +124,7 @@ hazard after_writers(const access& a) noexcept {
     find_readers(a, true, floor);
     return;
   }
+  // Returning true drops the entry from the index.
   readers.filter([&](access_entry& e) {
     if (e.tag < oldest) {
       return true;
@@ -172,6 +182,7 @@ void conflict_search::look_up_read(const access& a) {
   }
 }
 
+// Every mode other than read changes bytes and conflicts with readers, too.
 void conflict_search::look_up_one(const access& a, bool prune, bool any_order) {
   if (a.mode == access_mode::read) {
     look_up_read(a);
@@ -200,6 +211,7 @@ void conflict_search::look_up_one(const access& a, bool prune, bool any_order) {
   }
 }
 
+// The counters are added up at the end, because a look-up may count many candidates.
 void conflict_search::look_up(const access& a, bool prune, bool any_order) {
   if (map_.has_failures()) {
     note_failures({&a, 1});
@@ -267,6 +279,7 @@ void conflict_search::enter_plain(std::span<const access> accesses, task_id task
   map_.publish_counts();
 }
 
+// Called after all look-ups of the task, so the task does not find itself.
 std::uint32_t conflict_search::insert_all(std::span<const access> accesses, task_id task,
                                           const access* grouped) {
   map_.reserve(accesses.size());

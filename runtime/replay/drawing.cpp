@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Drawings of a capture: a graph in DOT and in SVG, each edge with its reason.
+///
+/// Both drawings show all edges that the accesses cause, without the reduction by which a
+/// replay drops implied ones, so the reasons of the program can be seen.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -28,6 +31,7 @@ const char* name_of(hazard why) {
 }
 
 /// Returns a footprint as text: its span, and for strided ones its progressions.
+/// For example "[0, 144) 16 B x 3 every 64": three blocks of 16 bytes.
 std::string describe(const footprint& f) {
   std::string out = fmt::format("[{}, {})", f.lo, f.hi);
   if (!f.dense()) {
@@ -41,6 +45,7 @@ std::string describe(const footprint& f) {
 }
 
 /// Returns whether two access modes in this order cause a hazard.
+/// An access that reads and writes counts as a read for edges from writers.
 bool asks_for(hazard why, access_mode earlier, access_mode later) {
   if (earlier == access_mode::none || later == access_mode::none) {
     return false;
@@ -57,6 +62,7 @@ bool asks_for(hazard why, access_mode earlier, access_mode later) {
 }
 
 /// Returns the text for the first pair of accesses that causes the edge.
+/// Edges that the program asked for have no accesses and show the word alone.
 std::string reason_of(const captured_graph& g, const outer_edge& e) {
   const auto accesses_of = [&](std::uint32_t task) {
     const std::uint32_t first = g.nodes[task].first_access;
@@ -115,6 +121,7 @@ layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
   for (const std::size_t r : row) {
     ++count[r];
   }
+  // The widest row decides the width; shorter rows stand in the middle.
   const std::size_t most = *std::max_element(count.begin(), count.end());
   const auto rows = std::find(count.begin(), count.end(), std::size_t{0}) - count.begin();
   layout out;
@@ -138,6 +145,7 @@ std::vector<const char*> colours_of(const captured_graph& g) {
   std::vector<const char*> out;
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::string_view name = g.nodes[i].name;
+    // More names than colours share colours.
     const auto found = std::find(names.begin(), names.end(), name);
     out.push_back(
         palette[static_cast<std::size_t>(found - names.begin()) % palette.size()]);

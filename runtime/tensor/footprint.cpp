@@ -7,6 +7,10 @@
 /// because the decisions about overlap are exact and fast on few levels. So dimensions
 /// are sorted by stride, reversed ones are turned around, and whatever is dense is
 /// merged.
+///
+/// For example, a view of 3 rows of 16 bytes at a distance of 64 bytes is the run 16 with
+/// one progression (64, 3). Two rows that touch, (16, 2), become the run 32 without a
+/// progression.
 #include <algorithm>
 #include <array>
 
@@ -43,6 +47,7 @@ result<open_form> without_trivial(std::int64_t offset,
   form.offset = offset;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     std::int64_t stride = strides[i];
+    // All elements of such a dimension have the same bytes.
     if (shape[i] == 1 || stride == 0) {
       continue;
     }
@@ -69,6 +74,7 @@ void merge(open_form& form, std::int64_t& run) {
     const progression p = form.steps[static_cast<std::size_t>(i)];
     // The copies touch or overlap, so together they are a longer run.
     if (depth == 0 && p.stride <= run) {
+      // The last copy begins this much later and has the length of the run.
       run += (p.count - 1) * p.stride;
       continue;
     }
@@ -119,6 +125,7 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
   }
   WEIR_TRY(open_form form, without_trivial(offset, shape, strides));
   std::int64_t span = element_size;
+  // The span of all bytes must fit into 63 bits.
   for (int i = 0; i < form.depth; ++i) {
     const progression p = form.steps[static_cast<std::size_t>(i)];
     if (!checked_add(span, p.stride * (p.count - 1), span)) {
@@ -128,6 +135,7 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
   if (!checked_add(form.offset, span, out.hi)) {
     return leaves_range("a last byte beyond 2^63");
   }
+  // From here on no sum can overflow, since every byte lies in [lo, hi).
   out.lo = form.offset;
   out.run = element_size;
   std::sort(form.steps.begin(), form.steps.begin() + form.depth,
@@ -139,6 +147,7 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
   std::int64_t inside = out.run;
   for (int i = 0; i < form.depth; ++i) {
     const progression p = form.steps[static_cast<std::size_t>(i)];
+    // Nested: each level steps over everything inside of it, so blocks do not overlap.
     out.nested = out.nested && p.stride >= inside;
     inside += p.stride * (p.count - 1);
     out.steps[static_cast<std::size_t>(form.depth - 1 - i)] = p;

@@ -2,6 +2,11 @@
 /// @file
 /// The exact decision whether two footprints overlap, and the containment test.
 /// @source{docs/tensormap.md, section 3.b}
+///
+/// The search compares the outermost levels first. A pair of parts either does not meet,
+/// meets for certain (the ends of a part always belong to it), or is opened into the
+/// blocks of one side. The side with fewer candidates is opened, which keeps the search
+/// short for the views that programs have.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -57,6 +62,7 @@ struct choice {
 /// byte. The first block of q begins `d` bytes after the first block of p.
 bool blocks_meet(const progression& p, std::int64_t run_a, const progression& q,
                  std::int64_t run_b, std::int64_t d) noexcept {
+  // Block k of p meets block l of q if k * p.stride - l * q.stride lies in [low, high].
   const std::int64_t low = d - run_a + 1;
   const std::int64_t high = d + run_b - 1;
   if (p.stride == q.stride) {
@@ -115,6 +121,7 @@ class search {
   /// Opens the level with the fewest candidates: the blocks of A, the blocks of B, or the
   /// distances between blocks of both.
   [[nodiscard]] overlap branch(std::int64_t d, int i, int j) noexcept {
+    // Counts how many pairs each way would have to look at.
     const choice by_a = i < a_.depth ? blocks_of_a(d, i, j) : choice{};
     const choice by_b = j < b_.depth ? blocks_of_b(d, i, j) : choice{};
     const bool both = i < a_.depth && j < b_.depth;
@@ -189,6 +196,7 @@ class search {
   [[nodiscard]] choice differences(std::int64_t d, int i, int j) const noexcept {
     const progression& p = a_.step(i);
     const progression& q = b_.step(j);
+    // Distances of blocks are multiples of the greatest common divisor of the strides.
     const std::int64_t step =
         p.stride == q.stride ? p.stride : std::gcd(p.stride, q.stride);
     const std::int64_t low = std::max(d - a_.from(i + 1) + 1, (1 - q.count) * q.stride);

@@ -86,6 +86,7 @@ result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset
   return t;
 }
 
+// Makes a row-major view that begins at a byte of the storage.
 result<tensor> tensor::over(const storage& s, dtype type,
                             std::span<const std::int64_t> shape, std::int64_t offset) {
   if (shape.size() > max_dims) {
@@ -107,6 +108,7 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
   }
   const auto d = static_cast<std::size_t>(dim);
   const std::int64_t extent = shape_[d];
+  // A negative step walks from `start` down to behind `stop`.
   const std::int64_t least = step < 0 ? -1 : 0;
   const std::int64_t max_start = step < 0 ? extent - 1 : extent;
   if (step == 0 || start < least || start > max_start || stop < least || stop > extent) {
@@ -125,6 +127,7 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
   auto shape = shape_;
   auto strides = strides_;
   shape[d] = count;
+  // A dimension of one element keeps its stride, which is never used.
   if (count > 1 &&
       !bytes_.empty()) {  // the last element stays inside, so this cannot overflow
     strides[d] *= step;
@@ -150,6 +153,7 @@ result<tensor> tensor::select(int dim, std::int64_t index) const {
   }
   auto shape = shape_;
   auto strides = strides_;
+  // The dimensions behind the removed one move forward.
   std::copy(shape.begin() + dim + 1, shape.end(), shape.begin() + dim);
   std::copy(strides.begin() + dim + 1, strides.end(), strides.begin() + dim);
   const std::size_t dims = dims_ - 1U;
@@ -175,6 +179,7 @@ std::vector<level> joined(std::span<const std::int64_t> shape,
     if (shape[i] == 1) {
       continue;
     }
+    // The outer dimension steps over exactly the whole inner one, so both are one.
     if (!out.empty() && out.back().stride == strides[i] * shape[i]) {
       out.back() = {out.back().extent * shape[i], strides[i]};
     } else {
@@ -197,6 +202,7 @@ bool split(std::span<const level> levels, std::span<const std::int64_t> shape,
       out[i] = 0;
       continue;
     }
+    // The level is used up; the next new dimension begins the next level.
     if (left == 1) {
       if (l == 0) {
         return false;
@@ -205,6 +211,7 @@ bool split(std::span<const level> levels, std::span<const std::int64_t> shape,
       left = levels[l].extent;
       stride = levels[l].stride;
     }
+    // The new dimension would reach from one level into the next.
     if (left % shape[i] != 0) {
       return false;
     }
@@ -257,6 +264,7 @@ result<tensor> tensor::transpose(std::span<const int> order) const {
     if (order[i] < 0 || order[i] >= dims_) {
       break;
     }
+    // A repeated dimension leaves another bit unset.
     seen |= 1U << order[i];
     shape[i] = shape_[static_cast<std::size_t>(order[i])];
     strides[i] = strides_[static_cast<std::size_t>(order[i])];
@@ -278,6 +286,7 @@ result<tensor> tensor::broadcast(std::span<const std::int64_t> shape) const {
   extents strides{};
   for (std::size_t i = added; fits && i < shape.size(); ++i) {
     const std::int64_t extent = shape_[i - added];
+    // Only dimensions of one element can be repeated.
     fits = extent == shape[i] || extent == 1;
     strides[i] = extent == shape[i] ? strides_[i - added] : 0;
   }
@@ -298,6 +307,7 @@ result<tensor> tensor::reinterpret(dtype type) const {
   auto shape = shape_;
   auto strides = strides_;
   if (to != from) {
+    // Elements of another size lie side by side only in the last dimension.
     const std::size_t last = dims_ - 1U;
     const bool dense = dims_ > 0 && (shape_[last] == 1 || strides_[last] == from);
     std::int64_t bytes = 0;

@@ -53,6 +53,7 @@ recorder::recorder(const context& observed, std::uint64_t max_records)
       since_(now_ns()),
       max_records_(max_records) {}
 
+// Called with the mutex locked. Operations and calls share the limit.
 bool recorder::accept_record() noexcept {
   if (records_.size() + calls_.size() < max_records_) {
     return true;
@@ -110,6 +111,7 @@ void recorder::note_policy(const numerics_policy& policy) {
 /// enqueued it. Bytes per nanosecond are gigabytes per second.
 void recorder::add_events(const record& r, std::uint64_t flow,
                           std::vector<std::string>& events) const {
+  // An arrow never leads back in time.
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
   const std::int64_t started = r.started - since_;
   const std::int64_t took = r.ended - r.started;
