@@ -74,6 +74,7 @@ runtime::task_id call_or_submit(runtime::direct_calls& calls, engine& e, const c
 /// with a `task_context` is submitted; one that is called without arguments may be
 /// called.
 /// @error{not_found; a stale storage id} @error{out_of_range; more accesses than fit}
+/// @error{kernel_failed; the kernel was called and threw, and no task was submitted}
 /// @threads{the submitter of the engine}
 template <class Kernel>
 [[nodiscard]] result<runtime::task_id> call_or_submit_bytes(
@@ -96,10 +97,7 @@ template <class Kernel>
         return runtime::task_id{0};
       }
       if (!called) {
-        return e.base().submit(
-            name, accesses,
-            [cause = std::move(called.error())](
-                const runtime::task_context&) -> result<void> { return cause; });
+        return std::move(called.error());
       }
     }
     return e.base().submit(name, accesses,
