@@ -9,6 +9,7 @@
 /// A section that the base holds is looked up there by name, length and hash. The base
 /// itself must be whole, so a file whose base is damaged cannot be loaded.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -70,13 +71,33 @@ namespace {
 
 constexpr std::align_val_t section_page{section_alignment};
 
+/// Returns the bytes of memory of the machine.
+std::uint64_t bytes_of_memory() noexcept {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 /// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
+/// Memory that the machine does not have is refused: a file may be sparse, so its length
+/// alone proves nothing.
 ///
 /// The memory belongs to the checkpoint and is freed with its last view.
-std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
-  auto* const memory = ::operator new(static_cast<std::size_t>(count), section_page);
-  return {static_cast<std::byte*>(memory),
-          [](std::byte* p) { ::operator delete(p, section_page); }};
+result<std::shared_ptr<std::byte>> aligned_bytes(std::uint64_t count,
+                                                 const std::string& path) {
+  const std::uint64_t most = bytes_of_memory();
+  void* const memory = count > most ? nullptr
+                                    : ::operator new(static_cast<std::size_t>(count),
+                                                     section_page, std::nothrow);
+  if (memory == nullptr) {
+    return error(errc::out_of_memory,
+                 fmt::format("cannot read checkpoint: expected a file that fits into the "
+                             "memory of this machine of {} bytes, found {} bytes",
+                             most, count))
+        .located(path);
+  }
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), [](std::byte* p) {
+    ::operator delete(p, section_page);
+  });
 }
 
 /// Checks that padding is zero: only then every byte of the file is covered. `from` and
@@ -173,7 +194,7 @@ result<read_bytes> read_held(file_system& fs, const std::string& path) {
   WEIR_TRY(const preamble p, read_preamble(f));
   // The whole file is read only after its length was compared with the preamble.
   read_bytes out;
-  out.memory = aligned_bytes(p.file_bytes);
+  WEIR_TRY(out.memory, aligned_bytes(p.file_bytes, path));
   const std::span<std::byte> bytes(out.memory.get(),
                                    static_cast<std::size_t>(p.file_bytes));
   WEIR_CHECK(read_exactly(f, 0, bytes));

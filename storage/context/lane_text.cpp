@@ -61,13 +61,15 @@ std::optional<std::uint64_t> level_offset(const era& e,
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     total += lanes[l].position - e.lane_positions[l];
   }
-  const std::uint64_t block = e.chunk * e.lane_block;
-  const std::uint64_t round = block * lanes.size();
+  // A round of all lanes may exceed 64 bits if the era comes from a damaged cursor.
+  __extension__ using wide = unsigned __int128;
+  const wide block = e.chunk * e.lane_block;
+  const wide round = block * lanes.size();
   for (std::size_t l = 0; lanes.size() > 1 && l < lanes.size(); ++l) {
     // What the last, incomplete round gives to this lane.
-    const std::uint64_t rest = total % round;
-    const std::uint64_t part = rest - std::min(rest, l * block);
-    const std::uint64_t whole = total / round * block + std::min(part, block);
+    const wide rest = total % round;
+    const wide part = rest - std::min(rest, l * block);
+    const wide whole = total / round * block + std::min(part, block);
     if (lanes[l].position - e.lane_positions[l] != whole) {
       return std::nullopt;
     }

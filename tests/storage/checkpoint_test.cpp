@@ -3,6 +3,7 @@
 /// Tests checkpoints: round trips, damage to every byte, errors of restores, generations
 /// and the lock.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "storage/checkpoint_support.hpp"
 #include "weir/storage/run_history.hpp"
@@ -175,6 +176,24 @@ TEST(Checkpoint, HugeLengthsAreRefusedBeforeAnythingIsAllocated) {
           << offset << " " << value;
     }
   }
+}
+
+TEST(Checkpoint, AFileThatIsLargerThanTheMemoryOfTheMachineIsAnError) {
+  const temp_folder folder;
+  auto store = writer_in(folder);
+  or_throw(store.save(small_model(3).sections(), 3));
+  byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
+  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  // The file is sparse, and the hash of its preamble is right.
+  store_le(bytes.data() + 40, 2 * memory);
+  store_le(bytes.data() + 56, xxh3_64(bytes_view(bytes).first(56)));
+  replace(folder / "sparse", bytes);
+  std::filesystem::resize_file(folder / "sparse", 2 * memory);
+  const auto loaded = load_checkpoint(posix_file_system(), folder / "sparse");
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code(), errc::out_of_memory);
+  EXPECT_NE(loaded.error().message().find("sparse"), std::string::npos);
 }
 
 TEST(RestoreErrors, MissingCursor) {

@@ -422,6 +422,24 @@ TEST_F(RestoreError, CorruptWhenTheCursorContradictsItself) {
   EXPECT_EQ(with_digests(digests - 1), errc::corrupt);
 }
 
+TEST_F(RestoreError, RoundsOfMoreThan64BitsAreComputed) {
+  config_.lanes = 4;
+  const auto code_after = [&](std::size_t chunks) {
+    const auto stream = open_stream(config_, corpus_);
+    read_all(*stream, 64, 0, chunks);
+    stream_cursor c = or_throw(stream->cursor(chunks));
+    // 2^62 tokens of each of the 4 lanes are a round.
+    c.eras[0].chunk = std::uint64_t{1} << 31;
+    c.eras[0].lane_block = std::uint64_t{1} << 31;
+    const auto found = open_stream(config_, corpus_)->restore(c, {.geometry = true});
+    return found ? errc::internal : found.error().code();
+  };
+  EXPECT_EQ(code_after(0), errc::internal);
+  EXPECT_EQ(code_after(1), errc::internal);
+  // The second lane has read although the block of the first one is not complete.
+  EXPECT_EQ(code_after(2), errc::config_mismatch);
+}
+
 namespace {
 
 /// A source that delivers blocks of 8 tokens in an order that Philox determines, as a

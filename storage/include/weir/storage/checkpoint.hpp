@@ -152,6 +152,7 @@ class checkpoint {
 /// the file are at the same pulse.
 /// @error{not_found, there is no such file, or its base is not beside it}
 /// @error{torn, the file ends early}
+/// @error{out_of_memory, the file is larger than the memory of the machine}
 /// @error{corrupt, a byte is wrong; the message names the file and the section}
 /// @error{missing_cursor, there is no CURSOR section}
 /// @error{stream_model_mismatch, the pulses differ; the message names them}
