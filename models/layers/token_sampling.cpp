@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "weir/base/math/elementary.hpp"
@@ -165,6 +166,16 @@ std::uint32_t decide(ordered_candidates& kept, std::uint64_t seed, std::uint64_t
   return kept.at(0).id;  // rounding can reach the end of the last share
 }
 
+/// Makes the error for a logit that cannot be weighed. `position` is that of the token to
+/// draw in its sequence.
+error not_finite(const std::string& what, float found, std::size_t position) {
+  return error(errc::out_of_range,
+               fmt::format("cannot draw the token at position {}: expected a finite {}, "
+                           "found {}",
+                           position, what, found))
+      .hint("the weights of the model may be damaged; import them again");
+}
+
 /// The comparison is false for NaN.
 result<void> check_option(std::string_view name, float value, float low, float high) {
   if (!(value >= low && value <= high)) {
@@ -179,8 +190,8 @@ result<void> check_option(std::string_view name, float value, float low, float h
 
 }  // namespace
 
-/// The bounds keep all logits finite.
 result<void> check_options(const sampling_options& options, std::uint32_t vocab) {
+  // The bounds keep the logits of usual models finite.
   WEIR_CHECK(check_option("repetition_penalty", options.repetition_penalty, 0.01F, 100));
   WEIR_CHECK(check_option("presence_penalty", options.presence_penalty, -100, 100));
   WEIR_CHECK(check_option("frequency_penalty", options.frequency_penalty, -100, 100));
@@ -203,14 +214,16 @@ result<void> check_options(const sampling_options& options, std::uint32_t vocab)
 }
 
 /// The filters come in the order that other programs use.
-std::uint32_t draw_token(std::span<const float> logits,
-                         std::span<const std::uint32_t> history,
-                         const sampling_options& options, std::uint64_t index) {
+result<std::uint32_t> draw_token(std::span<const float> logits,
+                                 std::span<const std::uint32_t> history,
+                                 const sampling_options& options, std::uint64_t index) {
   std::vector<candidate> all(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    // NaN would have no place in the order.
-    const float logit = std::isnan(logits[i]) ? -INFINITY : logits[i];
-    all[i] = {logit, static_cast<std::uint32_t>(i), 0};
+    // NaN would have no place in the order, and infinities have no weight.
+    if (!std::isfinite(logits[i])) {
+      return not_finite(fmt::format("logit of token {}", i), logits[i], history.size());
+    }
+    all[i] = {logits[i], static_cast<std::uint32_t>(i), 0};
   }
   adjust_logits(all, history, options);
   // Without a temperature the likeliest token is taken.
@@ -221,7 +234,13 @@ std::uint32_t draw_token(std::span<const float> logits,
   if (options.top_k != 0) {
     candidates.keep_first(options.top_k);
   }
-  // Weights are needed from here on.
+  // Weights are needed from here on. They are quotients by that of the largest logit, so
+  // this one alone has to be finite.
+  if (const float top = candidates.at(0).logit / options.temperature;
+      !std::isfinite(top)) {
+    return not_finite("largest logit after bias, penalties and temperature", top,
+                      history.size());
+  }
   candidates.weigh(options.temperature);
   keep_top_p(candidates, options.top_p);
   // A limit relative to the likeliest token.

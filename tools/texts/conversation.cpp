@@ -87,8 +87,8 @@ result<std::uint32_t> conversation::draw() {
     // A model may have more ids than its tokenizer, so that its size is a round number.
     const auto known =
         logits.first(std::min<std::size_t>(logits.size(), tokens_.vocabulary_size()));
-    const std::uint32_t id =
-        models::draw_token(known, history_, rules_.sampling, drawn_++);
+    // The step is finished even if no token can be drawn.
+    auto id = models::draw_token(known, history_, rules_.sampling, drawn_++);
     WEIR_CHECK(model_.finish(ticket));
     return id;
   }

@@ -200,7 +200,7 @@ class llama_answers final : public flow::stage_object {
   result<void> open_contexts();
   result<void> submit_step(step& s);
   result<std::string> lines_of_answers();
-  void draw(prompt_answer& a, std::span<const float> logits);
+  result<void> draw(prompt_answer& a, std::span<const float> logits);
 
   answer_settings settings_;
   runtime::engine* engine_ = nullptr;
@@ -261,7 +261,7 @@ result<void> llama_answers::collect() {
     // Parts of prompts have no logits of interest.
     if (wants_logits) {
       WEIR_TRY(const std::span<const float> logits, model_->logits(*ticket_, i));
-      draw(*answer, logits);
+      WEIR_CHECK(draw(*answer, logits));
     }
   }
   // Frees the memory of the step for the next one.
@@ -341,18 +341,20 @@ result<void> llama_answers::submit_step(step& s) {
 }
 
 /// Draws the next token of an answer. The token that ends it is not kept.
-void llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
+result<void> llama_answers::draw(prompt_answer& a, std::span<const float> logits) {
   // The number of the draw is the length of the answer so far, so a draw does not depend
   // on steps.
   sampling_.seed = a.seed;
   // A model may have more ids than its tokenizer, so that its size is a round number.
   const auto known =
       logits.first(std::min<std::size_t>(logits.size(), tokens_->vocabulary_size()));
-  const std::uint32_t id = models::draw_token(known, a.tokens, sampling_, a.drawn());
+  WEIR_TRY(const std::uint32_t id,
+           models::draw_token(known, a.tokens, sampling_, a.drawn()));
   a.stopped = end_token_ == id;
   if (!a.stopped) {
     a.tokens.push_back(id);
   }
+  return {};
 }
 
 /// Returns the lines of all answers of the item, in the order of the prompts.

@@ -12,13 +12,20 @@
 namespace weir::models {
 namespace {
 
+/// Draws a token from logits that are accepted.
+std::uint32_t token_drawn(std::span<const float> logits,
+                          std::span<const std::uint32_t> history,
+                          const sampling_options& options, std::uint64_t index) {
+  return or_throw(draw_token(logits, history, options, index));
+}
+
 /// Returns the tokens that occur among many draws.
 std::set<std::uint32_t> drawn(const std::vector<float>& logits,
                               const sampling_options& options,
                               const std::vector<std::uint32_t>& history = {}) {
   std::set<std::uint32_t> ids;
   for (std::uint64_t i = 0; i < 2000; ++i) {
-    ids.insert(draw_token(logits, history, options, i));
+    ids.insert(token_drawn(logits, history, options, i));
   }
   return ids;
 }
@@ -26,10 +33,10 @@ std::set<std::uint32_t> drawn(const std::vector<float>& logits,
 using ids = std::set<std::uint32_t>;
 
 TEST(TokenSampling, WithoutTemperatureTheLowestOfTheLikeliestTokensIsTaken) {
-  EXPECT_EQ(draw_token(std::vector<float>{1, 3, 2, 3}, {}, {}, 5), 1U);
+  EXPECT_EQ(token_drawn(std::vector<float>{1, 3, 2, 3}, {}, {}, 5), 1U);
   sampling_options options;
   options.bias = {{2, 1.5F}};
-  EXPECT_EQ(draw_token(std::vector<float>{1, 3, 2, 3}, {}, options, 5), 2U);
+  EXPECT_EQ(token_drawn(std::vector<float>{1, 3, 2, 3}, {}, options, 5), 2U);
 }
 
 TEST(TokenSampling, PenaltiesChangeRecentTokensAlone) {
@@ -37,24 +44,24 @@ TEST(TokenSampling, PenaltiesChangeRecentTokensAlone) {
   const std::vector<std::uint32_t> history = {0, 0};
   sampling_options options;
   options.repetition_penalty = 2;
-  EXPECT_EQ(draw_token(logits, history, options, 0), 1U);
+  EXPECT_EQ(token_drawn(logits, history, options, 0), 1U);
   options = {};
   options.presence_penalty = 0.9F;
-  EXPECT_EQ(draw_token(logits, history, options, 0), 0U);
+  EXPECT_EQ(token_drawn(logits, history, options, 0), 0U);
   options.presence_penalty = 1.1F;
-  EXPECT_EQ(draw_token(logits, history, options, 0), 1U);
+  EXPECT_EQ(token_drawn(logits, history, options, 0), 1U);
   options = {};
   options.frequency_penalty = 0.6F;  // twice
-  EXPECT_EQ(draw_token(logits, history, options, 0), 1U);
+  EXPECT_EQ(token_drawn(logits, history, options, 0), 1U);
   // A negative logit becomes smaller, too.
   options = {};
   options.repetition_penalty = 2;
-  EXPECT_EQ(draw_token(std::vector<float>{-1, -1.5F}, history, options, 0), 1U);
+  EXPECT_EQ(token_drawn(std::vector<float>{-1, -1.5F}, history, options, 0), 1U);
   // The token lies before the last 64.
   std::vector<std::uint32_t> old(65, 2);
   old[0] = 0;
   options.repetition_penalty = 10;
-  EXPECT_EQ(draw_token(logits, old, options, 0), 0U);
+  EXPECT_EQ(token_drawn(logits, old, options, 0), 0U);
 }
 
 TEST(TokenSampling, FiltersKeepTheLikeliestTokens) {
@@ -98,7 +105,7 @@ TEST(TokenSampling, FrequenciesFollowTheProbabilities) {
   constexpr int draws = 20'000;
   std::vector<int> counts(logits.size());
   for (std::uint64_t i = 0; i < draws; ++i) {
-    ++counts[draw_token(logits, {}, options, i)];
+    ++counts[token_drawn(logits, {}, options, i)];
   }
   double chi = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -112,20 +119,42 @@ TEST(TokenSampling, SeedAndIndexDecide) {
   const std::vector<float> logits(50, 1.0F);
   sampling_options options;
   options.temperature = 1;
-  EXPECT_EQ(draw_token(logits, {}, options, 7), draw_token(logits, {}, options, 7));
+  EXPECT_EQ(token_drawn(logits, {}, options, 7), token_drawn(logits, {}, options, 7));
   ids of_seeds;
   for (options.seed = 0; options.seed < 100; ++options.seed) {
-    of_seeds.insert(draw_token(logits, {}, options, 7));
+    of_seeds.insert(token_drawn(logits, {}, options, 7));
   }
   EXPECT_GT(of_seeds.size(), 30U);
 }
 
-TEST(TokenSampling, TokensWithoutANumberAreNeverDrawn) {
-  const std::vector<float> logits = {std::nanf(""), 1, std::nanf(""), 0};
+TEST(TokenSampling, LogitsThatAreNotFiniteAreRefusedWithThePositionOfTheToken) {
+  const std::vector<std::uint32_t> history = {1, 1, 1};
+  for (const float temperature : {0.0F, 1.0F}) {
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      sampling_options options;
+      options.temperature = temperature;
+      const auto drawn = draw_token(std::vector<float>{1, 0, bad}, history, options, 0);
+      ASSERT_FALSE(drawn) << bad;
+      EXPECT_EQ(drawn.error().code(), errc::out_of_range);
+      EXPECT_NE(drawn.error().message().find("position 3"), std::string::npos);
+      EXPECT_NE(drawn.error().message().find("finite logit of token 2"),
+                std::string::npos);
+    }
+  }
+}
+
+TEST(TokenSampling, SumsAndQuotientsThatAreNotFiniteAreRefused) {
   sampling_options options;
-  EXPECT_EQ(draw_token(logits, {}, options, 0), 1U);
+  options.temperature = 0.5F;
+  EXPECT_EQ(draw_token(std::vector<float>{3e38F, 0}, {}, options, 0).error().code(),
+            errc::out_of_range);
   options.temperature = 1;
-  EXPECT_EQ(drawn(logits, options), (ids{1, 3}));
+  options.bias = {{1, 3e38F}};
+  EXPECT_EQ(draw_token(std::vector<float>{0, 3e38F}, {}, options, 0).error().code(),
+            errc::out_of_range);
+  // Logits that become minus infinity are those of tokens that are never drawn.
+  options.bias = {{1, -3e38F}};
+  EXPECT_EQ(drawn({0, -3e38F}, options), ids{0});
 }
 
 /// Draws by the definition: sorts all tokens.
@@ -133,7 +162,7 @@ std::uint32_t draw_of_all(const std::vector<float>& logits,
                           const sampling_options& options, std::uint64_t index) {
   sampling_options every = options;
   every.top_k = static_cast<std::uint32_t>(logits.size());
-  return draw_token(logits, {}, every, index);
+  return token_drawn(logits, {}, every, index);
 }
 
 TEST(TokenSampling, SelectionDrawsWhatSortingDraws) {
@@ -149,7 +178,7 @@ TEST(TokenSampling, SelectionDrawsWhatSortingDraws) {
       options.top_p = top_p;
       options.min_p = min_p;
       for (std::uint64_t i = 0; i < 100; ++i) {
-        const std::uint32_t id = draw_token(logits, {}, options, i);
+        const std::uint32_t id = token_drawn(logits, {}, options, i);
         EXPECT_EQ(id, draw_of_all(logits, options, i));
         seen.insert(id);
       }

@@ -45,15 +45,18 @@ inline constexpr std::size_t recent_tokens = 64;
 /// our own exponential, as multiples of 2^-39 of the largest one, so that their sum does
 /// not depend on an order. One random number decides, which is a function of the seed and
 /// the index. Equal arguments therefore give equal tokens.
-/// @param logits  One for each token id; at least one.
+/// @param logits  One for each token id; at least one. All are finite, as those of every
+/// undamaged model.
 /// @param history  The tokens of the sequence, of which the last `recent_tokens` count.
 /// @param options  Options that `check_options` accepts.
 /// @param index  Number of the drawn token in its sequence.
 /// @returns The id of a token.
+/// @error{out_of_range, a logit is not finite; or the largest one is not after bias\,
+/// penalties and temperature}
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::uint32_t draw_token(std::span<const float> logits,
-                                       std::span<const std::uint32_t> history,
-                                       const sampling_options& options,
-                                       std::uint64_t index);
+[[nodiscard]] result<std::uint32_t> draw_token(std::span<const float> logits,
+                                               std::span<const std::uint32_t> history,
+                                               const sampling_options& options,
+                                               std::uint64_t index);
 
 }  // namespace weir::models
