@@ -226,6 +226,7 @@ result<void> check_config(const bert_config& c) {
   WEIR_CHECK(check_range("layers", c.layers, 1, 1024));
   WEIR_CHECK(check_range("tokens of a run", c.max_tokens, 1, 1U << 16));
   WEIR_CHECK(check_range("heads", c.heads, 1, c.width / 16));
+  WEIR_CHECK(check_range("types of tokens", c.token_types, 1, max_bert_features));
   // Panels and kernels work on groups of 16.
   if (c.width % (16 * c.heads) != 0 || c.hidden % 16 != 0 ||
       c.width / c.heads > layers::max_head_width) {

@@ -56,9 +56,9 @@ result<void> find_embedding(const bert_config& c, const weight_source& source,
            layers::find_matrix(source, "embeddings.position_embeddings.weight",
                                c.max_tokens, c.width));
   // All tokens are of the first type, so one row is enough.
-  WEIR_TRY(
-      const panel_matrix types,
-      layers::find_matrix(source, "embeddings.token_type_embeddings.weight", 2, c.width));
+  WEIR_TRY(const panel_matrix types,
+           layers::find_matrix(source, "embeddings.token_type_embeddings.weight",
+                               c.token_types, c.width));
   w.type.resize(c.width);
   read_output(types, 0, w.type);
   WEIR_TRY(w.norm, find_norm(source, "embeddings.LayerNorm", c.width));

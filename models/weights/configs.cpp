@@ -72,6 +72,7 @@ result<bert_config> bert_config_of(const stored_facts& f) {
   c.heads = f.heads;
   c.max_tokens = f.context_limit;
   c.epsilon = f.norm_epsilon;
+  c.token_types = f.token_types;
   if (auto good = check_config(c); !good) {
     return refused_sizes(f, std::move(good).error());
   }

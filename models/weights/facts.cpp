@@ -7,9 +7,12 @@
 
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "weights/limits.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::models {
 
@@ -123,11 +126,28 @@ std::string json_of(const stored_facts& f) {
 
 namespace {
 
+/// Finds the value of a word. `member` is for the message.
+template <class Value>
+result<Value> value_named(const char* member, const std::string& word,
+                          std::initializer_list<Value> values) {
+  std::string known;
+  for (const Value one : values) {
+    if (name_of(one) == word) {
+      return one;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(name_of(one));
+  }
+  return error(errc::corrupt, fmt::format("cannot read facts about a model: expected {} "
+                                          "to be one of {}, found {}",
+                                          member, known, json_quote(word)));
+}
+
 /// Reads facts from members that must exist; throws where one has a wrong type. Members
-/// that are not known are ignored.
-stored_facts facts_of_members(const nlohmann::json& in) {
+/// that are not known are ignored, words that are not known are errors.
+result<stored_facts> facts_of_members(const nlohmann::json& in) {
   stored_facts f;
-  f.family = in.at("architecture") == "bert" ? architecture::bert : architecture::llama;
+  WEIR_TRY(f.family, value_named("architecture", in.at("architecture").get<std::string>(),
+                                 {architecture::llama, architecture::bert}));
   f.name = in.at("name").get<std::string>();
   for (const size_row& row : size_rows) {
     f.*row.member = in.at(row.name).get<std::uint32_t>();
@@ -136,10 +156,8 @@ stored_facts facts_of_members(const nlohmann::json& in) {
   f.rope_base = in.at("rope_base").get<float>();
   f.norm_epsilon = in.at("norm_epsilon").get<float>();
   f.tied_embedding = in.at("tied_embedding").get<bool>();
-  const auto pool = in.at("pooling").get<std::string>();
-  f.pool = pool == "mean"    ? pooling::mean
-           : pool == "first" ? pooling::first
-                             : pooling::none;
+  WEIR_TRY(f.pool, value_named("pooling", in.at("pooling").get<std::string>(),
+                               {pooling::none, pooling::mean, pooling::first}));
   if (!in.at("begin_token").is_null()) {
     f.begin_token = in.at("begin_token").get<std::uint32_t>();
   }
@@ -154,7 +172,7 @@ stored_facts facts_of_members(const nlohmann::json& in) {
 /// The check comes last, as it does for files.
 result<stored_facts> facts_of_json(std::string_view text) {
   try {
-    const stored_facts f = facts_of_members(nlohmann::json::parse(text));
+    WEIR_TRY(const stored_facts f, facts_of_members(nlohmann::json::parse(text)));
     WEIR_CHECK(check_facts(f));
     return f;
   } catch (const nlohmann::json::exception& e) {

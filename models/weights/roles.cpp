@@ -276,18 +276,25 @@ result<stored_type> check_tensor(const weight_info& info, const named_tensor& t)
 /// Views of the names in the list of tensors.
 using tensor_index = std::map<std::string_view, std::size_t>;
 
-/// Returns the tensors by name; encoders may have a prefix, which is left out.
-tensor_index index_of(const stored_facts& f, weight_files files,
-                      std::span<const named_tensor> tensors) {
+/// Returns the tensors by name; encoders may have a prefix, which is left out. Two
+/// tensors of one name are refused, since nothing says which of them is the weight.
+result<tensor_index> index_of(const stored_facts& f, weight_files files,
+                              std::span<const named_tensor> tensors) {
   tensor_index out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    // The first of two equal names stays.
     std::string_view name = tensors[i].name;
     if (f.family == architecture::bert && files == weight_files::safetensors &&
         name.starts_with(encoder_prefix)) {
       name.remove_prefix(encoder_prefix.size());
     }
-    out.emplace(name, i);
+    const auto [place, fresh] = out.emplace(name, i);
+    if (!fresh) {
+      return error(errc::corrupt,
+                   fmt::format("cannot use the weights: expected one tensor {}, found {} "
+                               "and {}",
+                               json_quote(name), json_quote(tensors[place->second].name),
+                               json_quote(tensors[i].name)));
+    }
   }
   return out;
 }
@@ -308,7 +315,7 @@ result<std::vector<bound_weight>> bind_weights(const stored_facts& facts,
                              facts.layers, tensors.size()));
   }
   // What is left in the index in the end is no weight.
-  tensor_index index = index_of(facts, files, tensors);
+  WEIR_TRY(tensor_index index, index_of(facts, files, tensors));
   std::vector<bound_weight> out;
   for (weight_info& info : weight_list(facts)) {
     const std::string& name = files == weight_files::gguf ? info.gguf_name : info.hf_name;

@@ -284,6 +284,15 @@ TEST(Bert, CallsAndPartsThatDoNotFitAreRefused) {
   other = config;
   other.vocab = 91;
   EXPECT_EQ(make_bert(*engine, other, weights).error().code(), errc::config_mismatch);
+  other = config;
+  other.token_types = 0;
+  EXPECT_EQ(make_bert(*engine, other, weights).error().code(), errc::invalid_argument);
+  // The embedding of types has as many rows as the model says.
+  for (const std::uint32_t types : {1U, 4U}) {
+    other.token_types = types;
+    EXPECT_EQ(make_bert(*engine, other, weights).error().code(), errc::config_mismatch);
+    EXPECT_TRUE(make_bert(*engine, other, bert_weights_of(other, weight_type::f32)));
+  }
 }
 
 }  // namespace

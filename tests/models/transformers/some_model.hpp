@@ -150,7 +150,8 @@ inline some_source bert_weights_of(const models::bert_config& c,
   s.add_matrix("embeddings.word_embeddings.weight", {type, c.vocab, c.width}, 1.0F);
   s.add_matrix("embeddings.position_embeddings.weight", {f32, c.max_tokens, c.width},
                1.0F);
-  s.add_matrix("embeddings.token_type_embeddings.weight", {f32, 2, c.width}, 1.0F);
+  s.add_matrix("embeddings.token_type_embeddings.weight", {f32, c.token_types, c.width},
+               1.0F);
   norm("embeddings.LayerNorm");
   for (std::uint32_t l = 0; l < c.layers; ++l) {
     const std::string p = "encoder.layer." + std::to_string(l) + ".";

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weir/base/hash.hpp"
+#include "weir/models/configs.hpp"
 #include "weir/models/rotary_rows.hpp"
 #include "weir/models/weights.hpp"
 
@@ -151,6 +152,21 @@ TEST(ModelFacts, SurviveEachWrittenForm) {
   EXPECT_EQ(or_throw(facts_of_gguf(keys, tensors_of(f, weight_files::gguf))), f);
 }
 
+TEST(ModelFacts, WordsThatAreNotKnownAreRefused) {
+  const json good = json::parse(json_of(small_llama()));
+  for (const char* member : {"architecture", "pooling"}) {
+    json changed = good;
+    changed[member] = "qwen";
+    const auto facts = facts_of_json(changed.dump());
+    ASSERT_FALSE(facts) << member;
+    EXPECT_EQ(facts.error().code(), errc::corrupt);
+    EXPECT_NE(facts.error().text().find(member), std::string::npos);
+    EXPECT_NE(facts.error().text().find("found \"qwen\""), std::string::npos);
+    changed[member] = 7;
+    EXPECT_EQ(facts_of_json(changed.dump()).error().code(), errc::corrupt);
+  }
+}
+
 TEST(ModelFacts, RefuseByNameWhatTheLayersDoNotCompute) {
   const json good = json::parse(config_of(small_llama(), "float32"));
   struct row {
@@ -231,6 +247,19 @@ TEST(WeightBinding, NamesTheTensorThatIsMissingOrWrong) {
   EXPECT_EQ(bind_weights(f, weight_files::gguf, {}).error().code(), errc::corrupt);
 }
 
+/// Returns the facts of an encoder that `make_bert` computes.
+stored_facts encoder_facts(std::uint32_t token_types) {
+  stored_facts f = small_llama();
+  f.family = architecture::bert;
+  f.width = 32;
+  f.feed_forward = 32;
+  f.head_width = 16;
+  f.kv_heads = 2;
+  f.token_types = token_types;
+  f.rope_base = 0;
+  return f;
+}
+
 TEST(WeightBinding, EncodersMayHaveAPrefixAndAPooler) {
   stored_facts f = small_llama();
   f.family = architecture::bert;
@@ -246,6 +275,15 @@ TEST(WeightBinding, EncodersMayHaveAPrefixAndAPooler) {
   tensors.push_back({"bert.embeddings.position_ids", "I64", {1, 100}, 800});
   tensors.push_back({"cls.predictions.bias", "F32", {10}, 40});
   EXPECT_TRUE(bind_weights(f, weight_files::safetensors, tensors));
+  EXPECT_EQ(or_throw(bert_config_of(encoder_facts(3))).token_types, 3U);
+  // The same weight with and without the prefix: nothing says which of them counts.
+  auto twice = tensors;
+  twice.push_back({"encoder.layer.0.output.dense.bias", "F32", {8}, 32});
+  const auto ambiguous = bind_weights(f, weight_files::safetensors, twice);
+  ASSERT_FALSE(ambiguous);
+  EXPECT_EQ(ambiguous.error().code(), errc::corrupt);
+  EXPECT_NE(ambiguous.error().text().find("\"bert.encoder.layer.0.output.dense.bias\""),
+            std::string::npos);
   tensors.push_back({"bert.encoder.layer.1.output.dense.bias", "F32", {8}, 32});
   EXPECT_EQ(bind_weights(f, weight_files::safetensors, tensors).error().code(),
             errc::unsupported);

@@ -25,6 +25,8 @@ struct bert_config {
   std::uint32_t heads = 12;        ///< heads, each of width / heads features
   std::uint32_t max_tokens = 512;  ///< learned positions: tokens of the longest run
   float epsilon = 1e-12F;          ///< added to the variance in norms
+  /// Rows of the embedding of types. All tokens are of the first type.
+  std::uint32_t token_types = 2;
 };
 
 /// Options of a BERT model that change no bit of its results.
