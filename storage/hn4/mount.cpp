@@ -29,6 +29,9 @@ namespace {
 /// Largest bitmap that is read into memory: 1 GiB covers 8 Gi blocks. A larger bitmap is
 /// refused before its memory is allocated.
 constexpr std::uint64_t largest_bitmap = std::uint64_t{1} << 30;
+/// Largest number of blocks of a PICO volume, whose bitmap is read in whole and takes 16
+/// bytes for 64 blocks: 256 MiB.
+constexpr std::uint64_t largest_pico = std::uint64_t{1} << 30;
 /// Bytes of one read while a region is scanned. Bounds the memory of a scan, whatever
 /// the size of the region.
 constexpr std::size_t scan_bytes = std::size_t{1} << 20;
@@ -219,7 +222,14 @@ result<void> read_bits(core& c) {
   const bool pico = c.geometry.profile == hn4_profile::pico;
   // Bits of a PICO volume are not trusted by readers.
   bits->blind = pico;
-  if (pico && c.geometry.blocks <= largest_bitmap) {
+  if (pico && c.geometry.blocks > largest_pico) {
+    return error(errc::unsupported,
+                 fmt::format("cannot open the volume: expected a PICO volume of at most "
+                             "{} blocks, found {}",
+                             largest_pico, c.geometry.blocks))
+        .located(c.place(c.geometry.bitmap, "bitmap"));
+  }
+  if (pico) {
     const std::uint64_t words = (c.geometry.blocks + 63) / 64;
     byte_vector region(static_cast<std::size_t>(std::min<std::uint64_t>(
         c.geometry.qmask - c.geometry.bitmap, words * armored_word)));

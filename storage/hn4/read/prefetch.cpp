@@ -31,12 +31,14 @@ error cancelled() {
 /// State that the consumer shares with the threads. `mutex` protects everything below it.
 struct hn4_prefetcher::shared {
   // Makes the options usable: at least one piece of at least one byte, rounded up to
-  // whole payloads, inside the stream. Then starts the threads, which must see complete
-  // state.
+  // whole payloads, inside the stream. Larger windows and pieces have no other effect
+  // than those that hold the whole stream, so they are cut before sums can overflow. Then
+  // starts the threads, which must see complete state.
   shared(const hn4_stream& s, const hn4_prefetch_options& o) : stream(s), options(o) {
-    options.window = std::max<std::size_t>(options.window, 1);
-    options.piece =
-        align_up<std::size_t>(std::max<std::size_t>(options.piece, 1), stream.payload());
+    options.window = std::clamp<std::size_t>(options.window, 1, UINT32_MAX);
+    const std::size_t most = std::max<std::size_t>(stream.size(), 1);
+    options.piece = align_up<std::size_t>(std::clamp<std::size_t>(options.piece, 1, most),
+                                          stream.payload());
     const std::uint64_t begin = std::min(options.offset, stream.size());
     end = begin + std::min(options.length, stream.size() - begin);
     pieces = (end - begin + options.piece - 1) / options.piece;
@@ -99,9 +101,9 @@ struct hn4_prefetcher::shared {
   std::condition_variable changed;
   bool stopped = false;
   /// Pieces that a thread has begun to read.
-  std::uint64_t started = 0;  // pieces that a thread has begun
+  std::uint64_t started = 0;
   /// Pieces that the consumer has taken.
-  std::uint64_t taken = 0;  // pieces handed to the consumer
+  std::uint64_t taken = 0;
   // Pieces by number that are complete, or the errors of reading them.
   std::map<std::uint64_t, result<byte_vector>> ready;
   std::vector<std::jthread> threads;

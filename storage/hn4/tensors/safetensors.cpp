@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hn4/tensors/containers.hpp"
+#include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
@@ -336,13 +338,25 @@ namespace {
 byte_vector framed_header(const nlohmann::ordered_json& header) {
   constexpr std::size_t alignment = 8;
   std::string text =
-      // Bytes of names that are no UTF-8 are replaced, since JSON cannot hold them.
+      // Bytes of a type that are no UTF-8 are replaced, since JSON cannot hold them.
       header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize(align_up(text.size(), alignment), ' ');
   byte_vector file(sizeof(std::uint64_t) + text.size());
   store_le(file.data(), std::uint64_t{text.size()});
   std::ranges::copy(as_view(text), file.begin() + sizeof(std::uint64_t));
   return file;
+}
+
+/// Refuses a name that is no UTF-8: JSON cannot hold it, and two of them could become one
+/// name if their bytes were replaced.
+result<void> check_safetensors_name(const std::string& name) {
+  if (!is_utf8(name)) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make a safetensors header: expected names in UTF-8, "
+                             "found {}",
+                             json_quote(name)));
+  }
+  return {};
 }
 
 }  // namespace
@@ -356,6 +370,7 @@ result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
   std::vector<std::string_view> names{"__metadata__"};
   std::uint64_t offset = 0;
   for (const stored_tensor& t : tensors) {
+    WEIR_CHECK(check_safetensors_name(t.name));
     std::uint64_t end = 0;
     if (!checked_add(offset, t.bytes, end)) {
       return error(errc::invalid_argument,
@@ -390,6 +405,7 @@ result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
 result<byte_vector> make_safetensors(const std::string& name, dtype type,
                                      std::span<const std::int64_t> shape,
                                      bytes_view data) {
+  WEIR_CHECK(check_safetensors_name(name));
   const auto row =
       std::find_if(hn4::safetensors_types.begin(), hn4::safetensors_types.end(),
                    [&](const hn4::safetensors_type& one) { return one.type == type; });

@@ -300,17 +300,27 @@ result<void> free_lost_names(const core& c, std::string_view tag,
   return {};
 }
 
+// What remains of a shard of this writer says nothing that is still needed.
+bool is_reusable(const anchor& a) noexcept {
+  return !a.live() && a.has(class_bits::tombstone) && group_of(a) && a.mass == 0 &&
+         a.tag_filter == 0;
+}
+
 // The slot that a look-up of the identity ends at may be in use; the entry then goes into
-// the next free one.
+// the next free one. If every slot was used at some time, remains of shards are replaced.
 //
 // A tombstone with the identity of a lost shard tells later openings that its blocks may
 // be freed. Shards whose identity is not known cannot be treated so.
-std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
-                                 std::set<std::uint64_t> used) {
+result<std::vector<entry>> tombstones_of(const core& c, const resolved_tag& found,
+                                         std::set<std::uint64_t> used) {
   // Slots of the store itself, of entries and of damaged entries are not free.
+  std::set<std::uint64_t> needed = used;
   for (const auto* list : {&c.entries, &c.damaged}) {
     for (const entry& e : *list) {
       used.insert(e.slot);
+      if (list == &c.damaged || !is_reusable(e.a)) {
+        needed.insert(e.slot);
+      }
     }
   }
   std::vector<entry> tombstones;
@@ -324,10 +334,20 @@ std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
     e.a.public_id = public_id_of({});
     e.a = as_tombstone(e.a);
     e.slot = lost.slot;
-    // Ends at a free slot.
-    while (!used.insert(e.slot).second) {
+    const std::set<std::uint64_t>& taken = used.size() < c.slots() ? used : needed;
+    if (taken.size() >= c.slots()) {
+      return error(errc::no_space,
+                   fmt::format("cannot note that shards of the tag are lost: expected a "
+                               "free slot in the directory, found all {} in use",
+                               c.slots()))
+          .located(c.place(c.geometry.cortex, "directory"));
+    }
+    // Ends, since a slot is free.
+    while (taken.contains(e.slot)) {
       e.slot = (e.slot + 1) % c.slots();
     }
+    used.insert(e.slot);
+    needed.insert(e.slot);
     tombstones.push_back(e);
   }
   return tombstones;

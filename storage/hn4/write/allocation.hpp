@@ -54,11 +54,14 @@ struct free_run {
 /// more, so nothing else would free them. @error{io, a read failed}
 [[nodiscard]] result<void> free_lost_names(const core& c, std::string_view tag,
                                            const resolved_tag& found, block_bits& bits);
+/// Returns whether the slot of an entry may be given to another one.
+[[nodiscard]] bool is_reusable(const anchor& a) noexcept;
 /// Makes tombstones for shards of this writer that a tag has lost without a trace in the
 /// directory, so that their blocks are known to be free. They go into slots that are not
-/// in `used`.
-[[nodiscard]] std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
-                                               std::set<std::uint64_t> used);
+/// in `used`. @error{no_space, the directory has no free slot}
+[[nodiscard]] result<std::vector<entry>> tombstones_of(const core& c,
+                                                       const resolved_tag& found,
+                                                       std::set<std::uint64_t> used);
 /// Replaces or adds entries, one per slot, in the directory in memory.
 void adopt_entries(core& c, std::vector<entry> changed);
 /// Determines what killed processes have left undone, and applies it to the directory and

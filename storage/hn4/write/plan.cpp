@@ -261,9 +261,7 @@ result<void> planner::find_slots() {
     taken[static_cast<std::size_t>(e.slot)] = true;
   }
   for (const entry& e : c_.entries) {
-    const bool reusable = !e.a.live() && e.a.has(class_bits::tombstone) &&
-                          group_of(e.a) && e.a.mass == 0 && e.a.tag_filter == 0;
-    taken[static_cast<std::size_t>(e.slot)] = !reusable;
+    taken[static_cast<std::size_t>(e.slot)] = !is_reusable(e.a);
   }
   for (planned_shard& s : shards) {
     // The counter limits the distance that look-ups must cover.
@@ -339,9 +337,8 @@ result<void> planner::free_replaced() {
     used.insert(s.slot);
   }
   // Tombstones for shards that are lost, so that their blocks can be freed.
-  for (const entry& e : tombstones_of(c_, lost_, std::move(used))) {
-    discarded.push_back(e);
-  }
+  WEIR_TRY(const auto tombstones, tombstones_of(c_, lost_, std::move(used)));
+  discarded.insert(discarded.end(), tombstones.begin(), tombstones.end());
   bits_free = bits;
   if (!replaced.empty()) {
     free_blocks(c_, replaced, bits_free);

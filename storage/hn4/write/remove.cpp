@@ -90,9 +90,8 @@ result<void> remove_tag(core& c, std::string_view tag) {
   }
   // Shards that are lost get tombstones, so that their blocks become free at the next
   // opening.
-  for (const entry& e : tombstones_of(c, found, {})) {
-    discarded.push_back(e);
-  }
+  WEIR_TRY(const auto tombstones, tombstones_of(c, found, {}));
+  discarded.insert(discarded.end(), tombstones.begin(), tombstones.end());
   std::vector<entry> all = entries_of_tag(named, found);
   removal r = plan_removal(c, std::move(all), std::move(discarded));
   WEIR_CHECK(free_lost_names(c, tag, found, r.bits));

@@ -113,6 +113,22 @@ TEST(Hn4Tensors, MadeSafetensorsAreReadAgain) {
   }
 }
 
+TEST(Hn4Tensors, NamesThatAreNoUtf8AreRefusedBecauseTwoOfThemCouldBecomeOne) {
+  stored_tensor first, second;
+  first.name = "a\xFF";
+  second.name = "a\xFE";
+  for (stored_tensor* t : {&first, &second}) {
+    t->type_name = "U8";
+    t->shape = {1};
+    t->bytes = 1;
+  }
+  const auto header = safetensors_header(std::array{first, second});
+  ASSERT_FALSE(header);
+  EXPECT_EQ(header.error().code(), errc::invalid_argument);
+  EXPECT_NE(header.error().message().find("expected names in UTF-8"), std::string::npos);
+  EXPECT_FALSE(make_safetensors(first.name, dtype::uint8, {}, noise(1, 1)));
+}
+
 TEST(Hn4Tensors, SafetensorsAreFoundByName) {
   const byte_vector file = safetensors(two_tensors, 86);
   const tensor_directory d = or_throw(tensor_directory::from_bytes(file));

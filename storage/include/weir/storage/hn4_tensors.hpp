@@ -130,8 +130,8 @@ struct located_tensor {
 /// Makes the header of a safetensors file, for tensors whose data follows it in the order
 /// of the list. Name, type name, shape and length of each tensor are used.
 /// @returns The bytes before the data, padded to a multiple of 8.
-/// @error{invalid_argument, a name is that of the metadata or occurs twice, or the
-/// lengths overflow}
+/// @error{invalid_argument, a name is that of the metadata, occurs twice or is no UTF-8,
+/// or the lengths overflow}
 /// @threads{safe to call concurrently}
 /// @source{safetensors format}
 [[nodiscard]] result<byte_vector> safetensors_header(

@@ -260,6 +260,34 @@ TEST(Hn4Loss, EndsWhenTheTagIsRemoved) {
   }
 }
 
+TEST(Hn4Loss, EndsInADirectoryOfWhichEverySlotWasUsed) {
+  damaged_volume v("t");
+  const auto core = mounted(*v.device);
+  const hn4::entry lost = shards_of(*core, "t")[1];
+  std::set<std::uint64_t> used;
+  for (const hn4::entry& e : core->entries) {
+    used.insert(e.slot);
+  }
+  used.erase(lost.slot);
+  // What a removed shard leaves, in every slot that is free.
+  std::array<std::byte, hn4::anchor_bytes> bytes{};
+  for (std::uint64_t slot = 0; slot < core->slots(); ++slot) {
+    if (!used.contains(slot)) {
+      hn4::anchor a = hn4::as_tombstone(lost.a);
+      a.seed = {slot + 1, 7};
+      hn4::store_anchor(a, bytes);
+      or_throw(v.device->write(core->slot_offset(slot), bytes));
+    }
+  }
+  {
+    hn4_volume volume = or_throw(open_on(*v.device, device_mode::writable));
+    const auto removed = volume.remove("t");
+    ASSERT_TRUE(removed) << removed.error().message();
+  }
+  EXPECT_EQ(failure_of(read_tag(*v.device, "t")).code(), errc::not_found);
+  EXPECT_TRUE(or_throw(read_tag(*v.device, "other")) == v.other);
+}
+
 // Blocks of a lost shard stay allocated until the tag is stored again or removed.
 TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
   damaged_volume v("t", 1);

@@ -276,7 +276,7 @@ TEST(Prefetch, PiecesComeInOrderAndWholeWhateverTheWindow) {
   const auto device = stored_device(bytes);
   const hn4_stream stream = or_throw(or_throw(open_on(*device)).stream("t"));
   for (const std::uint32_t threads : {1U, 3U}) {
-    for (const std::size_t window : {std::size_t{1}, std::size_t{5}}) {
+    for (const std::size_t window : {std::size_t{1}, std::size_t{5}, SIZE_MAX}) {
       hn4_prefetch_options options;
       options.offset = 777;
       options.piece = 100'000;
@@ -294,6 +294,19 @@ TEST(Prefetch, PiecesComeInOrderAndWholeWhateverTheWindow) {
       ASSERT_EQ(all.size(), bytes.size() - 777);
       EXPECT_EQ(std::memcmp(all.data(), bytes.data() + 777, all.size()), 0);
     }
+  }
+}
+
+TEST(Prefetch, ThePieceMayBeLongerThanTheStream) {
+  const byte_vector bytes = noise(10'000, 1);
+  const auto device = stored_device(bytes);
+  const hn4_stream stream = or_throw(or_throw(open_on(*device)).stream("t"));
+  for (const std::size_t piece : {std::size_t{20'000}, SIZE_MAX}) {
+    hn4_prefetch_options options;
+    options.piece = piece;
+    hn4_prefetcher ahead(stream, options);
+    EXPECT_EQ(or_throw(ahead.next()), bytes);
+    EXPECT_FALSE(or_throw(ahead.next()));
   }
 }
 
