@@ -19,6 +19,16 @@ std::string path_of(const opening& run, const std::string& setting) {
   return setting == standard_stream ? setting : run.path(setting);
 }
 
+/// The hint is for users who have given a wrong path.
+error something_else(const std::string& path, std::string_view content,
+                     std::uint64_t size) {
+  return error(errc::already_exists,
+               fmt::format("cannot replace \"{}\": expected {}, found {} bytes of "
+                           "something else",
+                           path, content, size))
+      .hint("remove the file, or choose another path");
+}
+
 /// A file of zeros may be one whose writing was interrupted, and an empty one belongs to
 /// nobody, so both may be replaced. A shorter file must begin as one of `begins`.
 result<void> check_ours(file& f, const std::string& path, std::string_view content,
@@ -36,11 +46,7 @@ result<void> check_ours(file& f, const std::string& path, std::string_view conte
     return {};
   }
   // A file of something else is never overwritten.
-  return error(errc::already_exists,
-               fmt::format("cannot replace \"{}\": expected {}, found {} bytes of "
-                           "something else",
-                           path, content, size))
-      .hint("remove the file, or choose another path");
+  return something_else(path, content, size);
 }
 
 /// Checks a file that is to be replaced. One that is missing is no error.

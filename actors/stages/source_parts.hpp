@@ -25,6 +25,10 @@ inline constexpr std::string_view standard_stream = "-";
 /// Returns the path of a setting as the process finds it.
 [[nodiscard]] std::string path_of(const opening& run, const std::string& setting);
 
+/// Returns the error of a file that a stage must not replace.
+/// @param content  What the stage writes, for the message.
+[[nodiscard]] error something_else(const std::string& path, std::string_view content,
+                                   std::uint64_t size);
 /// First bytes of every Tensogram message.
 inline constexpr std::string_view message_magic = "TENSOGRM";
 /// Refuses a file that a stage must not empty or repair, because it holds something else

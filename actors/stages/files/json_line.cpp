@@ -304,6 +304,29 @@ class line_handler {
   std::optional<error> failure_;
 };
 
+/// Takes any value, and notes where the parser has found a mistake.
+struct place_of_mistake {
+  std::optional<std::size_t> position = {};  ///< bytes read before the mistake
+
+  bool null() { return true; }
+  bool boolean(bool /*value*/) { return true; }
+  bool number_integer(std::int64_t /*value*/) { return true; }
+  bool number_unsigned(std::uint64_t /*value*/) { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) { return true; }
+  bool string(std::string& /*value*/) { return true; }
+  bool binary(nlohmann::json::binary_t& /*value*/) { return true; }
+  bool start_object(std::size_t /*size*/) { return true; }
+  bool key(std::string& /*name*/) { return true; }
+  bool end_object() { return true; }
+  bool start_array(std::size_t /*size*/) { return true; }
+  bool end_array() { return true; }
+  bool parse_error(std::size_t at, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*cause*/) {
+    position = at;
+    return false;
+  }
+};
+
 /// Shortest digits that give the same number again when they are read.
 template <class T>
 result<void> append_element(std::string& to, T value, const json_form& form) {
@@ -390,6 +413,18 @@ result<json_item> parse_json_line(std::string_view line, const flow::port_type& 
   line_handler handler(type, field);
   static_cast<void>(nlohmann::json::sax_parse(line.begin(), line.end(), &handler));
   return handler.take(type);
+}
+
+/// Only the first line is parsed.
+bool begins_as_json_lines(std::string_view text) {
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  place_of_mistake found;
+  if (nlohmann::json::sax_parse(line.begin(), line.end(), &found)) {
+    return true;
+  }
+  // A part of a line is accepted if nothing but its end is wrong.
+  return end == std::string_view::npos && found.position > line.size();
 }
 
 /// Appends a line with its end. An attribute with the name of the field is left out.

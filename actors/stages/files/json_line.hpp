@@ -35,6 +35,11 @@ struct json_item {
                                                 const flow::port_type& type,
                                                 std::string_view field);
 
+/// Returns whether the first line of a text is one JSON value. A text without the end of
+/// its first line may stop within the value.
+/// @param text  Begin of a file.
+[[nodiscard]] bool begins_as_json_lines(std::string_view text);
+
 /// Form of the lines that are written.
 struct json_form {
   std::string field;  ///< name of the array in an object; empty: the array alone

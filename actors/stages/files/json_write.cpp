@@ -7,7 +7,6 @@
 /// items of its checkpoint. The last line is the one before the cut; what is behind it is
 /// written again.
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 #include "stages/files/factories.hpp"
@@ -60,10 +59,25 @@ settings_table<json_write_settings> json_write_table() {
   return table;
 }
 
-/// First bytes of the lines that this stage writes.
-/// A file that begins otherwise belongs to somebody else and is not emptied.
-constexpr std::array<std::string_view, 14> line_begins{
-    "{", "[", "-", "null", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+/// What the file holds, for messages.
+constexpr std::string_view json_content = "lines of JSON with numbers";
+/// Bytes of a file that are looked at before it is emptied. @units{bytes}
+constexpr std::uint64_t looked_at = std::uint64_t{64} << 10;
+
+/// Refuses a file that belongs to somebody else: its first line is no JSON value. A crash
+/// can leave a part of the first line, or zeros in its place.
+result<void> check_json_lines(file& f, const std::string& path) {
+  WEIR_TRY(const std::uint64_t size, f.size());
+  byte_vector head(std::min(size, looked_at));
+  WEIR_CHECK(read_exactly(f, 0, head));
+  const std::string_view text = as_text(head);
+  // An empty file and one of zeros belong to nobody.
+  if (text.find_first_not_of('\0') == std::string_view::npos ||
+      begins_as_json_lines(text)) {
+    return {};
+  }
+  return something_else(path, json_content, size);
+}
 
 /// Position of the sink.
 struct json_offset {
@@ -91,7 +105,7 @@ class json_write final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
-    WEIR_CHECK(check_ours(*file_, path_, "lines of JSON with numbers", line_begins));
+    WEIR_CHECK(check_json_lines(*file_, path_));
     return file_->resize(0);
   }
   /// Appends an item. It may have several lines if another stage has made them.
@@ -203,11 +217,11 @@ same number again, so `json.read` gives the same bits. Attributes of the item be
 scalars of the object, sorted by name, before the numbers. With `form = "lines"` an item
 has lines that another stage has made, and is appended as it is.
 
-A file that holds something else than lines of JSON is refused when the run begins. The
-offset holds the number of lines, the length of the file and the XXH3 digest of the last
-line. A resumed run cuts the file to exactly the offset; a shorter file is `torn`,
-another last line is `hash_mismatch`. A pipe cannot be cut, so its guarantee is "at least
-once".)";
+A file whose first line is no JSON value is refused when the run begins, because it holds
+something else than lines of JSON; other files are emptied. The offset holds the number
+of lines, the length of the file and the XXH3 digest of the last line. A resumed run cuts
+the file to exactly the offset; a shorter file is `torn`, another last line is
+`hash_mismatch`. A pipe cannot be cut, so its guarantee is "at least once".)";
 
 /// A small pipeline with `json.write`.
 constexpr std::string_view json_write_example = R"([[stage]]

@@ -223,7 +223,9 @@ TEST(JsonWrite, EmptiesLinesOfJsonAndNothingElse) {
               (std::pair(std::optional<errc>(), std::string("[0]\n"))))
         << lines;
   }
-  for (const char* other : {"hello", "# notes\n", "TENSOGRM", "not"}) {
+  for (const char* other :
+       {"hello", "# notes\n", "TENSOGRM", "not", "2024-01-01,5", "2024-01-01,5\n",
+        "[section]\na = 1\n", "{\n  \"a\": 1\n}\n", "- a list\n"}) {
     EXPECT_EQ(written_over(other),
               (std::pair(std::optional(errc::already_exists), std::string(other))));
   }
