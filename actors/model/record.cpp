@@ -15,6 +15,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "weir/base/container/json_depth.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
 
@@ -93,6 +94,11 @@ std::string text_of_record(const model_record& record) {
 
 /// JSON exceptions of all members are caught here and become one kind of error.
 result<model_record> record_of_text(std::string_view text, const std::string& tag) {
+  // The functions that write a value as text call themselves once for each level.
+  if (const std::size_t depth = json_depth(text); depth > max_json_depth) {
+    return bad_record(tag, fmt::format("{} nested values, of which at most {} are read",
+                                       depth, max_json_depth));
+  }
   try {
     const auto in = nlohmann::json::parse(text);
     // Another version may have other members.

@@ -23,6 +23,17 @@ name = "file"
 use = "tgm.write"
 path = "out.tgm"
 """
+PREDICTIONS = """[[stage]]
+name = "items"
+use = "json.read"
+path = "x.jsonl"
+type = "u32[?]"
+
+[[stage]]
+name = "file"
+use = "prose.predictions"
+path = "out.tgm"
+"""
 
 
 def one_object():
@@ -65,6 +76,24 @@ class Foreign(Case):
         self.write("tokenizer.json", f'{{"version": {nested}}}')
         self.assertIn("expected at most 100 nested values",
                       self.error("tokens", "count", "text", "--tokenizer", "tokenizer.json", code=DATA))
+
+    def test_a_nested_record_of_a_model_is_refused(self):
+        nested = "[" * DEEP + "]" * DEEP
+        self.weir("hn4", "mkfs", "v.hn4")
+        for name in ("weir_model", "facts"):
+            self.write("record.json", f'{{"weir_model": 1, "{name}": {nested}}}')
+            self.weir("hn4", "put", "v.hn4", f"{name}/model", "record.json")
+        self.assertIn(f"found {DEEP + 1} nested values",
+                      self.weir("model", "ls", "v.hn4", code=1).stderr.decode())
+
+    def test_a_damaged_item_of_predictions_is_refused(self):
+        # Three arrays of so many tokens have, modulo 2^64, one word: the item has the size of its lane.
+        chunk = (2**65 + 1) // 3
+        words = [0x317364657270, 0, 0, 0, 1, chunk, 0, 50_000_000]
+        halves = [half for word in words for half in (word % 2**32, word >> 32)] + [0, 0, 0]
+        self.write("x.jsonl", json.dumps(halves) + "\n")
+        name = self.write("p.toml", PREDICTIONS)
+        self.assertIn("expected the words of 1 lanes", self.error("run", name, code=DATA))
 
     def test_metrics_of_wrong_types_give_a_report(self):
         self.weir("run", self.write("p.toml", PIPELINE), "--out", "run")

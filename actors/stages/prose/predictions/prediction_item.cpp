@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numbers>
 
 #include <fmt/format.h>
@@ -48,6 +49,20 @@ constexpr std::uint64_t head_size = sizeof(predictions_head) / 4;
 constexpr std::uint64_t lane_size = sizeof(predictions_lane) / 4;
 /// Arrays of a lane: tokens, likeliest ids and scores.
 constexpr std::uint64_t columns = 3;
+
+/// Returns whether an item of so many words has exactly the lanes and chunks of its head.
+/// The head may be damaged, so nothing is multiplied that could exceed 64 bits.
+/// @pre words >= head_size
+bool fits_into(const predictions_head& head, std::uint64_t words) noexcept {
+  const std::uint64_t rest = words - head_size;
+  if (head.lanes == 0 || head.lanes > std::numeric_limits<std::uint32_t>::max()) {
+    return head.lanes == 0 && rest == 0;
+  }
+  const std::uint64_t of_lane = rest / head.lanes;
+  return rest % head.lanes == 0 && of_lane >= lane_size &&
+         (of_lane - lane_size) % columns == 0 &&
+         (of_lane - lane_size) / columns == head.chunk;
+}
 
 /// Converts a negative log-likelihood from nats to bits.
 float score_of(float nats) {
@@ -112,11 +127,13 @@ result<pulse_predictions> read_predictions(std::span<const std::uint32_t> from) 
   if (head.layout != predictions_layout) {
     return bad_predictions("the head of predictions", head.layout);
   }
-  const pulse_shape shape{static_cast<std::uint32_t>(head.lanes), head.chunk};
   // The size must be that of the shape in the head.
-  if (from.size() != prediction_words(shape)) {
-    return bad_predictions(fmt::format("{} words", prediction_words(shape)), from.size());
+  if (!fits_into(head, from.size())) {
+    return bad_predictions(
+        fmt::format("the words of {} lanes with {} tokens each", head.lanes, head.chunk),
+        from.size());
   }
+  const pulse_shape shape{static_cast<std::uint32_t>(head.lanes), head.chunk};
   pulse_predictions out{head.pulse, head.phase_pulse, head.updates, {}};
   std::uint64_t at = head_size;
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
