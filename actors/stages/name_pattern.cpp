@@ -26,6 +26,20 @@ error bad_pattern(std::string_view text, std::string_view expected) {
                fmt::format("cannot use the pattern \"{}\": expected {}", text, expected));
 }
 
+/// Returns a value as it may stand in the path of a file.
+/// @param before  The path in front of the value.
+std::string file_part(std::string value, const std::string& before) {
+  std::replace(value.begin(), value.end(), '/', '_');
+  if (value.starts_with('.')) {
+    value.front() = '_';
+  }
+  // A path that then begins with a slash would be an absolute one.
+  if (value.empty() && (before.empty() || before.ends_with('/'))) {
+    return "_";
+  }
+  return value;
+}
+
 }  // namespace
 
 /// Reads a pattern. Braces cannot be nested and cannot stand for themselves.
@@ -68,10 +82,22 @@ result<name_pattern> name_pattern::parse(std::string_view text) {
   return out;
 }
 
-/// Returns the name of an item. An attribute that the item lacks is an error with the
-/// most similar name. Values are not checked: they may hold any text.
+/// Values are not checked: they may hold any text.
 result<std::string> name_pattern::name_of(std::uint64_t item,
                                           const attributes& about) const {
+  return replaced(item, about, false);
+}
+
+/// Only values are changed; the text of the pattern is that of the user.
+result<std::string> name_pattern::file_of(std::uint64_t item,
+                                          const attributes& about) const {
+  return replaced(item, about, true);
+}
+
+/// Puts the facts of an item into the pattern. An attribute that the item lacks is an
+/// error with the most similar name.
+result<std::string> name_pattern::replaced(std::uint64_t item, const attributes& about,
+                                           bool for_file) const {
   std::string out;
   for (const part& one : parts_) {
     if (!one.in_braces) {
@@ -80,8 +106,10 @@ result<std::string> name_pattern::name_of(std::uint64_t item,
       // Leading zeros fill up to the number of digits.
       out += fmt::format("{:0{}}", item, one.digits);
     } else if (const auto found = about.find(one.text); found != about.end()) {
-      out += std::visit([](const auto& value) { return fmt::format("{}", value); },
-                        found->second);
+      std::string value =
+          std::visit([](const auto& one_value) { return fmt::format("{}", one_value); },
+                     found->second);
+      out += for_file ? file_part(std::move(value), out) : value;
     } else {
       // The names of all attributes, for the suggestion.
       std::vector<std::string> known;

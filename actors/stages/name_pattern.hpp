@@ -27,6 +27,12 @@ class name_pattern {
   /// nearest}
   [[nodiscard]] result<std::string> name_of(std::uint64_t item,
                                             const attributes& about) const;
+  /// Returns the name of the file of an item. Attributes come from the data, so their
+  /// values choose no folder: `/` and a point at the begin become `_`, and so does an
+  /// empty value that would be the whole name of a folder or file.
+  /// @error{not_found, see `name_of`}
+  [[nodiscard]] result<std::string> file_of(std::uint64_t item,
+                                            const attributes& about) const;
   /// Returns whether the name depends on the number of the item and on no attribute, so
   /// that no two items of a run have one name.
   [[nodiscard]] bool is_unique() const noexcept;
@@ -36,6 +42,8 @@ class name_pattern {
   [[nodiscard]] bool has_number() const noexcept;
 
  private:
+  [[nodiscard]] result<std::string> replaced(std::uint64_t item, const attributes& about,
+                                             bool for_file) const;
   /// A piece of the pattern.
   struct part {
     std::string text;        ///< text, or the name of an attribute

@@ -35,7 +35,7 @@ std::string item_files::path_of_name(const std::string& name) const {
 /// it.
 result<void> item_files::put(taken& t) {
   // Each item has a name of its own, because the pattern has the number in it.
-  WEIR_TRY(const std::string name, pattern_.name_of(t.seq(), t.about()));
+  WEIR_TRY(const std::string name, pattern_.file_of(t.seq(), t.about()));
   WEIR_TRY(const byte_vector content, encode(t));
   WEIR_CHECK(write(path_of_name(name), content));
   ++at_.items;

@@ -155,6 +155,16 @@ class npy_read final : public flow::stage_object {
     // Without rows there is nothing to read.
     // All rows have the same size.
     row_bytes_ = rows_ == 0 ? 0 : header_.bytes / rows_;
+    // Rows without elements take no bytes, so the size of the file limits no number of
+    // them.
+    if (settings_.items == items_of::rows && rows_ != 0 && row_bytes_ == 0) {
+      return error(errc::unsupported,
+                   fmt::format(
+                       "cannot read the rows of an array: expected rows with elements, "
+                       "found {} of the shape [{}]",
+                       rows_, fmt::join(shape_, ",")))
+          .hint("read the array as one item with items = \"file\"");
+    }
     if (row_bytes_ > settings_.max_bytes) {
       return too_large(fmt::format("an item of shape [{}]", fmt::join(shape_, ",")),
                        settings_.max_bytes, row_bytes_);
@@ -218,7 +228,7 @@ constexpr std::string_view npy_read_details =
 with little-endian numbers or booleans in C order are read; elements go straight into
 the memory of the item. The size of a file must be exactly that of its header and its
 elements: a shorter file is `torn`, any other damage `corrupt`, and other forms of
-arrays are `unsupported`. The message names the file.
+arrays are `unsupported`, as are rows without elements. The message names the file.
 
 Attributes: `file` is the name of the file, `row` the index on the first axis. The
 cursor holds file and row, a digest of the names so far, type and shape, and the XXH3

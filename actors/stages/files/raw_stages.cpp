@@ -18,21 +18,21 @@ constexpr std::string_view raw_write_name = "raw.write";
 
 /// Returns a type whose extents are numbers, except that the slowest one may be open: the
 /// size of the file then gives it.
-// Returns nothing for other types. The product of the extents must fit into 64 bits.
+// Returns nothing for other types. The size of an item must fit into 64 bits.
 std::optional<flow::port_type> raw_type(const std::string& text) {
   auto type = flow::port_type::parse(text);
   // Types without whole bytes have no raw form.
   if (!type || !type->element || info_of(*type->element).size == 0) {
     return std::nullopt;
   }
-  std::int64_t count = 1;
-  // The product is computed to find types that are too large.
+  auto bytes = static_cast<std::int64_t>(info_of(*type->element).size);
+  // The size of an item is computed to find types that are too large.
   for (std::size_t i = 0; i < type->shape.size(); ++i) {
     // The slowest extent may be open or 0; all others are numbers above 0.
     const flow::extent& one = type->shape[i];
     const bool fixed = one.is == flow::extent::kind::fixed;
     if ((!fixed && i != 0) || (fixed && i != 0 && one.number == 0) ||
-        (fixed && !checked_mul(count, one.number, count))) {
+        (fixed && !checked_mul(bytes, one.number, bytes))) {
       return std::nullopt;
     }
   }
@@ -52,8 +52,8 @@ settings_table<raw_read_settings> raw_read_table() {
            "type of the content of a file, such as u8[480,640]")
       .required()
       .rule(
-          "that is a type with an element type, whose extents are numbers, or ? for "
-          "the first one",
+          "that is a type of fewer than 2^63 bytes with an element type, whose extents "
+          "are numbers, or ? for the first one",
           [](const std::string& text) { return raw_type(text).has_value(); });
   return table;
 }

@@ -342,6 +342,14 @@ TEST(NamePattern, ReplacesNamesInBraces) {
   EXPECT_EQ(named("{item:4}", 12345), "12345");
   EXPECT_EQ(named("{item:20}", UINT64_MAX), "18446744073709551615");
   EXPECT_EQ(named("{level}.{name}@{item:2}{rate}", 3), "-2.wq@030.5");
+  const auto file = [](const char* pattern, const char* value) {
+    const attributes values = {{"name", std::string(value)}};
+    return or_throw(or_throw(actors::name_pattern::parse(pattern)).file_of(3, values));
+  };
+  EXPECT_EQ(file("../{name}/{item}", ".."), "../_./3");
+  EXPECT_EQ(file("{name}{item}", "/a/b"), "_a_b3");
+  EXPECT_EQ(file("{name}/{item}", ""), "_/3");
+  EXPECT_EQ(file("a{name}.{item}", ""), "a.3");
   const auto unique = [](const char* pattern) {
     return or_throw(actors::name_pattern::parse(pattern)).is_unique();
   };

@@ -111,6 +111,57 @@ TEST(NpyRead, EveryDamageIsAnErrorWithAName) {
   }
 }
 
+TEST(NpyRead, RefusesRowsWithoutElements) {
+  // The size of the file says nothing about the number of such rows.
+  const byte_vector file = npy_file(npy_header("<f4", "(1099511627776, 0)"), 0);
+  expect_error(read_npy(file, {{"items", "rows"}}), errc::unsupported,
+               "found 1099511627776 of the shape [0]");
+  const auto whole = read_npy(npy_file(npy_header("<f4", "(3, 0)"), 0));
+  ASSERT_TRUE(whole) << whole.error().message();
+  EXPECT_EQ((*whole)[0].size(), 1U);
+}
+
+TEST(RawRead, RefusesATypeWhoseItemsExceed64Bits) {
+  for (const char* type : {"f64[?,2305843009213693952]", "f64[2305843009213693952]",
+                           "u8[4294967296,4294967296]"}) {
+    expect_refused("raw.read", {{"path", "a.raw"}, {"type", type}},
+                   errc::invalid_argument, "fewer than 2^63 bytes");
+  }
+}
+
+TEST(ItemFiles, LetNoAttributeChooseAFolder) {
+  const temp_folder folder;
+  const std::vector<std::pair<std::string, std::string>> names{
+      {"../../escaped", "_._.._escaped-0.raw"},
+      {"/escaped", "_escaped-1.raw"},
+      {"..", "_.-2.raw"},
+      {"", "_-3.raw"},
+      {"a.b", "a.b-4.raw"}};
+  std::string lines;
+  for (const auto& [who, file] : names) {
+    lines += "{\"x\":[1,2],\"who\":\"" + who + "\"}\n";
+  }
+  write_text(folder / "in.jsonl", lines);
+  for (const char* inner : {"/{who}-{item}.raw", "/{who}/{item}.raw"}) {
+    const auto done = run_files([&](pipeline& p) {
+      add_stage(p, "source", "json.read",
+                {{"path", folder / "in.jsonl"}, {"type", "f64[2]"}}) >>
+          add_stage(p, "sink", "raw.write",
+                    {{"path", folder / ("out" + std::string(inner))}});
+    });
+    ASSERT_TRUE(done) << done.error().message();
+  }
+  for (const auto& [who, file] : names) {
+    EXPECT_TRUE(std::filesystem::exists(folder / ("out/" + file))) << who;
+  }
+  // Each value is a folder of its own in the second case.
+  const auto entries = [&](const std::string& path) {
+    return std::distance(std::filesystem::directory_iterator(path), {});
+  };
+  EXPECT_EQ(entries(folder / "out"), 10);
+  EXPECT_EQ(entries(folder.path()), 2);
+}
+
 TEST(NpyWrite, HasOneArrayThatIsWholeAtEveryCheckpoint) {
   const temp_folder folder;
   const std::string path = folder / "a.npy";
@@ -218,7 +269,8 @@ TEST(JsonWrite, EmptiesLinesOfJsonAndNothingElse) {
     return std::pair(done ? std::optional<errc>() : done.error().code(),
                      std::string(as_text(after)));
   };
-  for (const char* lines : {"{\"x\":[1,2]}\n", "[1,2]\n[3]\n", "-7\n", "nu", ""}) {
+  for (const char* lines :
+       {"{\"x\":[1,2]}\n", "[1,2]\n[3]\n", "-7\n", "nu", "{\"x\":[1,", ""}) {
     EXPECT_EQ(written_over(lines),
               (std::pair(std::optional<errc>(), std::string("[0]\n"))))
         << lines;
