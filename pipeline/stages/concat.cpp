@@ -18,6 +18,8 @@
 namespace weir::flow {
 namespace {
 
+constexpr std::string_view concat_name = "concat";
+
 /// See the table.
 struct concat_settings {
   std::vector<std::string> parts;
@@ -48,6 +50,13 @@ class concat final : public stage_object {
       if (auto opened = parts_[i]->open(run); !opened) {
         return at_part(i, std::move(opened.error()));
       }
+      // The cursor of the part must fit behind the number of the part.
+      if (const std::size_t size = parts_[i]->position().size; size > max_part_cursor) {
+        return at_part(i, error(errc::unsupported,
+                                fmt::format("cannot store the cursor of a source: "
+                                            "expected at most {} bytes, found {}",
+                                            max_part_cursor, size)));
+      }
     }
     return {};
   }
@@ -73,7 +82,7 @@ class concat final : public stage_object {
     if (part_ < parts_.size()) {
       // The rest of the record is that of the part.
       const small_record inner = parts_[part_]->position();
-      WEIR_EXPECT(out.size + inner.size <= max_record);
+      WEIR_EXPECT(inner.size <= max_part_cursor);
       std::memcpy(out.data.data() + out.size, inner.data.data(), inner.size);
       out.size += inner.size;
     }
@@ -108,6 +117,9 @@ class concat final : public stage_object {
   }
 
  private:
+  /// Largest cursor of a part. @units{bytes}
+  static constexpr std::size_t max_part_cursor = max_record - sizeof(std::uint64_t);
+
   /// Names the part in an error.
   static error at_part(std::size_t part, error cause) {
     const errc code = cause.code();
@@ -314,6 +326,20 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                  fmt::format("cannot make a {}: expected sources, found the stage {}",
                              name, part.name));
   }
+  // A combination stores the cursors of its parts and nothing else of them.
+  if (!part.state.empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make a {}: expected sources that checkpoints "
+                             "describe with a cursor alone, found the state \"{}\" of {}",
+                             name, part.state.front().name, part.name))
+        .hint("use this source as a stage of its own");
+  }
+  // Each of them would put the number of its part in front of the cursor.
+  if (name == concat_name && part.name == concat_name) {
+    return error(errc::invalid_argument,
+                 "cannot make a concat: expected sources that are no concat, found one")
+        .hint("write its sources into the outer one");
+  }
   // The first part decides about the outlets.
   if (whole.info.ports.empty()) {
     whole.info.ports = part.ports;
@@ -375,7 +401,8 @@ side.
 Each text is the name of a source and its settings: `tgm.read path="a b.tgm" index=1`.
 Quotes keep spaces together and make any value a text; other values are integers,
 numbers, `true`, `false` or texts. The cursor is the number of the source and the
-cursor of that source. The outlet is `x` for all sources of this page.)";
+cursor of that source. Sources with a state, such as `mix`, cannot be parts, and neither
+can another `concat`. The outlet is `x` for all sources of this page.)";
 
 /// A small pipeline with `concat`.
 constexpr std::string_view concat_example = R"([[stage]]
@@ -395,8 +422,8 @@ constexpr std::string_view mix_details =
 weight is drawn twice as often. The source of item n is a function of the seed and n
 alone, so the order does not depend on how long a source takes. A source that has ended
 is not drawn again, and the mix ends with the last one. Parts are written as those of
-`concat`, and all have the same outlets. The cursor is the number of items, and the
-state holds the cursors of all sources.)";
+`concat`, and all have the same outlets. Sources with a state cannot be parts. The cursor
+is the number of items, and the state holds the cursors of all sources.)";
 
 /// A small pipeline with `mix`.
 constexpr std::string_view mix_example = R"([[stage]]
@@ -416,7 +443,7 @@ path = "out.tgm"
 /// Makes the source from its settings.
 result<void> make_concat(described_stage& made, const catalog& known,
                          const given_settings& given) {
-  made.info.name = "concat";
+  made.info.name = concat_name;
   made.info.documentation = "reads several sources one after another as one";
   made.info.face = face::source;
   made.info.details = concat_details;

@@ -70,6 +70,10 @@ result<setting_value> take_value(std::string_view& rest, std::string_view line) 
   }
   setting_value value{std::string(rest.substr(1, end - 1))};
   rest.remove_prefix(end + 1);
+  if (!rest.empty() && !rest.starts_with(' ')) {
+    return bad_line(line, "a blank behind each text in quotes",
+                    fmt::format("\"{}\"", rest.substr(0, 1)));
+  }
   return value;
 }
 

@@ -146,6 +146,11 @@ TEST(Concat, RefusesPartsThatDoNotFit) {
   refuse({"generator count=x"}, errc::invalid_argument, "count");
   refuse({"generator count"}, errc::invalid_argument, "name=value");
   refuse({""}, errc::invalid_argument, "name of a stage");
+  refuse({"generator", "mix parts=generator"}, errc::invalid_argument,
+         "found the state \"CURSORS\" of mix");
+  refuse({"concat parts=generator"}, errc::invalid_argument, "that are no concat");
+  expect_refused("mix", {{"parts", "mix parts=generator"}}, errc::invalid_argument,
+                 "found the state \"CURSORS\" of mix");
   expect_refused("concat", {}, errc::invalid_argument, "parts");
 }
 
@@ -164,6 +169,9 @@ TEST(StageText, ReadsValuesOfAllKinds) {
   EXPECT_EQ(value("name"), setting_value{std::string("7")});
   EXPECT_FALSE(flow::parse_stage_text("a b=\"c"));
   EXPECT_FALSE(flow::parse_stage_text("a b="));
+  const auto joined = flow::parse_stage_text("a b=\"c\"d=1");
+  ASSERT_FALSE(joined);
+  EXPECT_NE(joined.error().message().find("expected a blank behind"), std::string::npos);
   EXPECT_EQ(flow::parse_stage_text("a b=1 b=2").error().code(), errc::already_exists);
 }
 
