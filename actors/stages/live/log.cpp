@@ -75,7 +75,8 @@ settings_table<log_settings> log_table() {
       .may_change();
   table
       .add("max_bytes", &s::max_bytes,
-           "largest size of a message; larger ones are not accepted")
+           "largest size of a message and of its decoded object; larger ones are not "
+           "accepted")
       .range(1, std::int64_t{1} << 40)
       .unit("bytes");
   table.add("until", &s::until,
@@ -339,7 +340,16 @@ class log_source final : public flow::stage_object {
           fmt::format("cannot accept a message: expected {}, found {}[{}]", type_.text(),
                       info_of(found.type).tensogram, fmt::join(found.shape, ",")));
     }
-    byte_vector elements(static_cast<std::size_t>(message.object_bytes(object)));
+    WEIR_CHECK(check_item(found));
+    // A short message may declare a size that no memory has.
+    const std::uint64_t bytes = message.object_bytes(object);
+    if (bytes > settings_.max_bytes) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot accept a message: expected an object of at most "
+                               "{} bytes, found {}",
+                               settings_.max_bytes, bytes));
+    }
+    byte_vector elements(static_cast<std::size_t>(bytes));
     return message.decode_into(object, elements);
   }
 

@@ -33,21 +33,25 @@ result<std::size_t> find_object(const object_choice& choice,
   return *found;
 }
 
-/// Decodes the chosen object into the item and returns its number. Types that are smaller
-/// than a byte have no tensor.
+/// Types that are smaller than a byte have no tensor.
+result<void> check_item(const formats::object_descriptor& object) {
+  // Items hold elements of whole bytes.
+  if (info_of(object.type).size == 0 || object.shape.size() > runtime::max_dims) {
+    return error(errc::unsupported,
+                 fmt::format("cannot make an item of an object: expected whole bytes "
+                             "and at most {} dimensions, found {} with {}",
+                             runtime::max_dims, info_of(object.type).tensogram,
+                             object.shape.size()));
+  }
+  return {};
+}
+
+/// Decodes the chosen object into the item and returns its number.
 result<std::size_t> fill_from(pull& p, const object_choice& choice,
                               const formats::message_reader& message) {
   WEIR_TRY(const std::size_t object, find_object(choice, message));
   const formats::object_descriptor& descriptor = message.descriptor(object);
-  // Items hold elements of whole bytes.
-  if (info_of(descriptor.type).size == 0 || descriptor.shape.size() > runtime::max_dims) {
-    return error(
-        errc::unsupported,
-        fmt::format("cannot make an item of object {}: expected whole bytes "
-                    "and at most {} dimensions, found {} with {}",
-                    object, runtime::max_dims, info_of(descriptor.type).tensogram,
-                    descriptor.shape.size()));
-  }
+  WEIR_CHECK(check_item(descriptor));
   WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
   WEIR_CHECK(message.decode_into(
       object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))}));

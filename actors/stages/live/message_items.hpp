@@ -21,6 +21,10 @@ struct object_choice {
 [[nodiscard]] result<std::size_t> find_object(const object_choice& choice,
                                               const formats::message_reader& message);
 
+/// Returns an error if no item can be made of an object.
+/// @error{unsupported, elements are no whole bytes, or there are too many dimensions}
+[[nodiscard]] result<void> check_item(const formats::object_descriptor& object);
+
 /// Decodes an object straight into the memory of outlet 0. Returns its number.
 /// @error{not_found, see `find_object`}
 /// @error{unsupported, elements are no whole bytes, or there are too many dimensions}

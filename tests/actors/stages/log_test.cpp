@@ -77,6 +77,30 @@ TEST(Log, DoesNotAcceptWhatCannotBecomeAnItem) {
   EXPECT_EQ(found[1].about.at("message"), attribute(std::uint64_t{1}));
 }
 
+TEST(Log, DoesNotAcceptObjectsOfWhichNoItemCanBeMade) {
+  const live_folder f;
+  const std::vector<std::byte> bytes(4000);
+  const auto message = [&](dtype type, std::vector<std::int64_t> shape,
+                           std::size_t size) {
+    formats::object_to_write object;
+    object.descriptor.type = type;
+    object.descriptor.shape = std::move(shape);
+    object.data = bytes_view(bytes).first(size);
+    return or_throw(formats::encode_message({&object, 1}));
+  };
+  // Bits, nine dimensions, and more elements than `max_bytes` allows.
+  std::thread sender =
+      f.sending(joined({message(dtype::bitmask, {8}, 1),
+                        message(dtype::uint8, {1, 1, 1, 1, 1, 1, 1, 1, 1}, 1),
+                        message(dtype::uint8, {4000}, 4000), float_message(1)}));
+  tape found;
+  const auto done = run_files(f.building(found, {{"type", "any"}, {"max_bytes", 3000}}));
+  sender.join();
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(firsts(found), float_list{1});
+  EXPECT_EQ(f.log(), float_message(1));
+}
+
 TEST(Log, BeginsWithWhatItHasAndCutsOffAMessageThatIsNotWhole) {
   const live_folder f;
   byte_vector half = float_message(9);
