@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stages/prose/job/stored_config.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/settings.hpp"
@@ -24,6 +26,19 @@ run_config a_config() {
 
 TEST(config_text, agrees_with_the_configuration_it_was_made_of) {
   EXPECT_TRUE(compare_config(config_text(a_config(), 256), a_config()));
+}
+
+TEST(config_text, keeps_a_value_with_a_line_break_on_one_line) {
+  run_config c = a_config();
+  const std::string plain = config_text(c, 256);
+  c.source.paths = {"a\nb.txt"};
+  const std::string stored = config_text(c, 256);
+  EXPECT_EQ(std::ranges::count(stored, '\n'), std::ranges::count(plain, '\n'));
+  const auto changes = compare_config(stored, c);
+  ASSERT_TRUE(changes) << changes.error().message();
+  EXPECT_TRUE(changes->empty());
+  c.source.paths = {"a\nc.txt"};
+  EXPECT_EQ(or_throw(compare_config(stored, c)).size(), 1U);
 }
 
 TEST(config_text, names_the_setting_and_both_values_that_differ) {

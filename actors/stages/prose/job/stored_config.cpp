@@ -18,6 +18,7 @@
 #include "stages/prose/job/resume/changes.hpp"
 #include "stages/prose/job/settings.hpp"
 #include "weir/base/settings.hpp"
+#include "weir/base/text.hpp"
 
 namespace weir::actors {
 
@@ -28,7 +29,7 @@ constexpr const char* equations_key = "model.equations";
 /// Begin of the keys of the model.
 constexpr std::string_view model_prefix = "model.";
 
-/// Returns a line. Values are not escaped.
+/// Returns a line. Values have no line breaks; see `stored_text`.
 std::string line_of(std::string_view key, const std::string& value) {
   return fmt::format("{} = {}\n", key, value);
 }
@@ -49,7 +50,7 @@ std::uint64_t number_of_word(const integer_range& range, const std::string& word
 }
 
 /// Converts a value to its stored text: numbers with all digits, words as numbers, texts
-/// as they are, and lists with separators.
+/// as they are unless they have a line break, and lists with separators.
 struct stored_text {
   const setting_info& info;
 
@@ -58,7 +59,11 @@ struct stored_text {
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(const std::string& v) const {
     const auto* range = std::get_if<integer_range>(&info.range);
-    return range != nullptr ? fmt::to_string(number_of_word(*range, v)) : v;
+    if (range != nullptr) {
+      return fmt::to_string(number_of_word(*range, v));
+    }
+    // A line break would end the line of the setting.
+    return v.find('\n') == std::string::npos ? v : json_quote(v);
   }
   std::string operator()(const setting_value::list& v) const {
     std::vector<std::string> items;
