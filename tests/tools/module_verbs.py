@@ -169,6 +169,9 @@ class Verbs(unittest.TestCase):
         self.refuses('["x86-64-v1"]', '["x86-64-v2"]', "x86-64-v2")
         self.refuses('"ptx"', '"ptxx"', "PTX")
         self.refuses('"ring"', '"rings"', "ring")
+        self.refuses('"ring"', '""', "known word", "plan[0].algorithm")
+        self.refuses('"all_reduce"', '""', "known word", "plan[0].collective")
+        self.refuses('dtype = "fp32"', 'dtype = ""', "known word", "plan[0].dtype")
         self.refuses("[16,64]}", "[16,64}", "JSON")
         self.refuses("sources = [", "sources = ", "TOML")
         self.refuses("alpha.ptx", "absent.ptx", "absent.ptx", code=3)
@@ -247,6 +250,14 @@ class Verbs(unittest.TestCase):
         self.module("build", "in/alpha.toml", "a.fatbin", "--key", "k", code=2)
         secret.write_bytes(before[:64] + b"00" * 32)
         self.build_fails_with_half_a_key()
+
+    def test_no_secret_key_stays_without_its_public_key(self):
+        # A link to a file that cannot be made counts as no file until it is written.
+        (self.folder / "k.pub").symlink_to("/nonexistent/k.pub")
+        self.module("keygen", "k", code=3)
+        self.assertFalse((self.folder / "k").exists())
+        (self.folder / "k.pub").unlink()
+        self.module("keygen", "k")
 
     def build_fails_with_half_a_key(self):
         """Checks that a key whose second half is wrong signs nothing."""

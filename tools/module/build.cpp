@@ -103,12 +103,12 @@ result<byte_vector> build_image(module_description& from, const secret_key* sign
   return builder.build(sign_with);
 }
 
-// Writes a fatbin and prints its facts. It is parsed again, so that the facts are those
-// of the file.
+// Writes a fatbin and prints its facts. It is parsed before it is written, so that the
+// facts are those of the file and an image that cannot be read replaces no file.
 result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
                           output& out) {
-  WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));
   WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));
+  WEIR_CHECK(write_file_atomically(posix_file_system(), path, image));
   const std::string key =
       module.signature ? json_quote(tessera::to_hex(module.signature->key)) : "null";
   if (json) {

@@ -146,8 +146,8 @@ class table_reader {
   void read(const char* key, std::span<const named_number> names, std::uint32_t& to) {
     std::string word;
     read(key, word);
-    // An absent key leaves the word empty.
-    if (!word.empty()) {
+    // A value that is no string has been refused by `read`. An empty word is unknown.
+    if (const toml::node* node = table_.get(key); node != nullptr && node->is_string()) {
       keep(number_named(word, names), key, to);
     }
   }

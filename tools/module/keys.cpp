@@ -29,10 +29,11 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
     return system_error("create the key file", path, errno);
   }
   const ssize_t written = ::write(descriptor, text.data(), text.size());
+  const bool whole = written == static_cast<ssize_t>(text.size());
   // The key is durable before the command reports success.
-  const bool good =
-      written == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
-  const int problem = errno;
+  const bool good = whole && ::fsync(descriptor) == 0;
+  // A write that stores only a part sets no errno: the disk is full.
+  const int problem = written >= 0 && !whole ? ENOSPC : errno;
   ::close(descriptor);
   if (!good) {
     ::unlink(path.c_str());
@@ -63,8 +64,9 @@ result<tessera::secret_key> read_secret_key(const std::string& path) {
   return key;
 }
 
-// The public file is tested before the secret one is written, so that no secret key is
-// left without its public key in the usual case of an old pair.
+// The public file is tested before the secret one is written, and the secret one is
+// removed if the public one cannot be written, so that no secret key is left without its
+// public key.
 result<void> write_key_files(const std::string& path, const tessera::key_pair& keys) {
   const std::string open = path + ".pub";
   if (posix_file_system().exists(open)) {
@@ -74,7 +76,12 @@ result<void> write_key_files(const std::string& path, const tessera::key_pair& k
                     open));
   }
   WEIR_CHECK(write_new(path, tessera::to_hex(keys.secret) + "\n", for_the_owner));
-  return write_new(open, tessera::to_hex(keys.open) + "\n", for_all);
+  auto written = write_new(open, tessera::to_hex(keys.open) + "\n", for_all);
+  // Nobody has used the new secret key yet, so nothing is lost by its removal.
+  if (!written) {
+    ::unlink(path.c_str());
+  }
+  return written;
 }
 
 }  // namespace weir::tools
