@@ -8,10 +8,12 @@
 ///
 /// Every import writes the record last, and a replacement removes the old record first. A
 /// crash in between leaves weights without a record, which `list_models` does not show
-/// and the next import replaces.
+/// and the next import replaces. If the new streams do not fit, the old record is put
+/// back.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "model/panels.hpp"
 #include "model/record.hpp"
@@ -106,6 +108,19 @@ result<void> store_panels(hn4_volume& volume, const model_source& source,
   return volume.put(tag, stream, put);
 }
 
+/// Puts the record of a model back whose replacement has failed while its weights were
+/// still the old ones. If its panels were replaced, it is kept without panels.
+/// The caller reports the first failure, so a second one is not reported.
+void put_back(hn4_volume& volume, model_record old, bool has_panels,
+              const storage::hn4_put_options& put) {
+  if (!has_panels) {
+    old.panels.clear();
+    // The new panels take space and belong to no weights. There may be none.
+    static_cast<void>(volume.remove(old.tag + std::string(panels_ending)));
+  }
+  static_cast<void>(volume.put(record_tag(old.tag), as_view(text_of_record(old)), put));
+}
+
 }  // namespace
 
 // The record goes first and comes last, so that it never describes other weights than
@@ -135,14 +150,30 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
     digest.add(w.info, source.view(w));
   }
   record.digest = digest.value();
+  std::optional<model_record> old;
   if (has_record) {
+    // A record that cannot be read is not worth keeping.
+    if (auto found = read_record(volume, tag)) {
+      old = std::move(*found);
+    }
     WEIR_CHECK(volume.remove(record_tag(tag)));
   }
   // Equal files give equal volumes if the time is given.
   storage::hn4_put_options put;
   put.time_ns = options.time_ns;
-  WEIR_CHECK(volume.put(tag, source.bytes, put));
-  WEIR_CHECK(store_panels(volume, source, put, record));
+  // A stream that does not fit leaves the one before it. The weights come second, because
+  // the old model can be used without panels.
+  auto stored = store_panels(volume, source, put, record);
+  const bool old_panels = !stored;
+  if (stored) {
+    stored = volume.put(tag, source.bytes, put);
+  }
+  if (!stored) {
+    if (old) {
+      put_back(volume, std::move(*old), old_panels, put);
+    }
+    return std::move(stored).error();
+  }
   WEIR_CHECK(volume.put(record_tag(tag), as_view(text_of_record(record)), put));
   return record;
 }

@@ -3,6 +3,7 @@
 /// Models in volumes: both families of files give the same bits, exports come back with
 /// equal digests, and damage is found.
 #include "made_models.hpp"
+#include "weir/actors/model_weights.hpp"
 
 namespace weir::actors::made {
 namespace {
@@ -171,6 +172,57 @@ TEST(ModelVolumes, SeveralModelsAreListedAndOneMustBeNamed) {
   EXPECT_EQ(choice.error().code(), errc::invalid_argument);
   EXPECT_NE(choice.error().text().find("\"minilm\", \"smol\""), std::string::npos);
   EXPECT_EQ(model_in_volume::open(volume, "other").error().code(), errc::not_found);
+}
+
+// The volume is full except for a number of blocks, which grows until the new model fits.
+TEST(ModelVolumes, AModelStaysIfItsReplacementDoesNotFit) {
+  const weir::test::temp_folder scratch;
+  make_volume(scratch / "v");
+  write_hf_folder(made_model(architecture::llama, 1), scratch / "old");
+  // The new model is larger, so that its weights do not fit in the place of old panels.
+  write_hf_folder(made_model(architecture::llama, 2, 5), scratch / "new");
+  auto volume = writable(scratch / "v");
+  const model_record old = or_throw(import_model(volume, scratch / "old", "m"));
+  constexpr int spares = 64;
+  for (int i = 0; i < spares; ++i) {
+    or_throw(volume.put("spare" + std::to_string(i), byte_vector(100)));
+  }
+  int fillers = 0;
+  for (std::size_t bytes = std::size_t{32} << 20; bytes > 0;) {
+    const auto filled =
+        volume.put("filler" + std::to_string(fillers), byte_vector(bytes));
+    if (filled) {
+      ++fillers;
+    } else {
+      ASSERT_EQ(filled.error().code(), errc::no_space) << filled.error().message();
+      bytes /= 2;
+    }
+  }
+  int refused = 0;
+  bool had_panels = false, lost_panels = false;
+  for (int i = 0; i < spares; ++i) {
+    const auto done = import_model(volume, scratch / "new", "m", {.replace = true});
+    const auto model = model_in_volume::open(volume, "m");
+    ASSERT_TRUE(model) << i << ": " << model.error().message();
+    const auto verified = model->verify();
+    ASSERT_TRUE(verified) << i << ": " << verified.error().message();
+    if (done) {
+      EXPECT_NE(model->record().digest, old.digest);
+      break;
+    }
+    EXPECT_EQ(done.error().code(), errc::no_space) << done.error().message();
+    EXPECT_EQ(model->record().digest, old.digest);
+    if (!model->record().panels.empty()) {
+      EXPECT_TRUE(model_weights::load(volume, *model));
+    }
+    (model->record().panels.empty() ? lost_panels : had_panels) = true;
+    ++refused;
+    or_throw(volume.remove("spare" + std::to_string(i)));
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, spares) << "the new model has never fitted";
+  EXPECT_TRUE(had_panels);
+  EXPECT_TRUE(lost_panels);
 }
 
 // An encoder of one layer is smaller than a block of 64 KiB. Of a larger one, the tensors
