@@ -91,7 +91,14 @@ std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
 }
 
 /// The arguments are used by the operation itself, which copies them before this returns.
+/// tessera makes no operation of a request without a kernel, so it is refused here.
 result<std::uint64_t> stream_state::launch(const launch_order& order) {
+  if (order.request.kernel.kernel == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("launch not enqueued on stream \"{}\": expected a kernel, "
+                             "found none",
+                             spec_.name));
+  }
   WEIR_CHECK(check_window("launch"));
   tessera::launch_request request = order.request;
   request.args = order.args.data();

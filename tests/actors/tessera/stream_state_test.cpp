@@ -65,6 +65,19 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   EXPECT_EQ((*out)[0], engine->instance(x, 2)[0]);
 }
 
+TEST_F(stream_state_test, refuses_a_launch_without_a_kernel) {
+  auto s = open();
+  const auto refused = s->launch({});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  EXPECT_NE(refused.error().text().find("expected a kernel"), std::string::npos)
+      << refused.error().text();
+  EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
+  static_cast<void>(s->synchronize(0));
+  engine.run_all();
+  EXPECT_EQ(or_throw(answer_of(*s)), 1U) << "a refused launch is no operation";
+}
+
 TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   auto first = open();
   auto second = open();
