@@ -57,9 +57,14 @@ std::uint64_t bytes_of_source(const std::string& path) {
     return failed ? 0 : size;
   }
   std::uint64_t largest = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
-    const auto size = entry.is_regular_file(failed) ? entry.file_size(failed) : 0;
-    largest = failed ? largest : std::max<std::uint64_t>(largest, size);
+  // A range-based loop would throw an exception if the folder cannot be read to its end.
+  std::filesystem::directory_iterator entry(path, failed);
+  while (!failed && entry != std::filesystem::directory_iterator()) {
+    std::error_code unreadable;
+    const auto size =
+        entry->is_regular_file(unreadable) ? entry->file_size(unreadable) : 0;
+    largest = unreadable ? largest : std::max<std::uint64_t>(largest, size);
+    entry.increment(failed);
   }
   return largest;
 }
