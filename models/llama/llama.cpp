@@ -112,7 +112,7 @@ class llama_model final : public step_model {
   // Memory for the largest step.
   result<void> allocate_step(llama_step& step);
   result<void> check_groups(std::span<const row_group> groups) const;
-  void enter(const row_group& group, llama_step& step);
+  void add_rows(const row_group& group, llama_step& step);
 
   // Outlives the model.
   runtime::engine& engine_;
@@ -225,19 +225,17 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
   return {};
 }
 
-/// Adds the rows of a group to a step and to its context.
-void llama_model::enter(const row_group& group, llama_step& step) {
+/// Adds the rows of a group to a step. The context does not change yet.
+void llama_model::add_rows(const row_group& group, llama_step& step) {
   // Checked before.
-  llama_context& context = **table_.find(group.context);
+  const llama_context& context = **table_.find(group.context);
   step_context g;
   // The rows stand behind those of the groups before.
   g.position = context.history.size();
   g.first = step.rows();
   g.rows = static_cast<int>(group.tokens.size());
-  // The pages are known from here on, though tasks have yet to fill them.
-  table_.append(context, group.tokens);
-  // Pages with at least one token.
-  const auto pages = (context.history.size() + page_tokens - 1) / page_tokens;
+  // Pages with at least one token, those of this step included.
+  const auto pages = (g.position + group.tokens.size() + page_tokens - 1) / page_tokens;
   g.pages.assign(context.pages.begin(),
                  context.pages.begin() + static_cast<std::ptrdiff_t>(pages));
   // Only the last row of a group has logits.
@@ -267,9 +265,14 @@ result<step_ticket> llama_model::submit(std::span<const row_group> groups) {
   step->groups.clear();
   step->logit_rows = 0;
   for (const row_group& g : groups) {
-    enter(g, *step);
+    add_rows(g, *step);
   }
+  // A step that the engine refuses leaves neither tokens nor known pages behind.
   WEIR_CHECK(submit_llama_step(engine_, parts_, *step));
+  // The pages are known from here on, though tasks have yet to fill them.
+  for (const row_group& g : groups) {
+    table_.append(**table_.find(g.context), g.tokens);
+  }
   // A step whose submission failed stays free.
   step->serial = next_serial_++;
   return step_ticket{step->serial};

@@ -52,6 +52,7 @@ class step_builder {
   result<void> run(const char* name, const access_list& accesses, const Kernel& kernel) {
     // The last number is that of the end.
     WEIR_TRY(step_.last, engine_.submit(name, accesses.items(), kernel));
+    step_.first = step_.first == 0 ? step_.last : step_.first;
     return {};
   }
 
@@ -386,7 +387,17 @@ result<void> step_builder::end_with(const runtime::footprint& result) {
 /// Returns when all tasks are submitted.
 result<void> submit_llama_step(runtime::engine& engine, const llama_parts& parts,
                                llama_step& step) {
-  return step_builder(engine, parts, step).all();
+  step.first = 0;
+  step.last = 0;
+  auto submitted = step_builder(engine, parts, step).all();
+  if (!submitted && step.first != 0) {
+    // The tasks use the memory of the step, which the next step may get. How they end
+    // does not matter: nobody reads what they compute.
+    for (runtime::task_id id = step.first; id <= step.last; ++id) {
+      static_cast<void>(engine.wait(id));
+    }
+  }
+  return submitted;
 }
 
 /// The task is ordered by its pages.

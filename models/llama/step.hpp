@@ -56,8 +56,9 @@ struct step_context {
 
 /// A step in flight and its buffers. It stays at its address while tasks run.
 struct llama_step {
-  std::uint64_t serial = 0;  ///< number of the step; 0: the object is free
-  runtime::task_id last = 0;
+  std::uint64_t serial = 0;           ///< number of the step; 0: the object is free
+  runtime::task_id first = 0;         ///< number of its first task; 0: none is submitted
+  runtime::task_id last = 0;          ///< number of the last one
   std::vector<std::uint32_t> tokens;  ///< by row
   std::vector<step_context> groups;
   int logit_rows = 0;
@@ -74,7 +75,8 @@ struct llama_step {
   [[nodiscard]] int rows() const { return static_cast<int>(tokens.size()); }
 };
 
-/// Submits the tasks of a step, and stores the number of the task that ends last.
+/// Submits the tasks of a step, and stores the number of the task that ends last. If a
+/// task is refused, the tasks before it have ended when the call returns.
 [[nodiscard]] result<void> submit_llama_step(runtime::engine& engine,
                                              const llama_parts& parts, llama_step& step);
 

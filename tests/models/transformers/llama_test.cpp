@@ -204,6 +204,55 @@ TEST(Llama, StepsThatDoNotFitAreRefused) {
   EXPECT_EQ(model->finish({1}).error().code(), errc::not_found);
 }
 
+/// Releases the storage of an engine that was made last, as far as its number tells.
+bool release_last(runtime::engine& engine) {
+  for (std::uint32_t index = 1000; index > 0; --index) {
+    for (std::uint32_t generation = 0; generation < 4; ++generation) {
+      if (engine.release({index - 1, generation})) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+TEST(Llama, StepsThatTheEngineRefusesLeaveNothingBehind) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto tokens = some_token_ids(200, config.vocab, 5);
+  const std::span<const std::uint32_t> all(tokens);
+  rows expected;
+  {
+    const auto engine = engine_with(1);
+    const auto model = or_throw(make_llama(*engine, config, weights));
+    expected = logits_one_by_one(*model, tokens);
+  }
+  const auto engine = engine_with(2);
+  const auto model = or_throw(make_llama(*engine, config, weights, {"auto", 1024, 256}));
+  // The logits of the step that is used first: tasks that write them are refused.
+  ASSERT_TRUE(release_last(*engine));
+  const context_id context = or_throw(model->open_context(200));
+  const auto submit = [&](std::size_t first, std::size_t last, bool wants_logits) {
+    const row_group group{context, all.subspan(first, last - first), wants_logits};
+    return model->submit({&group, 1});
+  };
+  // More refusals than there may be steps in flight: each gives its step back.
+  for (std::uint32_t i = 0; i <= step_model::max_in_flight; ++i) {
+    const auto refused = submit(0, 192, true);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::not_found);
+    EXPECT_EQ(or_throw(model->tokens_in(context)), 0U);
+  }
+  const context_id other = or_throw(model->open_context(200));
+  EXPECT_EQ(or_throw(model->reuse_prefix(other, all)), 0U);
+  const step_ticket filled = or_throw(submit(0, 100, false));
+  // Another step is used now.
+  const step_ticket ticket = or_throw(submit(100, 128, true));
+  EXPECT_TRUE(same_bits(copy_logits(*model, ticket, 0), expected[127]));
+  or_throw(model->finish(filled));
+  or_throw(model->finish(ticket));
+}
+
 TEST(Llama, WeightsAndConfigurationsAreChecked) {
   const auto engine = engine_with(1);
   const llama_config config = small_llama();
