@@ -143,9 +143,12 @@ result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> comm
   std::uint32_t current = s.base_era;
   for (const chunk_mark& mark : committed) {
     if (mark.lane >= states.size() || mark.era >= s.eras.size()) {
+      const bool wrong_lane = mark.lane >= states.size();
       return error(errc::invalid_argument,
-                   fmt::format("cannot make a cursor: expected a lane below {}, found {}",
-                               states.size(), mark.lane));
+                   fmt::format("cannot make a cursor: expected {} below {}, found {}",
+                               wrong_lane ? "a lane" : "an era",
+                               wrong_lane ? states.size() : s.eras.size(),
+                               wrong_lane ? mark.lane : mark.era));
     }
     // A mark that is older than the one before changes nothing.
     if (mark.after.position >= states[mark.lane].position) {

@@ -83,6 +83,22 @@ TEST(StreamCursor, ContentHashIsOverTheLast4096TokensAndHistoryOverAll) {
   }
 }
 
+TEST(StreamCursor, AMarkOfAnotherStreamIsRefusedByWhatIsWrongInIt) {
+  stream_config c;
+  c.chunk = 8;
+  const auto stream = open_stream(c, random_tokens(100, 20));
+  const chunk_mark good = read_all(*stream, 8, 0, 1).front().mark;
+  chunk_mark lane = good, era = good;
+  lane.lane = 3;
+  era.era = 7;
+  const auto text = [&](const chunk_mark& mark) {
+    const auto cursor = stream->cursor_at(mark, 1);
+    return cursor ? std::string() : cursor.error().text();
+  };
+  EXPECT_NE(text(lane).find("expected a lane below 1, found 3"), std::string::npos);
+  EXPECT_NE(text(era).find("expected an era below 1, found 7"), std::string::npos);
+}
+
 TEST(StreamCursor, WithLanesTheWindowIsSharedAndHistoryCoversEveryLane) {
   const tokens corpus = random_tokens(12000, 22);
   stream_config c;
