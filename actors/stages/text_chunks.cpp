@@ -64,12 +64,12 @@ class text_chunks final : public flow::stage_object {
   }
   /// Makes the next chunk; files that are at their end are passed over.
   result<bool> next(pull& p) override {
-    // `close` also moves on.
-    for (; next_file_ < paths_.size(); close()) {
+    while (next_file_ < paths_.size()) {
       WEIR_CHECK(enter());
       const std::uint64_t left = size_ - offset_;
       // An empty file, or the end of one.
       if (left == 0) {
+        WEIR_CHECK(close());
         continue;
       }
       const std::uint64_t count = std::min(left, settings_.chunk);
@@ -165,10 +165,14 @@ class text_chunks final : public flow::stage_object {
     return {};
   }
   /// Goes to the next file and notes the size of this one, which belongs to the identity.
-  void close() {
-    sizes_.push_back(size_);
+  /// It is the size at the end, because the file may have grown while it was read, and a
+  /// run that continues asks for the size again.
+  result<void> close() {
+    WEIR_TRY(const std::uint64_t size, file_->size());
+    sizes_.push_back(size);
     file_.reset();
     ++next_file_;
+    return {};
   }
   /// Returns a digest of the names of the files up to one, and of the sizes of those
   /// before it. The size of the file itself may grow.

@@ -86,6 +86,41 @@ TEST(TextChunks, NoticesThatAFileIsOverwrittenWhileItIsRead) {
   }
 }
 
+TEST(TextChunks, ContinuesBehindAFileThatHasGrownWhileItWasRead) {
+  const text_folder f;
+  const auto files = f.files({"a.txt", "b.txt"});
+  std::vector<tape> tapes(1);
+  const file_builder build = [&](pipeline& p) { chunks(files, 2)(p, tapes); };
+  memory_store store;
+  flow::here_options options;
+  options.turn_items = 1;
+  options.every_items = 1;
+  options.store = &store;
+  bool grown = false;
+  options.stop = [&] {
+    if (!grown) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      write_text(files[0], "abcdefghMORE");
+      grown = true;
+    }
+    return false;
+  };
+  const auto done = run_files(build, options);
+  ASSERT_TRUE(done) << done.error().message();
+  ASSERT_EQ(texts_of(tapes[0]), (text_list{"ab", "cd", "ef", "gh", "AB", "CD"}));
+  int continued = 0;
+  for (const flow::image& image : unfinished(store.images)) {
+    // The last item was the first one of the second file.
+    if (image.next_item == 5) {
+      const auto resumed = resume_files(build, image);
+      ASSERT_TRUE(resumed) << resumed.error().message();
+      EXPECT_EQ(texts_of(tapes[0]), (text_list{"ab", "cd", "ef", "gh", "AB", "CD"}));
+      ++continued;
+    }
+  }
+  EXPECT_EQ(continued, 1);
+}
+
 TEST(TextChunks, RefusesOtherAndShorterFiles) {
   const text_folder f;
   const auto files = f.files({"b.txt", "a.txt"});
