@@ -123,11 +123,14 @@ void remove_generation(file_system& files, const std::string& folder,
     return;
   }
   for (const part_entry& part : manifest->parts) {
-    const std::string path_of_part = path_of(part, folder);
     // The name is checked, so that a damaged manifest cannot remove other files.
-    const std::size_t name = path_of_part.rfind('/') + 1;  // 0 if there is no folder
-    if (generation_of_part(std::string_view(path_of_part).substr(name)) == generation) {
-      static_cast<void>(files.remove(path_of_part));
+    const std::size_t name = part.path.rfind('/') + 1;  // 0 if there is no folder
+    // A part in the common folder has no folder in its path, and one in a folder of its
+    // own has an absolute path. Any other path could leave the common folder.
+    const bool has_place = name == 0 || part.path.starts_with('/');
+    if (has_place &&
+        generation_of_part(std::string_view(part.path).substr(name)) == generation) {
+      static_cast<void>(files.remove(path_of(part, folder)));
     }
   }
 }

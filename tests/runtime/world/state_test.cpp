@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "state/manifest.hpp"
+#include "state/state_folder.hpp"
 #include "support/faulty_files.hpp"
 #include "support/real_files.hpp"
 #include "support/temp_folder.hpp"
@@ -294,6 +295,37 @@ TEST(WorldState, EveryDamagedByteOfAManifestIsFound) {
              xxh3_64(bytes_view(damaged).first(damaged.size() - 8)));
     static_cast<void>(runtime::decode_manifest(damaged, "m"));
   }
+}
+
+TEST(WorldState, NoPartOutsideOfTheFoldersOfAManifestIsRemoved) {
+  test::temp_folder folder;
+  fs::create_directories(folder / "state" + "/inner");
+  fs::create_directories(folder / "disk");
+  runtime::state_manifest m;
+  m.generation = 7;
+  m.items = {{"b", dtype::fp32, {}, {}}};
+  m.values = {byte_vector(4)};
+  const std::string outside = folder / "state-7.rank-0.part";
+  const std::string inner = folder / "state/inner/state-7.rank-1.part";
+  const std::string common = folder / "state/state-7.rank-2.part";
+  const std::string own = folder / "disk/state-7.rank-3.part";
+  m.parts = {{"a", "../state-7.rank-0.part", 1, 1},
+             {"a", "inner/state-7.rank-1.part", 1, 1},
+             {"a", "state-7.rank-2.part", 1, 1},
+             {"a", own, 1, 1}};
+  for (const std::string& path : {outside, inner, common, own}) {
+    std::ofstream(path) << "a part";
+  }
+  const byte_vector bytes = runtime::encode_manifest(m);
+  std::ofstream(folder / "state/state-7.manifest", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),  // NOLINT: bytes
+             static_cast<std::streamsize>(bytes.size()));
+  runtime::remove_generation(posix_file_system(), folder / "state", 7);
+  EXPECT_FALSE(fs::exists(folder / "state/state-7.manifest"));
+  EXPECT_TRUE(fs::exists(outside));
+  EXPECT_TRUE(fs::exists(inner));
+  EXPECT_FALSE(fs::exists(common));
+  EXPECT_FALSE(fs::exists(own)) << "an own folder of a rank has an absolute path";
 }
 
 TEST(WorldState, OtherTilesAndNamesAreRefusedWithBoth) {
