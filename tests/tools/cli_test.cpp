@@ -126,5 +126,18 @@ TEST(Progress, ShowsShareSpeedLossTimeAndCheckpoint) {
   EXPECT_NE(progress_text(p, false).find("no checkpoint yet"), std::string::npos);
 }
 
+TEST(Progress, LinesAreCutBetweenCharacters) {
+  // Characters of 1, 2, 3 and 4 bytes.
+  const std::string line = "a\u00e9\u20ac\U0001F600z";
+  const std::size_t begins[] = {0, 1, 3, 6, 10, 11};
+  for (std::size_t bytes = 0; bytes <= line.size() + 1; ++bytes) {
+    std::size_t expected = 0;
+    for (const std::size_t begin : begins) {
+      expected = begin <= bytes ? begin : expected;
+    }
+    EXPECT_EQ(cut_line(line, bytes), line.substr(0, expected)) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace weir::tools

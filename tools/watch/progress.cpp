@@ -84,6 +84,17 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   return out;
 }
 
+std::string cut_line(const std::string& line, std::size_t bytes) {
+  if (line.size() <= bytes) {
+    return line;
+  }
+  // Bytes 10xxxxxx continue a character, so the cut moves to the begin of its character.
+  while (bytes > 0 && (static_cast<unsigned char>(line[bytes]) & 0xC0U) == 0x80U) {
+    --bytes;
+  }
+  return line.substr(0, bytes);
+}
+
 // Both answers are asked once: a terminal does not change during a run.
 progress_line::progress_line()
     : terminal_(isatty(STDERR_FILENO) == 1), colour_(wants_colour()) {}
@@ -100,12 +111,12 @@ void progress_line::show(const actors::run_progress& p) {
   // A line that is too long is cut, and has no colour, because cutting could split an
   // escape sequence.
   draw(text.size() < columns() ? progress_text(p, colour_)
-                               : text.substr(0, columns() - 1));
+                               : cut_line(text, columns() - 1));
 }
 
 void progress_line::show(const std::string& text) {
   if (terminal_) {
-    draw(text.substr(0, columns() - 1));
+    draw(cut_line(text, columns() - 1));
   }
 }
 

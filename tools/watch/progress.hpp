@@ -3,6 +3,7 @@
 /// The line of progress that a run shows on a terminal and keeps overwriting.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,11 @@ namespace weir::tools {
 /// left, achieved shares of a mixture, last durable checkpoint.
 /// @param colour  If true, escape sequences emphasise the figures.
 [[nodiscard]] std::string progress_text(const actors::run_progress& p, bool colour);
+
+/// Returns the first bytes of a line, at most `bytes`, without a part of a character at
+/// the end.
+/// @pre the line is UTF-8
+[[nodiscard]] std::string cut_line(const std::string& line, std::size_t bytes);
 
 /// Draws the line of progress on standard error, over the line before. Draws nothing if
 /// standard error is not a terminal. `NO_COLOR` turns the emphasis off.
