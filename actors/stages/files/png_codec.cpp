@@ -11,6 +11,7 @@
 #include <csetjmp>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include <fmt/format.h>
 #include <png.h>
@@ -222,6 +223,7 @@ namespace {
 /// Destination of an encoded image, and the text of libpng's error.
 struct writing {
   byte_vector out;
+  bool full = false;       ///< there is no memory for the bytes of libpng
   char message[128] = "";  // NOLINT: see `png_decoder::state`
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -233,10 +235,18 @@ void keep_writing_message(png_structp png, png_const_charp text) {
   std::strncpy(w->message, text, sizeof w->message - 1);
   png_longjmp(png, 1);
 }
-/// Appends what libpng has encoded.
+/// Appends what libpng has encoded. An exception must not pass through functions of
+/// libpng, and the jump of `png_error` must not leave a handler of exceptions.
 void give_bytes(png_structp png, png_bytep data, std::size_t size) {
-  append(static_cast<writing*>(png_get_io_ptr(png))->out,
-         std::as_bytes(std::span(data, size)));
+  auto* w = static_cast<writing*>(png_get_io_ptr(png));
+  try {
+    append(w->out, std::as_bytes(std::span(data, size)));
+  } catch (const std::bad_alloc&) {
+    w->full = true;
+  }
+  if (w->full) {
+    png_error(png, "no memory");
+  }
 }
 void flush_nowhere(png_structp /*png*/) {}
 
@@ -296,6 +306,12 @@ result<byte_vector> encode_png(const png_form& form, bytes_view samples, int lev
   // The objects are destroyed on every way out.
   const bool done = w.info != nullptr && write_image(w, form, samples, level);
   png_destroy_write_struct(&w.png, &w.info);
+  if (w.full) {
+    return error(errc::out_of_memory,
+                 fmt::format("cannot encode a PNG: expected memory for more than {} "
+                             "bytes, found none",
+                             w.out.size()));
+  }
   if (!done) {
     return error(errc::internal,
                  fmt::format("cannot encode a PNG: libpng says \"{}\"", w.message));
