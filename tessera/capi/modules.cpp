@@ -93,8 +93,8 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
 }
 
 /// Converts the description of a parameter whose numbers have been checked.
-/// Conversions of enumerations are safe here, because `parameters_of` has compared the
-/// numbers.
+/// Conversions of enumerations are safe here: `parameters_of` has compared kind and
+/// direction, and an unknown address space is refused when the parameters are laid out.
 kernel_parameter parameter_of(const tessParamInfo& info) {
   kernel_parameter out;
   out.name = info.name == nullptr ? "" : info.name;

@@ -103,7 +103,12 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
                                        "found: {}",
                                        plugin.library, text.data()));
   }
-  WEIR_CHECK(check_facts(plugin, facts));
+  if (auto usable = check_facts(plugin, facts); !usable) {
+    // MPI that was started here is ended, because the launcher reports a process that
+    // ends without MPI_Finalize as failed. All ranks find the same facts.
+    static_cast<void>(plugin.finish());
+    return std::move(usable).error();
+  }
   return std::make_unique<ranks_over_mpi>(plugin, facts, options);
 }
 
