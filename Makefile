@@ -9,16 +9,16 @@ export JOBS
 build: packages  ## builds the libraries and the command line; leaves build/weir
 	@scripts/build release product
 
-demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes other text
+demo: build  ## a model learns a text, is killed, resumes and continues a text; CORPUS=path takes another text
 	@scripts/install-packages demo
 	@demos/prose/demo.sh
 
-test: packages  ## builds and runs all tests, also under sanitizers
+test: packages  ## builds and runs all tests but the long ones, also under sanitizers
 	@scripts/install-packages demo test
 	@[ ! -f build/release/build.ninja ] || cmake build/release >/dev/null
 	@scripts/test
 
-soak: packages  ## runs the long tests, the fuzzers and the second compiler
+soak: packages  ## runs the long tests and the fuzzers, and compares runs of two compilers
 	@scripts/install-packages demo test soak
 	@scripts/test --soak
 	@scripts/fuzz
@@ -31,7 +31,7 @@ lint: packages  ## checks layers, sizes, words, format and comments, and changed
 	@scripts/tidy
 	@echo "weir: lint is clean"
 
-bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
+bench: build  ## measures and prints a table; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers
 	@scripts/install-packages bench
 	@cmake build/release >/dev/null
 	@scripts/build release benches
@@ -59,7 +59,7 @@ clean:  ## removes build/
 	rm -rf build
 
 help:  ## prints this list
-	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 packages:
 	@scripts/install-packages build

@@ -23,7 +23,8 @@ constexpr std::string_view page_head = R"(# Settings of a run
 file. A table of TOML makes the first part of a key: `heads = 4` under `[model]` sets
 `model.heads`. The value of `--set` is read as TOML; what is not TOML is a string.
 
-The `config.toml` in the folder of a run holds what the run began with.
+The `config.toml` in the folder of a run holds the values with which the run began, and
+those of recorded changes.
 `weir resume DIR --set KEY=VALUE` may change the keys that say so below: for the process
 that continues the run, or, if the change is recorded, for the rest of the run.
 

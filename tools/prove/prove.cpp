@@ -438,10 +438,9 @@ void add_prove_verb(CLI::App& app, std::function<command_result(output&)>& chose
   verb->footer(
       "Example:\n"
       "  weir prove two.toml --runs 10\n\n"
-      "The pipeline runs with 1 and 2 workers, windows of 1 item, stages on hosts of "
-      "their own, and killed\nand resumed. Outputs go into a scratch folder. The exit "
-      "code "
-      "is 1 if any differ.");
+      "The pipeline runs with 1 and 2 workers, with windows of 1 item, with each stage "
+      "on a thread of its own\nand in a child process, and killed and resumed. Outputs "
+      "go into a scratch folder. The exit code is 1\nif any differ.");
   verb->add_option("FILE", options->file, "Pipeline in TOML")->required();
   verb->add_option("--set", options->sets,
                    "Set a key such as run.workers or STAGE.KEY; repeatable")
