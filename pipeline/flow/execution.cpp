@@ -35,6 +35,8 @@ constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 /// Longest time of a turn in which tasks run, and then in which kernels may be called at
 /// once. The last one may take longer, as a task between two turns may.
 constexpr std::int64_t max_calls_ns = 100'000;
+/// Longest time for which a host waits for short tasks that other workers run.
+constexpr std::int64_t max_wait_ns = 5'000;
 
 /// Number of a port among the inlets, or among the outlets, of its stage.
 std::uint32_t number_of_port(const stage_info& info, std::uint32_t port) {
@@ -234,16 +236,17 @@ result<std::unique_ptr<execution>> execution::create(
   return std::unique_ptr<execution>(new execution(std::move(s)));
 }
 
-/// Lets kernels be called in place of tasks in this turn. With one worker nothing else
-/// runs the tasks that earlier turns have submitted, so that it runs them first: while
-/// any is in flight, none is called.
+/// Lets kernels be called in place of tasks in this turn. None is called while a task is
+/// in flight, so that the host first runs those that earlier turns have submitted: with
+/// one worker nothing else runs them. With several workers the host does so if all of
+/// them are short.
 void execution::state::call_tasks_at_once() {
   runtime::engine& base = facts.host->base();
-  if (base.workers() != 1) {
-    return;
-  }
-  while (base.in_flight() != 0 && now_ns() - facts.turn_ns < max_calls_ns &&
-         tasks.run(base)) {
+  const bool alone = base.workers() == 1;
+  const std::int64_t end = facts.turn_ns + (alone ? max_calls_ns : max_wait_ns);
+  if (alone || facts.calls->only_short()) {
+    while (base.in_flight() != 0 && now_ns() < end && (tasks.run(base) || !alone)) {
+    }
   }
   facts.calls->allow(max_calls_ns);
 }

@@ -57,11 +57,11 @@ struct engine::impl {
                                                const submit_options& with);
 
   /// Returns true if a call on this thread has the effect of a task with these accesses:
-  /// this thread would be the next one to run it, and nothing else looks at the task.
+  /// the task would wait for no other, and nothing else looks at it.
   [[nodiscard]] bool is_like_call(
       std::span<const borrowed_access> accesses) const noexcept {
-    return workers.alone() && in_flight() == 0 && !workers.has_failures() &&
-           !tracer.recording() && has_no_mode() && checks.all_plain(accesses);
+    return in_flight() == 0 && !workers.has_failures() && !tracer.recording() &&
+           has_no_mode() && checks.all_plain(accesses);
   }
 
   /// Lets a wired task start once the predecessors that it waits for have ended. The

@@ -161,13 +161,19 @@ class scheduler {
 
   /// Returns true if the engine has one worker and no place for another.
   [[nodiscard]] bool alone() const noexcept { return alone_; }
-  /// Returns true if a task of the submitter has failed or was poisoned. @pre `alone()`
+  /// Returns true if the time inside of kernels is measured by tag.
+  [[nodiscard]] bool measures_times() const noexcept { return times_; }
+  /// Returns true if a task has failed or was poisoned. @pre no task is in flight
   [[nodiscard]] bool has_failures() const noexcept {
-    const worker_tally& t = state_.front()->done;
-    return (t.failed.load(std::memory_order_relaxed) |
-            t.poisoned.load(std::memory_order_relaxed)) != 0;
+    std::uint64_t count = 0;
+    for (unsigned w = 0; w < places_; ++w) {
+      const worker_tally& t = state_[w]->done;
+      count |= t.failed.load(std::memory_order_relaxed) |
+               t.poisoned.load(std::memory_order_relaxed);
+    }
+    return count != 0;
   }
-  /// Counts a call in place of a task that would have had this tag. @pre `alone()`
+  /// Counts a call in place of a task that would have had this tag.
   void count_call(std::uint16_t tag, std::int64_t ticks) noexcept {
     if (times_) {
       tally(state_.front()->times.ticks[tag], ticks);

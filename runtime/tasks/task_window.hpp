@@ -133,6 +133,8 @@ class task_window {
   void use_batch(const task_batch& batch) noexcept { batch_ = &batch; }
   /// Tasks that are prepared from now on have this tag.
   void use_tag(std::uint16_t tag) noexcept { tag_ = tag; }
+  /// Returns the tag of the next task.
+  [[nodiscard]] std::uint16_t tag() const noexcept { return tag_; }
 
   /// Says who owns the batches that are added.
   void set_batch_owner(batch_owner& owner) noexcept { owner_ = &owner; }

@@ -25,6 +25,20 @@ engine_options with_one_worker() {
   return o;
 }
 
+/// Two workers, which measure the time inside of kernels.
+engine_options with_two_workers() {
+  engine_options o = with_one_worker();
+  o.workers = 2;
+  o.kernel_time = true;
+  return o;
+}
+
+/// Keeps this thread busy.
+void spend(std::int64_t ns) {
+  for (const std::int64_t end = now_ns() + ns; now_ns() < end;) {
+  }
+}
+
 std::array<borrowed_access, 1> borrowed(const access& one) {
   return {{{&one.bytes, one.mode}}};
 }
@@ -37,10 +51,13 @@ struct calling {
         memory(or_throw(e->allocate(8, "test"))) {
     direct.allow(long_ns);
   }
-  bool calls(access one) {
+  bool calls(access one, std::int64_t ns = 0) {
     bool called = false;
     const result<bool> said = direct.call(borrowed(one), [&]() -> result<void> {
       called = true;
+      if (ns != 0) {
+        spend(ns);
+      }
       return {};
     });
     EXPECT_TRUE(said);
@@ -59,8 +76,67 @@ struct calling {
 
   std::unique_ptr<engine> e;
   direct_calls direct;
+  /// Asks `count` times for a call of a kernel that takes this time, and submits it as a
+  /// task, which ends before the next one begins, if it is not called. Returns how many
+  /// were called.
+  int called_of(int count, std::int64_t ns) {
+    const std::function<void()> kernel = [ns] {
+      if (ns != 0) {
+        spend(ns);
+      }
+    };
+    int called = 0;
+    for (int i = 0; i < count; ++i) {
+      direct.allow(long_ns);
+      const access one = updates(bytes_of(memory));
+      if (calls(one, ns)) {
+        ++called;
+      } else {
+        EXPECT_TRUE(e->wait(submit(&kernel)));
+      }
+    }
+    return called;
+  }
+
   storage memory;
 };
+
+TEST(DirectCalls, WithSeveralWorkersAreForKernelsThatWereShortAsTasks) {
+  calling c(with_two_workers());
+  c.e->tag_tasks(5);
+  EXPECT_GT(c.called_of(2'000, 0), 100);
+  // Nothing is known of the kernels of another tag.
+  c.e->tag_tasks(6);
+  EXPECT_FALSE(c.calls());
+}
+
+TEST(DirectCalls, WithSeveralWorkersLeaveLongKernelsToThem) {
+  calling c(with_two_workers());
+  EXPECT_EQ(c.called_of(300, 20'000), 0);
+  EXPECT_FALSE(c.direct.only_short());
+}
+
+TEST(DirectCalls, WithSeveralWorkersEndWhenKernelsBecomeLong) {
+  calling c(with_two_workers());
+  ASSERT_GT(c.called_of(2'000, 0), 100);
+  EXPECT_LE(c.called_of(300, 20'000), 1) << "the first one is the surprise";
+}
+
+TEST(DirectCalls, NeedAnEngineThatMeasuresKernelsIfThereAreSeveralWorkers) {
+  engine_options o = with_two_workers();
+  o.kernel_time = false;
+  calling c(o);
+  EXPECT_EQ(c.called_of(300, 0), 0);
+}
+
+TEST(DirectCalls, SayWhetherAllKernelsWereShort) {
+  calling c(with_two_workers());
+  EXPECT_TRUE(c.direct.only_short()) << "nothing was asked for";
+  EXPECT_FALSE(c.calls());
+  EXPECT_FALSE(c.direct.only_short());
+  c.direct.allow(long_ns);
+  EXPECT_TRUE(c.direct.only_short());
+}
 
 TEST(DirectCalls, CallsOnlyWhileItIsAllowed) {
   calling c;
@@ -86,6 +162,8 @@ TEST(DirectCalls, IsForbiddenWhereSomebodyElseSeesTheTask) {
   o = with_one_worker();
   o.max_workers = 2;
   EXPECT_FALSE(calling(o).calls()) << "a place for another worker";
+  o = with_two_workers();
+  EXPECT_FALSE(calling(o).calls()) << "a kernel of unknown length and another worker";
   o = with_one_worker();
   o.watchdog_ns = long_ns;
   EXPECT_FALSE(calling(o).calls()) << "a watchdog";

@@ -170,8 +170,8 @@ class step {
     return **made;
   }
 
-  /// Submits a task of this item, as `engine::submit`. With one worker, it may have run
-  /// when the call returns. @error{not_found, thrown: the memory of a tensor was freed}
+  /// Submits a task of this item, as `engine::submit`. It may have run when the call
+  /// returns. @error{not_found, thrown: the memory of a tensor was freed}
   template <class Kernel, class... Argument>
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
     note_task(call_or_submit(calls(), host(), name, std::move(kernel), arguments...));

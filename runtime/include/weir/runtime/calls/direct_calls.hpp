@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Calls of kernels in place of tasks: with one worker, the submitter would run a task
-/// that waits for nothing itself, and next. Calling its kernel costs less, because the
-/// task needs no record and no search for predecessors.
+/// Calls of kernels in place of tasks. With one worker, the submitter would run a task
+/// that waits for nothing itself, and next. With several workers, handing a short kernel
+/// to another one costs more than the kernel. Calling it costs less in both cases,
+/// because the task needs no record and no search for predecessors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -27,14 +29,18 @@ class direct_calls {
 
   /// Permits calls to begin during this time from now. @units{nanoseconds}
   void allow(std::int64_t ns) noexcept;
+  /// Returns whether no kernel since the last `allow` was refused because of its length.
+  /// Tasks in flight are then short, and waiting for them makes calls possible.
+  [[nodiscard]] bool only_short() const noexcept { return !refused_long_; }
 
   /// Calls a function `result<void>()` on this thread if that has the effect of
   /// submitting it as a task with these accesses and running the task at once. Returns
-  /// false, and does nothing, if `allow` does not permit it; if the engine has several
-  /// workers or places for them, a watchdog or a trace; if a task is in flight or has
-  /// failed; if an access is none of read, write and update, or is not allowed; or inside
-  /// of a capture or a manual scope. A call counts as a task in the counters of the
-  /// engine.
+  /// false, and does nothing, if `allow` does not permit it; if the engine has a watchdog
+  /// or a trace; if a task is in flight or has failed; if an access is none of read,
+  /// write and update, or is not allowed; or inside of a capture or a manual scope. With
+  /// several workers, or places for them, it also returns false unless the kernels of the
+  /// tag of the next task are known to be short, which needs an engine that measures the
+  /// time inside of kernels. A call counts as a task in the counters of the engine.
   /// @error{kernel_failed; the function threw. An error of the function keeps its code.
   /// Nothing is counted then, and the bytes that the function should have written are
   /// undefined until a task that fails in its place is submitted}
@@ -47,11 +53,24 @@ class direct_calls {
   }
 
  private:
+  /// Record of how long the kernels of a tag take. Used with several workers only.
+  struct kernel_length {
+    std::uint32_t submitted = 0;  ///< tasks since `ticks` was read
+    std::int32_t credit = 0;      ///< the kernels count as short while it is positive
+    std::int64_t ticks = 0;       ///< time inside of the kernels so far
+  };
+
   [[nodiscard]] result<bool> call_erased(std::span<const borrowed_access> accesses,
                                          const void* function,
                                          result<void> (*caller)(const void*));
+  [[nodiscard]] bool is_short(std::uint16_t tag) noexcept;
+  void judge(std::uint16_t tag, std::int64_t ticks) noexcept;
+  [[nodiscard]] std::int64_t ticks_of(std::uint16_t tag) const noexcept;
 
   engine* engine_;
+  std::array<kernel_length, engine::max_tags> lengths_{};
+  std::int64_t short_ticks_ = 0;    ///< longest time of a short kernel
+  bool refused_long_ = false;       ///< see `only_short`
   std::int64_t allowed_ns_ = 0;     ///< time of the last `allow`
   std::int64_t allowed_ticks_ = 0;  ///< `allowed_ns_` in ticks of the engine's clock
   std::int64_t end_ = 0;            ///< end of the time for calls, in ticks
