@@ -38,9 +38,10 @@ std::int64_t direct_calls::ticks_of(std::uint16_t tag) const noexcept {
 bool direct_calls::is_short(std::uint16_t tag) noexcept {
   kernel_length& of_tag = lengths_[tag];
   if (of_tag.credit > 0) {
+    asked_short_ = true;
     return true;
   }
-  refused_long_ = true;
+  asked_other_ = true;
   if (++of_tag.submitted < judged_tasks) {
     return false;
   }
@@ -121,7 +122,7 @@ void direct_calls::allow(std::int64_t ns) noexcept {
     short_ticks_ = std::max<std::int64_t>(1, clock.to_ticks(short_ns));
   }
   end_ = ns == 0 ? 0 : clock.now() + allowed_ticks_;
-  refused_long_ = false;
+  asked_short_ = asked_other_ = false;
 }
 
 }  // namespace weir::runtime

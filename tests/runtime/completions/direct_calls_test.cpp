@@ -131,11 +131,18 @@ TEST(DirectCalls, NeedAnEngineThatMeasuresKernelsIfThereAreSeveralWorkers) {
 
 TEST(DirectCalls, SayWhetherAllKernelsWereShort) {
   calling c(with_two_workers());
-  EXPECT_TRUE(c.direct.only_short()) << "nothing was asked for";
+  c.e->tag_tasks(5);
+  EXPECT_FALSE(c.direct.only_short()) << "nothing was asked for";
   EXPECT_FALSE(c.calls());
-  EXPECT_FALSE(c.direct.only_short());
+  EXPECT_FALSE(c.direct.only_short()) << "nothing is known of the kernel";
+  ASSERT_GT(c.called_of(2'000, 0), 100);
   c.direct.allow(long_ns);
+  EXPECT_FALSE(c.direct.only_short()) << "nothing was asked for since then";
+  EXPECT_TRUE(c.calls());
   EXPECT_TRUE(c.direct.only_short());
+  c.e->tag_tasks(6);
+  EXPECT_FALSE(c.calls());
+  EXPECT_FALSE(c.direct.only_short()) << "one of two kernels may be long";
 }
 
 TEST(DirectCalls, CallsOnlyWhileItIsAllowed) {

@@ -29,9 +29,10 @@ class direct_calls {
 
   /// Permits calls to begin during this time from now. @units{nanoseconds}
   void allow(std::int64_t ns) noexcept;
-  /// Returns whether no kernel since the last `allow` was refused because of its length.
-  /// Tasks in flight are then short, and waiting for them makes calls possible.
-  [[nodiscard]] bool only_short() const noexcept { return !refused_long_; }
+  /// Returns whether kernels were asked for since the last `allow`, and all of them are
+  /// known to be short. Tasks in flight are then probably short too, and waiting for them
+  /// makes calls possible. With one worker the result means nothing.
+  [[nodiscard]] bool only_short() const noexcept { return asked_short_ && !asked_other_; }
 
   /// Calls a function `result<void>()` on this thread if that has the effect of
   /// submitting it as a task with these accesses and running the task at once. Returns
@@ -70,7 +71,8 @@ class direct_calls {
   engine* engine_;
   std::array<kernel_length, engine::max_tags> lengths_{};
   std::int64_t short_ticks_ = 0;    ///< longest time of a short kernel
-  bool refused_long_ = false;       ///< see `only_short`
+  bool asked_short_ = false;        ///< a short kernel was asked for, see `only_short`
+  bool asked_other_ = false;        ///< a kernel was asked for that may be long
   std::int64_t allowed_ns_ = 0;     ///< time of the last `allow`
   std::int64_t allowed_ticks_ = 0;  ///< `allowed_ns_` in ticks of the engine's clock
   std::int64_t end_ = 0;            ///< end of the time for calls, in ticks
