@@ -132,7 +132,11 @@ class Verbs(unittest.TestCase):
         self.assertEqual(sections[2:], [("PTX", "sm_75"), ("CUBIN", "sm_90"), ("PTX", "compute_86")])
         for bad in ("k.cubin", "=k.ptx", "alpha.toml", "sm_75=k.so"):
             self.module("build", "in/alpha.toml", "refused.fatbin", "--gpu", bad, code=2)
-        (self.folder / "bad.ptx").write_text("no target")
+        (self.folder / "said.ptx").write_text("// .version 9.0\n// .target sm_10\n/* .target sm_20 */\n"
+                                              ".version 6.3\n.target/**/sm_80,debug\n.address_size 64\n")
+        self.build("s.fatbin", "--gpu", "said.ptx")
+        self.assertEqual(self.facts("explain", "s.fatbin")["sections"][2]["arch"], "sm_80")
+        (self.folder / "bad.ptx").write_text("// .target sm_75")
         self.assertIn(".target", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "bad.ptx", code=2).stderr)
 
     def test_a_cuda_source_is_compiled_where_nvcc_is_found(self):

@@ -21,6 +21,7 @@
 #include "weir/actors/child_output.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/tessera/device/ptx_text.hpp"
 
 namespace weir::tools {
 
@@ -111,20 +112,18 @@ result<byte_vector> compiled_source(const code_file& code) {
   return read_file(posix_file_system(), out);
 }
 
-/// Returns the architecture that PTX names in its line ".target".
-/// A line of PTX such as ".target sm_75, texmode_independent" has options behind the
-/// name.
+/// Returns the architecture that PTX names in its directive ".target".
+/// Options may follow the name, such as in ".target sm_75, texmode_independent".
 result<std::string> target_of(std::string_view ptx, const std::string& path) {
-  constexpr std::string_view word = ".target ";
-  const std::size_t at = ptx.find(word);
-  if (at == ptx.npos) {
+  const std::string_view arch = tessera::ptx_directive(ptx, ".target");
+  if (arch.empty()) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot take {} for PTX: expected a line \".target\", found "
-                             "none",
-                             path));
+                 fmt::format("cannot take {} for PTX: expected a directive \".target\" "
+                             "with an architecture, found none",
+                             path))
+        .hint("a directive in a comment does not count");
   }
-  const std::string_view rest = ptx.substr(at + word.size());
-  return std::string(rest.substr(0, rest.find_first_of(" ,;\r\n")));
+  return std::string(arch);
 }
 
 }  // namespace
