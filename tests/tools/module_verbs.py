@@ -151,6 +151,13 @@ class Verbs(unittest.TestCase):
         image = (self.folder / "g.fatbin").read_bytes()
         self.assertIn(b".target sm_86", image)
         self.assertNotIn(b"fma.rn", image)
+        said = self.module("build", "in/alpha.toml", "t.fatbin", "--gpu", "k.cu", code=5, TMPDIR="/nowhere").stderr
+        self.assertIn("TMPDIR", said)
+        self.assertEqual(list(self.folder.glob("weir-nvcc-*")), [])
+        # nvcc would take a name that begins with a dash for an option.
+        source.rename(self.folder / "-k.cu")
+        self.build("d.fatbin", "--gpu", "compute_86=-k.cu")
+        self.assertEqual(self.facts("explain", "d.fatbin")["content_hash"], self.facts("explain", "g.fatbin")["content_hash"])
         source.write_text("no source\n")
         self.assertIn("k.cu", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "k.cu", code=2).stderr)
 
