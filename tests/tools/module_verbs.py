@@ -231,6 +231,17 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.facts("explain", "b.fatbin")["kernels"], self.facts("explain", "alpha.fatbin")["kernels"])
         self.module("verify", "b.fatbin", "--trusted", "nowhere", code=2)
 
+    def test_a_signed_module_replaces_no_other_file_unless_it_must(self):
+        self.build()
+        self.module("keygen", "k")
+        (self.folder / "notes.txt").write_text("notes")
+        said = self.module("sign", "alpha.fatbin", "--key", "k", "--out", "notes.txt", code=3).stderr
+        self.assertIn("notes.txt", said)
+        self.assertIn("--force", said)
+        self.assertEqual((self.folder / "notes.txt").read_text(), "notes")
+        self.module("sign", "alpha.fatbin", "--key", "k", "--out", "notes.txt", "--force")
+        self.assertEqual(self.facts("verify", "notes.txt")["sound"], True)
+
     def test_damage_is_found(self):
         self.module("keygen", "k")
         self.build("a.fatbin", "--key", "k")
