@@ -132,7 +132,11 @@ class Verbs(unittest.TestCase):
         self.assertEqual(sections[2:], [("PTX", "sm_75"), ("CUBIN", "sm_90"), ("PTX", "compute_86")])
         for bad in ("k.cubin", "=k.ptx", "alpha.toml", "sm_75=k.so"):
             self.module("build", "in/alpha.toml", "refused.fatbin", "--gpu", bad, code=2)
-        (self.folder / "bad.ptx").write_text("no target")
+        (self.folder / "said.ptx").write_text("// .version 9.0\n// .target sm_10\n/* .target sm_20 */\n"
+                                              ".version 6.3\n.target/**/sm_80,debug\n.address_size 64\n")
+        self.build("s.fatbin", "--gpu", "said.ptx")
+        self.assertEqual(self.facts("explain", "s.fatbin")["sections"][2]["arch"], "sm_80")
+        (self.folder / "bad.ptx").write_text("// .target sm_75")
         self.assertIn(".target", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "bad.ptx", code=2).stderr)
 
     def test_a_cuda_source_is_compiled_where_nvcc_is_found(self):
@@ -147,6 +151,13 @@ class Verbs(unittest.TestCase):
         image = (self.folder / "g.fatbin").read_bytes()
         self.assertIn(b".target sm_86", image)
         self.assertNotIn(b"fma.rn", image)
+        said = self.module("build", "in/alpha.toml", "t.fatbin", "--gpu", "k.cu", code=5, TMPDIR="/nowhere").stderr
+        self.assertIn("TMPDIR", said)
+        self.assertEqual(list(self.folder.glob("weir-nvcc-*")), [])
+        # nvcc would take a name that begins with a dash for an option.
+        source.rename(self.folder / "-k.cu")
+        self.build("d.fatbin", "--gpu", "compute_86=-k.cu")
+        self.assertEqual(self.facts("explain", "d.fatbin")["content_hash"], self.facts("explain", "g.fatbin")["content_hash"])
         source.write_text("no source\n")
         self.assertIn("k.cu", self.module("build", "in/alpha.toml", "r.fatbin", "--gpu", "k.cu", code=2).stderr)
 
@@ -219,6 +230,17 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.facts("explain", "b.fatbin")["signature"], {"state": "valid", "key": ours})
         self.assertEqual(self.facts("explain", "b.fatbin")["kernels"], self.facts("explain", "alpha.fatbin")["kernels"])
         self.module("verify", "b.fatbin", "--trusted", "nowhere", code=2)
+
+    def test_a_signed_module_replaces_no_other_file_unless_it_must(self):
+        self.build()
+        self.module("keygen", "k")
+        (self.folder / "notes.txt").write_text("notes")
+        said = self.module("sign", "alpha.fatbin", "--key", "k", "--out", "notes.txt", code=3).stderr
+        self.assertIn("notes.txt", said)
+        self.assertIn("--force", said)
+        self.assertEqual((self.folder / "notes.txt").read_text(), "notes")
+        self.module("sign", "alpha.fatbin", "--key", "k", "--out", "notes.txt", "--force")
+        self.assertEqual(self.facts("verify", "notes.txt")["sound"], True)
 
     def test_damage_is_found(self):
         self.module("keygen", "k")

@@ -125,17 +125,22 @@ result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
   return {};
 }
 
-}  // namespace
-
-// The file is not replaced without `--force`. This is tested first, because compiling may
-// take minutes.
-command_result module_build(const module_options& options, output& out) {
+// Refuses the file of `OUT` or `--out` if it exists and `--force` is not set.
+result<void> check_output(const module_options& options) {
   if (!options.force && posix_file_system().exists(options.out)) {
     return error(errc::already_exists,
                  fmt::format("cannot write {}: expected no file of that name, found one",
                              options.out))
         .hint("--force replaces it");
   }
+  return {};
+}
+
+}  // namespace
+
+// The output is checked first, because compiling may take minutes.
+command_result module_build(const module_options& options, output& out) {
+  WEIR_CHECK(check_output(options));
   WEIR_TRY(const byte_vector text, read_input(options.file));
   WEIR_TRY(module_description from,
            read_description(as_text(text), options.file, folder_of(options.file)));
@@ -153,9 +158,12 @@ command_result module_build(const module_options& options, output& out) {
   return 0;
 }
 
-// The module is parsed first, so that a damaged module is never signed. The input is
-// replaced unless `--out` names another file.
+// The module is parsed first, so that a damaged module is never signed. Without `--out`
+// the input is replaced, which is known to be a module; another file might be anything.
 command_result module_sign(const module_options& options, output& out) {
+  if (!options.out.empty()) {
+    WEIR_CHECK(check_output(options));
+  }
   WEIR_TRY(const secret_key key, read_secret_key(options.key));
   WEIR_TRY(const byte_vector image, read_file(posix_file_system(), options.file));
   WEIR_TRY(const tessera::fatbin module, tessera::parse_fatbin(image));

@@ -11,16 +11,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include <fmt/core.h>
 
 #include "weir/actors/child_output.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/tessera/device/ptx_text.hpp"
 
 namespace weir::tools {
 
@@ -34,14 +37,29 @@ constexpr const char* default_arch = "compute_75";
 /// Time after which nvcc is ended.
 constexpr std::chrono::milliseconds longest_compilation{600'000};
 
-/// A folder that is removed with everything in it.
+/// A folder for files of nvcc. The destructor removes it with everything in it.
 class scratch_folder {
  public:
-  // The folder of temporary files is that of TMPDIR, or /tmp.
-  scratch_folder() {
+  /// Makes the folder in that of temporary files, which TMPDIR names, or in /tmp.
+  /// @error{io, no folder can be made there}
+  static result<std::unique_ptr<scratch_folder>> make() {
     std::error_code failed;
-    std::string name = (fs::temp_directory_path(failed) / "weir-nvcc-XXXXXX").string();
-    path_ = ::mkdtemp(name.data()) != nullptr ? name : std::string();
+    const fs::path named = fs::temp_directory_path(failed);
+    // An absolute path does not begin with "-", so nvcc takes it for no option.
+    const fs::path parent = failed ? named : fs::absolute(named, failed);
+    if (failed) {
+      return error(errc::io, fmt::format("cannot make a folder for the output of nvcc: "
+                                         "expected TMPDIR to name a folder, found: {}",
+                                         failed.message()));
+    }
+    std::string name = (parent / "weir-nvcc-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      const int number = errno;
+      return system_error("make a folder for the output of nvcc in", parent.string(),
+                          number)
+          .hint("set TMPDIR to a folder in which files can be made");
+    }
+    return std::unique_ptr<scratch_folder>(new scratch_folder(std::move(name)));
   }
   ~scratch_folder() {
     std::error_code ignored;
@@ -50,14 +68,20 @@ class scratch_folder {
   scratch_folder(const scratch_folder&) = delete;
   scratch_folder& operator=(const scratch_folder&) = delete;
 
-  /// Returns the path of a file in it; an empty path if there is no folder.
-  [[nodiscard]] std::string file(const char* name) const {
-    return path_.empty() ? path_ : path_ + "/" + name;
-  }
+  /// Returns the path of a file in it.
+  [[nodiscard]] std::string file(const char* name) const { return path_ + "/" + name; }
 
  private:
+  explicit scratch_folder(std::string path) : path_(std::move(path)) {}
+
   std::string path_;
 };
+
+/// Returns a path as an argument of a program: a name that begins with "-" would be an
+/// option, so the current folder is put before it.
+std::string argument_of(const std::string& path) {
+  return path.starts_with('-') ? "./" + path : path;
+}
 
 /// Returns the path of nvcc, or an empty string.
 /// Searches PATH first, then CUDA_HOME/bin. Empty entries, which stand for the current
@@ -91,15 +115,15 @@ result<byte_vector> compiled_source(const code_file& code) {
                            code.path))
         .hint("install the CUDA toolkit, or pack PTX that was made elsewhere");
   }
-  const scratch_folder folder;
-  const std::string out = folder.file("code.ptx");
+  WEIR_TRY(const auto folder, scratch_folder::make());
+  const std::string out = folder->file("code.ptx");
   std::string arch = code.arch;
   // PTX has a virtual architecture: "sm_90" becomes "compute_90".
   arch.replace(0, arch.find('_') + 1, "compute_");
   WEIR_TRY(const actors::child_output nvcc_end,
            actors::run_child(
                {nvcc, "-ptx", "-std=c++20", "-arch=" + arch, "--fmad=false", "-ftz=false",
-                "-prec-div=true", "-prec-sqrt=true", code.path, "-o", out},
+                "-prec-div=true", "-prec-sqrt=true", argument_of(code.path), "-o", out},
                {.time = longest_compilation}));
   // The number is the status of the program, or the signal that has ended it.
   if (!nvcc_end.exited || nvcc_end.status != 0) {
@@ -111,20 +135,18 @@ result<byte_vector> compiled_source(const code_file& code) {
   return read_file(posix_file_system(), out);
 }
 
-/// Returns the architecture that PTX names in its line ".target".
-/// A line of PTX such as ".target sm_75, texmode_independent" has options behind the
-/// name.
+/// Returns the architecture that PTX names in its directive ".target".
+/// Options may follow the name, such as in ".target sm_75, texmode_independent".
 result<std::string> target_of(std::string_view ptx, const std::string& path) {
-  constexpr std::string_view word = ".target ";
-  const std::size_t at = ptx.find(word);
-  if (at == ptx.npos) {
+  const std::string_view arch = tessera::ptx_directive(ptx, ".target");
+  if (arch.empty()) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot take {} for PTX: expected a line \".target\", found "
-                             "none",
-                             path));
+                 fmt::format("cannot take {} for PTX: expected a directive \".target\" "
+                             "with an architecture, found none",
+                             path))
+        .hint("a directive in a comment does not count");
   }
-  const std::string_view rest = ptx.substr(at + word.size());
-  return std::string(rest.substr(0, rest.find_first_of(" ,;\r\n")));
+  return std::string(arch);
 }
 
 }  // namespace

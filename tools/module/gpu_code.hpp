@@ -20,7 +20,8 @@ namespace weir::tools {
 /// Returns the content of a file of code, and sets its architecture if it has none. A
 /// source that ends in ".cu" is compiled by nvcc, which is found on PATH, then below
 /// CUDA_HOME: without contraction of products and with rounding as IEEE 754 says.
-/// @error{not_found, io, the file cannot be read, or there is no nvcc}
+/// @error{not_found, io, the file cannot be read, there is no nvcc, or no folder for its
+/// output}
 /// @error{invalid_argument, nvcc refuses the source; the message has its output}
 [[nodiscard]] result<byte_vector> content_of(code_file& code);
 

@@ -85,6 +85,7 @@ void add_module_verbs(CLI::App& app, action& chosen) {
           "weir module sign kernels.fatbin --key release.key", "Fatbin", &module_sign);
   sign->add_option("--key", o->key, "Secret key")->type_name("FILE")->required();
   sign->add_option("--out", o->out, "Write here instead")->type_name("FILE");
+  sign->add_flag("--force", o->force, "Replace the file of --out");
   add("keygen", "Make a secret key, and FILE.pub beside it",
       "weir module keygen release.key", "Where the secret key goes", &module_keygen);
 }

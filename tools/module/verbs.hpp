@@ -25,7 +25,7 @@ struct module_options {
   std::string key;                    ///< file of the secret key of `build` and `sign`
   std::string trusted;                ///< for `verify`: trusted keys, or a file of them
   bool require_signature = false;     ///< for `verify`: fail without a trusted signature
-  bool force = false;                 ///< for `build`: replace an existing file
+  bool force = false;  ///< for `build` and `sign`: replace an existing output
   bool json = false;
 };
 
@@ -45,6 +45,7 @@ struct module_options {
 /// Other errors are those of `module_ls`.
 [[nodiscard]] command_result module_verify(const module_options& options, output& out);
 /// Writes a module again, with a signature.
+/// @error{already_exists, `out` names a file that exists and `force` is not set}
 /// @error{invalid_argument, the key file does not hold a secret key}
 /// @error{no_space, the module cannot be written}
 /// Other errors are those of `module_ls`.

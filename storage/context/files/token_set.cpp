@@ -19,6 +19,10 @@ namespace {
 
 /// Largest number of bytes of one read from a leaf. Limits the memory of one read.
 constexpr std::size_t max_read = std::size_t{4} << 20;
+/// Largest vocabulary of token files.
+constexpr std::uint32_t max_file_vocabulary = std::uint32_t{1} << 31;
+/// Largest id between documents: the vocabulary, one more, is a number of 32 bits.
+constexpr std::uint32_t max_separator = 0xffff'fffe;
 
 /// Widens ids to 32 bits. What does not fit becomes the largest number, which no
 /// vocabulary has.
@@ -131,7 +135,24 @@ result<void> token_set::read_layouts() {
 /// Chooses vocabulary and separator. The widest of the formats counts.
 ///
 /// The separator is an id of its own behind the vocabulary, unless the options name one.
+/// A source counts its ids in 32 bits, the separator included.
 result<void> token_set::choose_ids() {
+  if (options_.vocabulary > max_file_vocabulary) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot read \"{}\" as tokens: expected at most {} distinct "
+                             "ids, found vocabulary = {}",
+                             leaves_.name(0), max_file_vocabulary, options_.vocabulary))
+        .located(leaves_.name(0));
+  }
+  if (options_.separator > max_separator) {
+    return error(
+               errc::invalid_argument,
+               fmt::format("cannot read \"{}\" as tokens: expected an end-of-text id of "
+                           "at most {}, found {}",
+                           leaves_.name(0), max_separator, *options_.separator))
+        .located(leaves_.name(0))
+        .hint("leave the id unset to separate documents by a new id");
+  }
   vocabulary_ = options_.vocabulary;
   // Without a stated vocabulary, every format must imply one.
   for (std::size_t leaf = 0; options_.vocabulary == 0 && leaf < layouts_.size(); ++leaf) {

@@ -368,6 +368,14 @@ result<std::unique_ptr<token_source>> open_child_source(std::vector<std::string>
     return error(errc::invalid_argument,
                  "cannot start a child process: expected a program, found none");
   }
+  // The separator is an id behind the others, and the number above it needs 32 bits, too.
+  constexpr std::uint32_t max_vocabulary = 0xffff'fffe;
+  if (options.vocabulary > max_vocabulary) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot start the child process \"{}\": expected at most {} "
+                             "distinct ids, found vocabulary = {}",
+                             command.front(), max_vocabulary, options.vocabulary));
+  }
   WEIR_TRY(auto child, line_child::start(std::move(command)));
   return make_live_source(std::make_unique<child_input>(std::move(child), options),
                           "child", "child", options.turns);

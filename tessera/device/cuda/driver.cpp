@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "device/cuda/driver_api.hpp"
+#include "weir/tessera/device/ptx_text.hpp"
 
 namespace weir::tessera::cuda {
 namespace {
@@ -137,24 +138,17 @@ result<driver> load_driver(const std::string& library) {
 
 /// Version times ten, such as 85 for 8.5; 0 if the text has none.
 int version_of_ptx(std::string_view text) noexcept {
-  constexpr std::string_view directive = ".version";
-  // The directive is the first statement, behind comments only.
-  const std::size_t at = text.find(directive);
-  if (at == std::string_view::npos) {
-    return 0;
-  }
-  text.remove_prefix(at + directive.size());
-  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  const std::string_view version = ptx_directive(text, ".version");
   int major = 0;
   int minor = 0;
-  const char* const end = text.data() + text.size();
-  auto read = std::from_chars(text.data(), end, major);
+  const char* const end = version.data() + version.size();
+  auto read = std::from_chars(version.data(), end, major);
   if (read.ec != std::errc() || read.ptr == end || *read.ptr != '.') {
     return 0;
   }
   read = std::from_chars(read.ptr + 1, end, minor);
-  const bool sensible =
-      read.ec == std::errc() && major > 0 && major < 100 && minor >= 0 && minor < 10;
+  const bool sensible = read.ec == std::errc() && read.ptr == end && major > 0 &&
+                        major < 100 && minor >= 0 && minor < 10;
   return sensible ? major * 10 + minor : 0;
 }
 

@@ -303,7 +303,7 @@ inline constexpr int least_version = 12000;
 [[nodiscard]] result<driver> load_driver(const std::string& library);
 
 /// Returns the version of the text of a PTX module, 10 * major + minor; 0 if there is no
-/// `.version`.
+/// `.version` outside of comments.
 [[nodiscard]] int version_of_ptx(std::string_view text) noexcept;
 /// Refuses PTX that is newer than the driver reads. `module` names the module.
 /// @error{unsupported_version; the PTX is newer}

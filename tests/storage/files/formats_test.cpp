@@ -232,5 +232,27 @@ TEST(TokenFiles, ASeparatorInTheFilesEndsDocuments) {
   EXPECT_EQ(stream->source().vocabulary(), 500U);
 }
 
+// The vocabulary is the number above all ids, so 2^32 - 1 cannot be one of them.
+TEST(TokenFiles, AnIdAboveWhichThereIsNoNumberIsNoSeparator) {
+  const temp_folder folder;
+  token_file_options options;
+  options.format = token_format::u16;
+  options.on_damage = damage_policy::skip;
+  options.separator = 4'294'967'295;
+  const std::string text = refusal(folder, open_one(folder, "a.bin", "abcd", options));
+  EXPECT_NE(text.find("expected an end-of-text id of at most 4294967294, found "
+                      "4294967295"),
+            std::string::npos)
+      << text;
+  options.separator = 4'294'967'294;
+  const auto largest = or_throw(open_one(folder, "b.bin", "abcd", options));
+  EXPECT_EQ(largest->vocabulary(), 4'294'967'295U);
+  options.separator.reset();
+  options.vocabulary = 4'294'967'295;
+  EXPECT_NE(refusal(folder, open_one(folder, "c.bin", "abcd", options))
+                .find("expected at most 2147483648 distinct ids"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::storage

@@ -100,7 +100,8 @@ TEST(Hn4Tensors, MadeSafetensorsAreReadAgain) {
     EXPECT_TRUE(std::equal(t.shape.begin(), t.shape.end(), shape.begin(), shape.end()));
     EXPECT_EQ(t.offset % 8, 0U);
     EXPECT_EQ(t.offset + t.bytes, file->size());
-    EXPECT_TRUE(std::equal(data.begin(), data.end(), file->begin() + t.offset));
+    EXPECT_TRUE(std::equal(data.begin(), data.end(),
+                           file->begin() + static_cast<std::ptrdiff_t>(t.offset)));
   }
   EXPECT_EQ(made, 16U) << "types of the format";
   EXPECT_TRUE(make_safetensors("scalar", dtype::fp32, {}, noise(4, 1)));

@@ -188,6 +188,13 @@ TEST(LiveChild, HasASeparatorBehindItsIds) {
   EXPECT_EQ(with(), std::pair(300U, (tokens{1, 299, 'a'})));
   options.vocabulary = byte_vocabulary;
   EXPECT_EQ(says(documents, options)->separator(), end_of_text);
+  options.vocabulary = 4'294'967'295;  // no id is left for the separator
+  const auto largest = open_child_source({"/bin/true"}, options);
+  ASSERT_FALSE(largest);
+  EXPECT_EQ(largest.error().code(), errc::invalid_argument);
+  EXPECT_NE(largest.error().text().find("expected at most 4294967294 distinct ids"),
+            std::string::npos)
+      << largest.error().text();
   options.vocabulary = 'a';
   const error wide =
       error_of_reading(says("{\"hello\": 1}\n{\"text\": \"a\"}\n", options));

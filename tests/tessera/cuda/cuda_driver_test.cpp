@@ -58,6 +58,20 @@ TEST(CudaDriver, VersionsOfPtxAreRead) {
   }
 }
 
+TEST(CudaDriver, VersionsInCommentsOfPtxAreNotRead) {
+  for (const char* const text :
+       {"// Generated from .version 9.0 sources\n.version 8.0\n.target sm_75",
+        "/* .version 9.0\n .version 9.1 */ .version 8.0",
+        ".version /* 9.0 */ 8.0 // .version 9.0", "//\r\n\t.version\r\n8.0\r\n"}) {
+    EXPECT_EQ(cuda::version_of_ptx(text), 80) << text;
+  }
+  for (const char* const none :
+       {"// .version 9.0", "/* .version 9.0", "/* .version 9.0 */ .versions 9.0",
+        ".version // 9.0", ".file 1 \".version 9.0\"", "x.version 9.0"}) {
+    EXPECT_EQ(cuda::version_of_ptx(none), 0) << none;
+  }
+}
+
 TEST(CudaDriver, PtxThatIsTooNewNamesTheDriverThatReadsIt) {
   const auto found = cuda::check_ptx_version(12040, ".version 9.0", "heat.fatbin");
   ASSERT_FALSE(found.has_value());

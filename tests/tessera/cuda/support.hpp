@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A backend over the stand-in driver, with a module of listed kernels.
+/// A backend over the stand-in driver, with a module of kernels.
 #pragma once
 
 #include <memory>
@@ -25,16 +25,19 @@ inline cuda_options stand_in_options() {
   return options;
 }
 
-/// A backend over the stand-in. The destructor ends it and expects that no rule was
-/// broken and that no object is left.
+/// A backend over the stand-in with one module. The destructor ends it and expects that
+/// no rule was broken and that no object is left.
 class rig {
  public:
-  explicit rig(const machine& shown, cuda_options options = stand_in_options())
-      : executor_(std::make_shared<listed_executor>(conformance_list())) {
-    set_up(shown, executor_);
-    backend_ = or_throw(make_cuda_backend(options));
-    const byte_vector image = executor_->container("8.0");
-    module_ = or_throw(backend_->load(or_throw(parse_fatbin(image)), "listed.fatbin"));
+  /// Loads the listed kernels of the conformance suite.
+  explicit rig(const machine& shown, const cuda_options& options = stand_in_options())
+      : listed_(std::make_shared<listed_executor>(conformance_list())) {
+    open(shown, options, listed_, listed_->container("8.0"));
+  }
+  /// Loads a container whose kernels the executor runs.
+  rig(const machine& shown, const cuda_options& options,
+      std::shared_ptr<kernel_executor> executor, const byte_vector& image) {
+    open(shown, options, std::move(executor), image);
   }
   ~rig() { close(); }
   rig(const rig&) = delete;
@@ -56,12 +59,19 @@ class rig {
     }
     if (!broken) {
       EXPECT_TRUE(objects() == object_counts{}) << "objects of the driver are left";
-      EXPECT_EQ(executor_->loaded(), 0);
+      EXPECT_EQ(listed_ ? listed_->loaded() : 0, 0);
     }
   }
 
  private:
-  std::shared_ptr<listed_executor> executor_;
+  void open(const machine& shown, const cuda_options& options,
+            std::shared_ptr<kernel_executor> executor, const byte_vector& image) {
+    set_up(shown, std::move(executor));
+    backend_ = or_throw(make_cuda_backend(options));
+    module_ = or_throw(backend_->load(or_throw(parse_fatbin(image)), "kernels.fatbin"));
+  }
+
+  std::shared_ptr<listed_executor> listed_;  ///< null if another executor is used
   std::unique_ptr<cuda_backend> backend_;
   std::unique_ptr<cuda_module> module_;
 };

@@ -54,7 +54,7 @@ struct token_file_options {
   /// the format implies, 256 for bytes, 65,536 for 16 bits and that of the model for
   /// llm.c; wider ids imply none.
   std::uint32_t vocabulary = 0;
-  /// Id that ends a document. Unset: the vocabulary, which is a new id.
+  /// Id that ends a document, below 2^32 - 1. Unset: the vocabulary, a new id.
   std::optional<std::uint32_t> separator;
   /// Puts the separator between two documents, unless the first one ends with it. Files
   /// are documents, and so are those of the index of Megatron.
@@ -75,7 +75,7 @@ struct token_file_options {
 /// the options call something else is refused.
 /// @error{source_unavailable, a file is missing, unreadable or holds no token}
 /// @error{invalid_argument, `paths` is empty, a file has another format than the options
-/// say, its format is not known, or its ids imply no vocabulary}
+/// say, its format is not known, its ids imply no vocabulary, or an id is too large}
 /// @error{corrupt, torn, a header contradicts itself or the size of the file}
 /// @error{unsupported, an element type or a version}
 /// @error{out_of_range, more than 1024 damaged ranges are to be skipped}

@@ -36,6 +36,12 @@
 
 namespace weir::device_code {
 
+/// Extents of a launch along x, y and z.
+struct launch_extents {
+  std::int32_t grid[3];   ///< in blocks
+  std::int32_t block[3];  ///< in threads
+};
+
 #if !defined(__CUDACC__)
 /// Functions that run the kernels on the host. They are called by a thread of a block.
 namespace host {
@@ -50,6 +56,7 @@ struct position {
   std::int64_t blocks;
 };
 position where() noexcept;
+launch_extents extents() noexcept;
 /// Waits for all threads of the block. The line names the call.
 void barrier(int line) noexcept;
 /// Lets other threads run.
@@ -95,6 +102,18 @@ WEIR_DEVICE std::int64_t block_count() noexcept {
   return static_cast<std::int64_t>(gridDim.x) * gridDim.y * gridDim.z;
 #else
   return host::where().blocks;
+#endif
+}
+
+/// Returns the extents of the launch.
+WEIR_DEVICE launch_extents extents() noexcept {
+#if defined(__CUDACC__)
+  return {{static_cast<std::int32_t>(gridDim.x), static_cast<std::int32_t>(gridDim.y),
+           static_cast<std::int32_t>(gridDim.z)},
+          {static_cast<std::int32_t>(blockDim.x), static_cast<std::int32_t>(blockDim.y),
+           static_cast<std::int32_t>(blockDim.z)}};
+#else
+  return host::extents();
 #endif
 }
 

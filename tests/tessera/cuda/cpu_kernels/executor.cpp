@@ -3,6 +3,8 @@
 /// Runs launches of the stand-in driver on the kernels' sources.
 #include "cpu_kernels/executor.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 namespace weir::tessera::kernel_machine {
@@ -25,17 +27,19 @@ void source_executor::unload(stand_in::module_id module) noexcept {
 
 result<stand_in::function_facts> source_executor::find(stand_in::module_id module,
                                                        std::string_view name) {
-  const kernel_entry* kernel = find_kernel(name);
+  const auto kernel =
+      std::find_if(kernels_.begin(), kernels_.end(),
+                   [&](const kernel_entry& entry) { return entry.name == name; });
   const std::lock_guard guard(lock_);
   const auto text = modules_.find(module);
-  if (kernel == nullptr || text == modules_.end() ||
+  if (kernel == kernels_.end() || text == modules_.end() ||
       text->second.find(fmt::format(".entry {}(", name)) == std::string::npos) {
     return error(errc::not_found, fmt::format("cannot find kernel \"{}\" in module {}: "
                                               "expected its text and its source",
                                               name, module));
   }
   stand_in::function_facts facts;
-  facts.id = static_cast<std::uint64_t>(kernel - all_kernels().data());
+  facts.id = static_cast<std::uint64_t>(kernel - kernels_.begin());
   std::size_t offset = 0;
   for (const std::size_t bytes : kernel->parameter_bytes) {
     // A structure is aligned to 8 bytes, and a number to its size.
@@ -57,7 +61,7 @@ result<stand_in::launch_report> source_executor::launch(
   options.seed = seed_;
   options.checked = false;
   options.accessible = request.accessible;
-  WEIR_CHECK(run(all_kernels()[request.function].call, request.arguments, options));
+  WEIR_CHECK(run(kernels_[request.function].call, request.arguments, options));
   return stand_in::launch_report{};
 }
 

@@ -16,8 +16,11 @@ namespace weir::tessera::kernel_machine {
 /// Threads run in a random order. Reports say nothing about the bytes that were touched.
 class source_executor final : public stand_in::kernel_executor {
  public:
-  /// @param seed  of the order of threads
-  explicit source_executor(std::uint64_t seed = 1) : seed_(seed) {}
+  /// @param seed     of the order of threads
+  /// @param kernels  that are compiled for the host; they must outlive the executor
+  explicit source_executor(std::uint64_t seed = 1,
+                           std::span<const kernel_entry> kernels = all_kernels())
+      : seed_(seed), kernels_(kernels) {}
 
   [[nodiscard]] result<stand_in::module_id> load(
       std::span<const std::byte> image) override;
@@ -32,6 +35,7 @@ class source_executor final : public stand_in::kernel_executor {
   std::map<stand_in::module_id, std::string> modules_;  ///< texts
   stand_in::module_id next_ = 1;
   std::uint64_t seed_;
+  std::span<const kernel_entry> kernels_;
 };
 
 }  // namespace weir::tessera::kernel_machine

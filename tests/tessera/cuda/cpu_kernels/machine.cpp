@@ -93,6 +93,14 @@ class machine {
 
   // The functions below are called by the threads.
   host::position where() const { return running_->position; }
+  device_code::launch_extents extents() const {
+    device_code::launch_extents out{};
+    for (std::size_t i = 0; i < 3; ++i) {
+      out.grid[i] = static_cast<std::int32_t>(options_.grid[i]);
+      out.block[i] = static_cast<std::int32_t>(options_.block[i]);
+    }
+    return out;
+  }
   void wait(int line) {
     running_->line = line;
     suspend(fiber_state::at_barrier);
@@ -312,6 +320,9 @@ namespace cpu = tessera::kernel_machine;
 
 position where() noexcept {
   return cpu::active->where();
+}
+launch_extents extents() noexcept {
+  return cpu::active->extents();
 }
 void barrier(int line) noexcept {
   cpu::active->wait(line);

@@ -83,6 +83,7 @@ constexpr form_case arithmetic[] = {
     {"mul.wide.s32", "mov.u32 %r1, -2|mul.wide.s32 %rd1, %r1, 3", "%rd1",
      0xFFFFFFFFFFFFFFFA},
     {"mul.wide.u32", "mov.u32 %r1, -2|mul.wide.u32 %rd1, %r1, 3", "%rd1", 0x2FFFFFFFA},
+    {"neg.s32", "neg.s32 %r1, 5", "%r1", 0xFFFFFFFB},
     {"neg.s64", "neg.s64 %rd1, 5", "%rd1", 0xFFFFFFFFFFFFFFFB},
     {"not.b32", "not.b32 %r1, 5", "%r1", 0xFFFFFFFA},
     {"not.b64", "not.b64 %rd1, 5", "%rd1", 0xFFFFFFFFFFFFFFFA},
@@ -215,6 +216,11 @@ constexpr form_case memory_and_control[] = {
     {"ld.param.u32", "ld.param.u32 %r1, [k_param_1]", "%r1", 0xFFFFFFFE},
     {"ld.param.u64", "ld.param.u64 %rd1, [k_param_0]|sub.s64 %rd2, %rd1, %rd7", "%rd2",
      0},
+    {"ld.param.v2.u32",
+     "ld.param.v2.u32 {%r1, %r2}, [k_param_0]|cvt.u64.u32 %rd1, %r1|"
+     "cvt.u64.u32 %rd2, %r2|shl.b64 %rd3, %rd2, 32|or.b64 %rd4, %rd3, %rd1|"
+     "sub.s64 %rd5, %rd4, %rd7",
+     "%rd5", 0},
     {"ld.shared.f32",
      "mov.u32 %r1, box|st.shared.f32 [%r1+4], 0f3F800000|"
      "ld.shared.f32 %f1, [%r1+4]",
@@ -223,6 +229,10 @@ constexpr form_case memory_and_control[] = {
      "mov.u32 %r1, box|st.shared.f64 [%r1+8], 0d3FF0000000000000|"
      "ld.shared.f64 %fd1, [%r1+8]",
      "%fd1", 0x3FF0000000000000},
+    {"ld.shared.u32",
+     "mov.u32 %r1, box|st.shared.f32 [%r1+8], 0f40000000|"
+     "ld.shared.u32 %r2, [%r1+8]",
+     "%r2", 0x40000000},
     {"ld.volatile.global.u32", "ld.volatile.global.u32 %r1, [%rd7+4]", "%r1", 0x08070605},
     {"membar.gl", "membar.gl|mov.u32 %r1, 4", "%r1", 4},
     {"nanosleep.u32", "nanosleep.u32 64|mov.u32 %r1, 4", "%r1", 4},
@@ -269,6 +279,10 @@ constexpr form_case memory_and_control[] = {
      "mov.u32 %r1, box|st.shared.f64 [%r1], 0d4000000000000000|"
      "ld.shared.f32 %f1, [%r1+4]",
      "%f1", 0x40000000},
+    {"st.shared.u32",
+     "mov.u32 %r1, box|st.shared.u32 [%r1+12], -2|"
+     "ld.shared.u32 %r2, [%r1+12]",
+     "%r2", 0xFFFFFFFE},
     {"st.volatile.global.u32",
      "st.volatile.global.u32 [%rd7], 7|ld.global.u64 %rd1, [%rd7]", "%rd1",
      0x0807060500000007},

@@ -301,7 +301,8 @@ class machine {
     return fault.empty();
   }
 
-  void load_parameter(lane& l, const instruction& in, std::size_t offset) {
+  void load_parameter(lane& l, const instruction& in, const operand& to,
+                      std::size_t offset) {
     const std::size_t bytes = in.what.to.bits / 8U;
     for (std::size_t i = 0; i < code_.parameters.size(); ++i) {
       const parameter& p = code_.parameters[i];
@@ -311,7 +312,7 @@ class machine {
             &value,
             static_cast<const std::byte*>(what_.arguments[i]) + (offset - p.offset),
             bytes);
-        set(l, in.operands[0], in.what.to, value);
+        set(l, to, in.what.to, value);
         return;
       }
     }
@@ -323,8 +324,11 @@ class machine {
     const bool load = in.what.op == operation::ld;
     const operand& address = in.operands[load ? in.what.elements : 0];
     if (in.what.in == space::param) {
-      load_parameter(l, in,
-                     value_of(l, address) + static_cast<std::uint64_t>(address.offset));
+      const std::size_t first =
+          value_of(l, address) + static_cast<std::uint64_t>(address.offset);
+      for (std::size_t e = 0; e < in.what.elements; ++e) {
+        load_parameter(l, in, in.operands[e], first + e * bytes);
+      }
       return;
     }
     const access_kind kind = in.what.is_volatile ? access_kind::atomic
@@ -337,14 +341,32 @@ class machine {
       if (at == nullptr) {
         return;
       }
-      std::uint64_t value = 0;
       if (load) {
-        std::memcpy(&value, at, bytes);
-        set(l, in.operands[e], in.what.to, value);
+        set(l, in.operands[e], in.what.to, read(in, at, bytes));
       } else {
-        value = value_of(l, in.operands[1 + e]);
-        std::memcpy(at, &value, bytes);
+        write(in, at, bytes, value_of(l, in.operands[1 + e]));
       }
+    }
+  }
+
+  // Threads of the host may access a volatile word at the same time.
+  static std::uint64_t read(const instruction& in, const std::byte* at,
+                            std::size_t bytes) {
+    if (in.what.is_volatile && bytes == sizeof(std::uint32_t)) {
+      return __atomic_load_n(reinterpret_cast<const std::uint32_t*>(at),
+                             __ATOMIC_ACQUIRE);
+    }
+    std::uint64_t value = 0;
+    std::memcpy(&value, at, bytes);
+    return value;
+  }
+  static void write(const instruction& in, std::byte* at, std::size_t bytes,
+                    std::uint64_t value) {
+    if (in.what.is_volatile && bytes == sizeof(std::uint32_t)) {
+      __atomic_store_n(reinterpret_cast<std::uint32_t*>(at),
+                       static_cast<std::uint32_t>(value), __ATOMIC_RELEASE);
+    } else {
+      std::memcpy(at, &value, bytes);
     }
   }
 

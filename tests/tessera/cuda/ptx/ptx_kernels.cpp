@@ -25,16 +25,24 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return out;
 }
 
-}  // namespace
-
-std::vector<std::string> repository_texts() {
-  const fs::path folder =
-      fs::path(weir::test::source_folder()) / "tessera/device/cuda/kernels/ptx";
+/// Returns the texts of the newest version in a folder with a folder for each version.
+std::vector<std::string> texts_of(const char* folder) {
+  const fs::path versions = fs::path(weir::test::source_folder()) / folder;
   std::vector<std::string> out;
-  for (const fs::path& path : entries_of(entries_of(folder).back())) {
+  for (const fs::path& path : entries_of(entries_of(versions).back())) {
     out.emplace_back(as_text(or_throw(read_file(posix_file_system(), path.string()))));
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<std::string> repository_texts() {
+  return texts_of("tessera/device/cuda/kernels/ptx");
+}
+
+std::string conformance_text() {
+  return texts_of("tests/tessera/cuda/conformance/ptx").at(0);
 }
 
 std::vector<kernel> repository_kernels() {

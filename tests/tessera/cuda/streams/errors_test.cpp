@@ -4,6 +4,7 @@
 /// device, which leaves the others at work.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <string_view>
@@ -28,29 +29,30 @@ class gpu_errors : public testing::Test {
     const tessNumericsPolicy any_order{1, 0, 1, 0};
     ASSERT_TESS(tessSetNumericsPolicy(context_->get(), &any_order));
     module_ = context_->load(executor_->container("8.0"));
-    for (int d = 0; d < 2; ++d) {
-      ASSERT_TESS(tessMeshCreate(context_->get(), &d, 1, {1, 1, 1, 1}, &meshes_[d]));
+    for (std::size_t d = 0; d < meshes_.size(); ++d) {
+      const int id = static_cast<int>(d);
+      ASSERT_TESS(tessMeshCreate(context_->get(), &id, 1, {1, 1, 1, 1}, &meshes_[d]));
       ASSERT_TESS(tessStreamCreate(meshes_[d], 0, &streams_[d]));
       ASSERT_TESS(tessMalloc(meshes_[d], bytes, &memory_[d]));
       ASSERT_TESS(tessMemsetAsync(memory_[d], 0, bytes, streams_[d]));
     }
   }
-  tessStatus_t launch(int device, const char* kernel, const void* args,
+  tessStatus_t launch(std::size_t device, const char* kernel, const void* args,
                       std::size_t size) {
     return tessLaunch(kernel_of(module_, kernel), meshes_[device],
                       {{2, 1, 1}, {32, 1, 1}, 0, 0}, args, size, streams_[device]);
   }
-  tessStatus_t write_indices(int device) {
+  tessStatus_t write_indices(std::size_t device) {
     return launch(device, "write_indices", &memory_[device], sizeof(void*));
   }
-  std::vector<std::int32_t> values(int device) {
+  std::vector<std::int32_t> values(std::size_t device) {
     std::vector<std::int32_t> out(count);
     EXPECT_TESS(tessMemcpyAsync(out.data(), memory_[device], bytes, TESS_COPY_D2H,
                                 streams_[device]));
     EXPECT_TESS(tessStreamSynchronize(streams_[device]));
     return out;
   }
-  std::string last_message(int device) {
+  std::string last_message(std::size_t device) {
     std::string out(500, '\0');
     std::size_t size = out.size();
     EXPECT_TESS(tessStreamGetLastMessage(streams_[device], out.data(), &size));
