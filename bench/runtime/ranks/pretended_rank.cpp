@@ -72,29 +72,31 @@ struct steps_of_plates {
         },
         out.range(1), weir::read(in.each(1)), weir::write(out.each()));
   }
-  /// Returns the nanoseconds of a step that is submitted and perhaps recorded: those of a
-  /// loop that ends when its period was recorded.
+  /// Returns the nanoseconds of a step that is submitted or recorded: those of a loop
+  /// that ends when its period was recorded.
   double submitted_ns() {
-    constexpr std::int64_t until_recorded = 6;
+    constexpr std::int64_t until_recorded = 7;
     const double start = now_s();
     w.repeat(until_recorded, [&](std::int64_t s) { step(s); });
     const double took = now_s() - start;
     weir::or_throw(w.wait());
     return took * 1e9 / static_cast<double>(until_recorded);
   }
-  /// Returns the nanoseconds of a step that is replayed.
+  /// Returns the nanoseconds of a step that is replayed, from one step in the middle of a
+  /// loop to its last one.
   double repeated_ns() {
-    constexpr std::int64_t warm = 100;
-    constexpr std::int64_t steps = 2100;
+    constexpr std::int64_t first = 100;
+    constexpr std::int64_t last = 2100;
     double start = 0;
-    w.repeat(steps, [&](std::int64_t s) {
-      if (s == warm) {
-        start = now_s();
+    double end = 0;
+    w.repeat(last + 1, [&](std::int64_t s) {
+      if (s == first || s == last) {
+        (s == first ? start : end) = now_s();
       }
       step(s);
     });
     weir::or_throw(w.wait());
-    return (now_s() - start) * 1e9 / static_cast<double>(steps - warm);
+    return (end - start) * 1e9 / static_cast<double>(last - first);
   }
   weir::world& w;
   plate a;
