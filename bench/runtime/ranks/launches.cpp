@@ -112,7 +112,7 @@ pretended_figures launch_pretended(int ranks) {
 }
 
 std::map<int, pretended_figures> measure_pretended() {
-  constexpr int launches = 5;
+  constexpr int launches = 7;
   std::map<int, std::vector<pretended_figures>> all;
   for (int i = 0; i < launches; ++i) {
     for (const int ranks : {16, 1024, 10'000}) {

@@ -82,21 +82,19 @@ struct steps_of_plates {
     weir::or_throw(w.wait());
     return took * 1e9 / static_cast<double>(until_recorded);
   }
-  /// Returns the nanoseconds of a step that is replayed, from one step in the middle of a
-  /// loop to its last one.
+  /// Returns the nanoseconds of a step that is replayed: the difference of a long and a
+  /// short loop, which submit the same steps before they replay.
   double repeated_ns() {
-    constexpr std::int64_t first = 100;
-    constexpr std::int64_t last = 2100;
-    double start = 0;
-    double end = 0;
-    w.repeat(last + 1, [&](std::int64_t s) {
-      if (s == first || s == last) {
-        (s == first ? start : end) = now_s();
-      }
-      step(s);
-    });
-    weir::or_throw(w.wait());
-    return (end - start) * 1e9 / static_cast<double>(last - first);
+    constexpr std::int64_t few = 1001;
+    constexpr std::int64_t many = 9001;
+    const auto seconds = [this](std::int64_t steps) {
+      const double start = now_s();
+      w.repeat(steps, weir::equal_steps(), [&](std::int64_t s) { step(s); });
+      weir::or_throw(w.wait());
+      return now_s() - start;
+    };
+    const double of_few = seconds(few);
+    return (seconds(many) - of_few) * 1e9 / static_cast<double>(many - few);
   }
   weir::world& w;
   plate a;
@@ -116,7 +114,7 @@ void measure() {
   const double repeated =
       weir::bench::median(weir::bench::repeat(15, [&] { return plates.repeated_ns(); }));
   const std::uint64_t replayed = tasks.base().counters().replayed;
-  if (replayed < 15 * 2000 * static_cast<std::uint64_t>(tiles_of_rank)) {
+  if (replayed < 15 * 9900 * static_cast<std::uint64_t>(tiles_of_rank)) {
     throw std::runtime_error("expected replayed steps, found " +
                              std::to_string(replayed) + " replayed tasks");
   }
