@@ -6,6 +6,9 @@
 /// Each byte has a writer, which has the newest bytes, and holders that have them as
 /// well. Segments that become equal to their neighbours are joined, so the map stays
 /// small.
+///
+/// Why a viewer may forget who else has copies: a piece comes from the writer of its
+/// bytes, so a holder takes part in a piece only if it lacks the bytes or wrote them.
 #include "weir/runtime/copy_ledger.hpp"
 
 #include <algorithm>
@@ -15,13 +18,6 @@
 
 namespace weir::runtime {
 namespace {
-
-/// Returns the mask of one holder. The mask has one bit per holder, which limits their
-/// number.
-std::uint64_t bit_of(holder_id holder) {
-  WEIR_EXPECT(holder < copy_ledger::max_holders);
-  return std::uint64_t{1} << holder;
-}
 
 /// A missing block and the holder that has it.
 struct sourced_run {
@@ -55,22 +51,88 @@ bool are_all_of_one(const std::vector<sourced_run>& lacking,
 
 }  // namespace
 
-/// At first all bytes are those of `first`.
-copy_ledger::copy_ledger(std::int64_t size, holder_id first) : size_(size) {
-  WEIR_EXPECT(size >= 0);
-  segments_.emplace(0, segment{bit_of(first), first});
+/// Few ranges are searched one by one.
+bool holder_set::contains(holder_id holder) const noexcept {
+  const auto in = [holder](const range& one) {
+    return one.first <= holder && holder <= one.last;
+  };
+  return in(first_) || std::any_of(more_.begin(), more_.end(), in);
 }
 
-/// The segment that contains the byte.
+/// Ranges that touch become one, so that equal sets are equal objects.
+void holder_set::add(holder_id first, holder_id last) {
+  WEIR_EXPECT(first <= last && last < copy_ledger::max_holders);
+  range added{first, last};
+  if (first_.first > first_.last) {  // an empty set
+    first_ = added;
+    return;
+  }
+  std::vector<range> all;
+  const auto take = [&](const range& one) {
+    if (one.first <= added.last + 1 && added.first <= one.last + 1) {
+      added = {std::min(one.first, added.first), std::max(one.last, added.last)};
+    } else {
+      all.push_back(one);
+    }
+  };
+  take(first_);
+  std::for_each(more_.begin(), more_.end(), take);
+  if (all.empty()) {  // the usual case: one range, which takes no memory
+    first_ = added;
+    more_.clear();
+    return;
+  }
+  const auto place = std::find_if(all.begin(), all.end(), [&added](const range& one) {
+    return added.first < one.first;
+  });
+  all.insert(place, added);
+  first_ = all.front();
+  all.erase(all.begin());
+  more_ = std::move(all);
+}
+
+/// At first all bytes are those of `first`.
+copy_ledger::copy_ledger(std::int64_t size, holder_id first) : size_(size) {
+  WEIR_EXPECT(size >= 0 && first < max_holders);
+  segments_.emplace(0, segment{holder_set(first), first});
+}
+
+copy_ledger::copy_ledger(std::int64_t size, holder_id first, holder_id viewer)
+    : copy_ledger(size, first) {
+  WEIR_EXPECT(viewer < max_holders);
+  viewer_ = viewer;
+}
+
+/// The segment that contains the byte. Calls for ascending bytes, one for each of many
+/// holders, find it beside the one before.
 copy_ledger::segment_map::const_iterator copy_ledger::segment_of(
     std::int64_t byte) const {
-  return std::prev(segments_.upper_bound(byte));
+  if (hint_.at && (*hint_.at)->first <= byte) {
+    auto at = *hint_.at;
+    for (int tries = 0; tries < 2; ++tries) {
+      const auto next = std::next(at);
+      if (next == segments_.end() || byte < next->first) {
+        hint_.at = at;
+        return at;
+      }
+      at = next;
+    }
+  }
+  const auto found = std::prev(segments_.upper_bound(byte));
+  hint_.at = found;
+  return found;
 }
 
 /// First byte behind the segment.
 std::int64_t copy_ledger::end_of(segment_map::const_iterator at) const {
   const auto next = std::next(at);
   return next == segments_.end() ? size_ : next->first;
+}
+
+/// A viewer does not know who else has copies of the bytes of others, and need not.
+bool copy_ledger::is_missing(const segment& one, holder_id holder) const noexcept {
+  return !one.holders.contains(holder) &&
+         (!viewer_ || holder == *viewer_ || one.writer == *viewer_);
 }
 
 /// Most accesses lie in one segment and need no look at their blocks.
@@ -84,10 +146,9 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  const std::uint64_t own = bit_of(holder);
   // The usual case: one segment has all bytes.
   if (const auto all = segment_of(bytes.lo); end_of(all) >= bytes.hi) {
-    if ((all->second.holders & own) == 0) {
+    if (is_missing(all->second, holder)) {
       out.push_back({bytes, all->second.writer});
     }
     return;
@@ -95,14 +156,16 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
   // Collects the missing parts of the blocks, each with the writer of its segment as
   // source.
   std::vector<sourced_run> lacking;
+  std::vector<holder_id> sources;
   const std::vector<byte_run> runs = runs_of(bytes);
   for (const byte_run& run : runs) {
     // All segments that the block touches.
     for (auto it = segment_of(run.lo); it != segments_.end() && it->first < run.hi;
          ++it) {
-      if ((it->second.holders & own) == 0) {
+      if (is_missing(it->second, holder)) {
         append_run(lacking, {{std::max(run.lo, it->first), std::min(run.hi, end_of(it))},
                              it->second.writer});
+        sources.push_back(it->second.writer);
       }
     }
   }
@@ -110,10 +173,12 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     out.push_back({bytes, lacking.front().from});
     return;
   }
-  // Otherwise the blocks of each holder are gathered into footprints.
+  // Otherwise the blocks of each source are gathered into footprints.
+  std::sort(sources.begin(), sources.end());
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
   std::vector<byte_run> same;
   std::vector<footprint> gathered;
-  for (holder_id from = 0; from < max_holders; ++from) {
+  for (const holder_id from : sources) {
     same.clear();
     gathered.clear();
     for (const sourced_run& run : lacking) {
@@ -130,30 +195,62 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
 
 /// True if nothing is missing.
 bool copy_ledger::holds(const footprint& bytes, holder_id holder) const {
+  WEIR_EXPECT(!viewer_ || holder == *viewer_);
   std::vector<missing_piece> missing;
   find_missing(bytes, holder, missing);
   return missing.empty();
 }
 
-/// The holder has the newest bytes now, as others do.
-void copy_ledger::copied(const footprint& bytes, holder_id holder) {
-  change(bytes, [own = bit_of(holder)](const segment& before) {
-    return segment{before.holders | own, before.writer};
+/// Looks at all segments in the range.
+bool copy_ledger::may_lack(std::int64_t lo, std::int64_t hi, holder_id holder) const {
+  if (lo >= hi) {
+    return false;
+  }
+  for (auto it = segment_of(lo); it != segments_.end() && it->first < hi; ++it) {
+    if (is_missing(it->second, holder)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Decided for bytes of one segment only.
+bool copy_ledger::has_only(std::int64_t lo, std::int64_t hi, holder_id holder) const {
+  if (lo >= hi) {
+    return true;
+  }
+  const auto all = segment_of(lo);
+  return end_of(all) >= hi && all->second.writer == holder &&
+         all->second.holders == holder_set(holder);
+}
+
+/// The holders have the newest bytes now, as others do.
+void copy_ledger::copied(const footprint& bytes, holder_id first, holder_id last) {
+  change(bytes, [&](const segment& before) {
+    segment after = before;
+    if (!viewer_ || before.writer == *viewer_) {
+      after.holders.add(first, last);
+    } else if (first <= *viewer_ && *viewer_ <= last) {
+      after.holders.add(*viewer_, *viewer_);
+    }
+    return after;
   });
 }
 
 /// Only this holder has the newest bytes.
 void copy_ledger::wrote(const footprint& bytes, holder_id holder) {
+  WEIR_EXPECT(holder < max_holders);
   change(bytes,
-         [next = segment{bit_of(holder), holder}](const segment&) { return next; });
+         [next = segment{holder_set(holder), holder}](const segment&) { return next; });
 }
 
 /// After a failure nobody knows which copies were made. The writers keep their bytes.
 void copy_ledger::forget_copies() noexcept {
+  hint_.at.reset();
   auto last = segments_.begin();
-  last->second.holders = bit_of(last->second.writer);
+  last->second.holders = holder_set(last->second.writer);
   for (auto it = std::next(last); it != segments_.end();) {
-    it->second.holders = bit_of(it->second.writer);
+    it->second.holders = holder_set(it->second.writer);
     if (it->second == last->second) {
       it = segments_.erase(it);
     } else {
@@ -192,6 +289,7 @@ void copy_ledger::change(const footprint& bytes, Change&& next) {
 /// Changes one block, and joins neighbouring segments that have become equal.
 template <class Change>
 void copy_ledger::change_run(std::int64_t lo, std::int64_t hi, Change&& next) {
+  hint_.at.reset();  // its segment may be joined with another one
   auto it = split(lo);
   const auto end = split(hi);
   for (auto one = it; one != end; ++one) {

@@ -233,6 +233,12 @@ result<std::unique_ptr<world_state>> world_state::open(world& ranks, std::string
                                                        state_options options,
                                                        std::vector<state_item> items) {
   WEIR_EXPECT(options.kept >= 1);
+  if (ranks.is_pretended()) {
+    return error(errc::unsupported,
+                 "checkpoints not opened: expected a world whose ranks exist, found one "
+                 "whose other ranks are pretended and whose tensors have no content")
+        .hint("unset WEIR_PRETEND");
+  }
   const auto site = std::make_shared<state_site>();
   site->files = options.files == nullptr ? &posix_file_system() : options.files;
   site->folder = std::move(folder);

@@ -26,13 +26,8 @@ std::vector<std::byte> bytes_of_all(std::span<const T> objects) {
 }  // namespace
 
 /// A channel of its own keeps questions apart from pieces and reports.
-call_inquiry::call_inquiry(transport& link) : link_(link), channel_(link.open_channel()) {
-  for (rank_id r = 0; r < link.ranks(); ++r) {
-    if (r != link.rank()) {
-      peers_.emplace_back().rank = r;
-    }
-  }
-}
+call_inquiry::call_inquiry(transport& link)
+    : link_(link), channel_(link.open_channel()) {}
 
 /// The list keeps the bytes; its elements do not move.
 result<void> call_inquiry::send(rank_id to, std::uint64_t number,
@@ -77,10 +72,13 @@ result<void> call_inquiry::ask() {
 
 /// Called by a rank that has nothing else to do. `own` are its calls.
 result<void> call_inquiry::move_on(const call_log& own) {
-  // Receives are begun at the first call, when all ranks have their channels.
-  if (!std::exchange(begun_, true)) {
-    for (peer& p : peers_) {
-      WEIR_CHECK(await_question(p));
+  // Receives are begun at the first call, when all ranks have their channels. The memory
+  // of a receive must not move.
+  if (peers_.empty()) {
+    peers_.resize(link_.ranks() - 1);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      peers_[i].rank = static_cast<rank_id>(i < link_.rank() ? i : i + 1);
+      WEIR_CHECK(await_question(peers_[i]));
     }
   }
   std::vector<transfer_end> ended;

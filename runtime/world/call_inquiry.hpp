@@ -27,7 +27,7 @@ class call_inquiry {
   /// Ends the use of the transport.
   void close() noexcept { link_.close_channel(channel_); }
 
-  /// Asks each rank that has no open question.
+  /// Asks each rank that has no open question. @pre move_on was called before
   [[nodiscard]] result<void> ask();
   /// Answers questions and compares the answers that have come with the own calls. Does
   /// not wait. @error{diverged; the text names the first call that differs}
@@ -64,8 +64,7 @@ class call_inquiry {
 
   transport& link_;
   std::uint32_t channel_;
-  bool begun_ = false;
-  std::vector<peer> peers_;
+  std::vector<peer> peers_;  ///< empty until the rank waits for the first time
   std::list<outgoing> sends_;
 };
 

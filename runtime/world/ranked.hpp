@@ -66,6 +66,9 @@ class world::ranked final : public transport_user {
   [[nodiscard]] result<bool> submit(const world_submission& with, const char* name,
                                     std::span<const access> accesses,
                                     std::uint64_t identity);
+  /// Submits the tasks of a series of which this rank is the executor, and moves the
+  /// pieces of all of them.
+  [[nodiscard]] result<void> submit_series(const std::shared_ptr<const task_series>& all);
   /// Returns true if the newest submission is recorded.
   [[nodiscard]] bool records() const noexcept {
     return repetition_.now == repeat_mode::recording;
@@ -73,6 +76,10 @@ class world::ranked final : public transport_user {
   /// Keeps the function that submits the newest submission to the engine again.
   void record_start(std::function<result<void>(std::uint64_t)> start) {
     repetition_.recorded->calls.back().start = std::move(start);
+  }
+  /// Keeps an object that replays of a task of a series use.
+  void record_kept(kept_object keep) {
+    repetition_.recorded->kept.push_back(std::move(keep));
   }
   /// Begins a step of a loop. The period that was found decides how its calls are
   /// treated.
@@ -118,10 +125,15 @@ class world::ranked final : public transport_user {
 
   // The stream.
   [[nodiscard]] result<shared_storage*> find(storage_id id, std::int64_t end);
+  [[nodiscard]] result<void> check_open();
   [[nodiscard]] result<void> check(const world_submission& with,
                                    std::span<const access> accesses);
+  [[nodiscard]] result<bool> is_put_off(std::uint64_t signature);
   [[nodiscard]] result<void> enter(std::uint64_t hash, const world_submission& with,
                                    const char* name, std::span<const access> accesses);
+  [[nodiscard]] result<void> enter_accesses(const world_submission& with,
+                                            const char* name,
+                                            std::span<const access> accesses);
   [[nodiscard]] std::uint64_t hash_of(const world_submission& with, const char* name,
                                       std::span<const access> accesses) const;
   [[nodiscard]] result<bool> count_task(const world_submission& with,
@@ -132,6 +144,14 @@ class world::ranked final : public transport_user {
                                          rank_id last);
   [[nodiscard]] result<void> move_piece(const shared_storage& s, const footprint& bytes,
                                         rank_id other, const char* name, bool sends);
+
+  // Series.
+  /// The storages of the accesses of a series.
+  using storages_of_series = std::vector<const shared_storage*>;
+  [[nodiscard]] result<storages_of_series> find_storages(const task_series& all);
+  [[nodiscard]] result<void> enter_series(std::uint64_t hash, const task_series& all);
+  [[nodiscard]] result<void> enter_task(const task_series& all, std::int64_t task,
+                                        rank_id executor, std::vector<access>& accesses);
 
   // Steps that repeat.
   void begin_recording(std::size_t period);

@@ -174,6 +174,7 @@ void world::ranked::end_recording(bool complete) {
   r.recorded->after = counters_;
   if (complete && captured && captured->size() == r.recorded_tasks) {
     r.recorded->tasks = *captured;
+    r.recorded->steps = steps_ - r.recorded->first_step;
     r.phase = 0;
     r.position = 0;
     r.now = repeat_mode::verifying;
@@ -239,6 +240,10 @@ result<void> world::ranked::submit_deferred() {
   const std::shared_ptr<recorded_period> all = r.recorded;
   for (std::size_t i = 0; i < r.position; ++i) {
     const recorded_call& call = all->calls[i];
+    if (call.series) {
+      WEIR_CHECK(enter_series(call.hash, *call.series));
+      continue;
+    }
     WEIR_CHECK(enter(call.hash, call.with, call.name, call.accesses));
     WEIR_TRY(const bool runs, count_task(call.with, call.accesses.size()));
     if (runs) {
@@ -322,7 +327,7 @@ result<void> world::ranked::replay_period() {
     log_.fold(call.hash);
     log_.note(call.name);
   }
-  steps_ += all.calls.size();
+  steps_ += all.steps;
   // Receives are begun before the replay, as for usual pieces.
   for (piece_order what : all.pieces) {
     what.step += run.steps;

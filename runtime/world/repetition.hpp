@@ -29,6 +29,9 @@ struct recorded_call {
   std::vector<access> accesses;
   /// Submits the task to the engine; empty if another rank runs it.
   std::function<result<void>(std::uint64_t step)> start{};
+  /// The tasks, if the call has submitted a series. `with` and `accesses` are of no
+  /// meaning then.
+  std::shared_ptr<const task_series> series{};
 };
 
 /// The submissions of a period, the pieces and the tasks that they make on this rank.
@@ -36,8 +39,10 @@ struct recorded_period {
   std::vector<recorded_call> calls;
   std::vector<std::size_t> step_ends;  ///< number of calls at the end of each step
   std::vector<piece_order> pieces;
+  std::vector<world::kept_object> kept;  ///< objects of tasks of series
   capture tasks;
   std::uint64_t first_step = 0;  ///< submissions before the period
+  std::uint64_t steps = 0;       ///< submissions of the period
   world_counters before;         ///< counters before the period
   world_counters after;          ///< counters after it
   std::deque<std::unique_ptr<replay_run>> runs;

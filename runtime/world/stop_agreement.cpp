@@ -15,13 +15,13 @@
 
 namespace weir::runtime {
 
-/// The object exists on every rank of the world.
+/// The object exists on every rank of the world. Rank 0 talks with all others, and they
+/// with rank 0 alone, so a step costs them the same for any number of ranks.
 stop_agreement::stop_agreement(transport& link)
     : link_(link), channel_(link.open_channel()) {
-  for (rank_id r = 0; r < link.ranks(); ++r) {
-    if (r != link.rank()) {
-      peers_.emplace_back().rank = r;
-    }
+  const rank_id ranks = link.rank() == 0 ? link.ranks() : 1;
+  for (rank_id r = link.rank() == 0 ? 1 : 0; r < ranks; ++r) {
+    peers_.emplace_back().rank = r;
   }
 }
 
@@ -76,12 +76,11 @@ result<void> stop_agreement::move_on() {
     }
   }
   // A rank that waits for the verdict would wait for ever if one of the others has gone.
-  for (const peer& p : peers_) {  // one that has gone does not answer
-    if (p.gone && holds()) {
-      return *p.gone;
-    }
-  }
-  return {};
+  const auto gone = !holds()
+                        ? peers_.end()
+                        : std::find_if(peers_.begin(), peers_.end(),
+                                       [](const peer& p) { return p.gone.has_value(); });
+  return gone == peers_.end() ? result<void>() : result<void>(*gone->gone);
 }
 
 /// Rank 0 asks the others for their boundaries.

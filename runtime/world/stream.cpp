@@ -106,11 +106,9 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
   WEIR_TRY(const storage s, tasks_.allocate(bytes, owner));
   const std::array<std::int64_t, 1> shape{bytes};
   WEIR_TRY(const tensor all, tensor::over(s, dtype::uint8, shape));
-  copy_ledger ledger(bytes, 0);
-  // The ledger begins with rank 0 as the writer.
-  for (rank_id r = 1; r < link_.ranks(); ++r) {  // all ranks have the zeros
-    ledger.copied(all.bytes(), r);
-  }
+  // The ledger begins with rank 0 as the writer; all ranks have the zeros.
+  copy_ledger ledger(bytes, 0, link_.rank());
+  ledger.copied(all.bytes(), 1, link_.ranks() - 1);
   storages_.try_emplace(key_of_storage(s.id),
                         // The ordinal is the same on all ranks, the id may not be.
                         shared_storage{s, std::move(ledger), ++ordinals_});
@@ -153,9 +151,8 @@ result<world::ranked::shared_storage*> world::ranked::find(storage_id id,
   return &it->second;
 }
 
-/// Checks a submission before it changes anything.
-result<void> world::ranked::check(const world_submission& with,
-                                  std::span<const access> accesses) {
+/// Checks that the world takes submissions.
+result<void> world::ranked::check_open() {
   if (broken_) {
     return error(errc::stopping,
                  "task not submitted: expected a world without a "
@@ -172,6 +169,13 @@ result<void> world::ranked::check(const world_submission& with,
             "call end_capture first; steps between begin_step and end_step are "
             "recorded by the world itself");
   }
+  return {};
+}
+
+/// Checks a submission before it changes anything.
+result<void> world::ranked::check(const world_submission& with,
+                                  std::span<const access> accesses) {
+  WEIR_CHECK(check_open());
   if (with.executor >= link_.ranks()) {
     return error(errc::out_of_range,
                  fmt::format("task not submitted: expected an executor in [0, {}), found "
@@ -225,16 +229,10 @@ result<bool> world::ranked::submit(const world_submission& with, const char* nam
   mixed_hash signature;
   signature.add(hash);
   signature.add(own ? identity : 1);
-  if (repetition_.in_step) {
-    // A call whose kernel is unknown cannot be deferred.
-    WEIR_TRY(const bool later, defers(own && identity == 0 ? 0 : signature.value()));
-    if (later) {
-      return false;
-    }
-  } else {
-    // Outside of steps.
-    WEIR_CHECK(disturb());
-    note_ledger_change();
+  // A call whose kernel is unknown cannot be deferred.
+  WEIR_TRY(const bool later, is_put_off(own && identity == 0 ? 0 : signature.value()));
+  if (later) {
+    return false;
   }
   // The recording keeps what a later submission needs.
   if (records()) {
@@ -243,6 +241,17 @@ result<bool> world::ranked::submit(const world_submission& with, const char* nam
   }
   WEIR_CHECK(enter(hash, with, name, accesses));
   return count_task(with, accesses.size());
+}
+
+/// Prepares a submission with a signature, 0 if it is unknown. Returns true if it is made
+/// later, with the others of its period.
+result<bool> world::ranked::is_put_off(std::uint64_t signature) {
+  if (repetition_.in_step) {
+    return defers(signature);
+  }
+  WEIR_CHECK(disturb());
+  note_ledger_change();
+  return false;
 }
 
 /// Counts a task, and waits until the engine takes it if this rank runs it.
@@ -268,14 +277,20 @@ result<void> world::ranked::bring(std::span<const access> accesses) {
   return enter(hash_of(everywhere, "bring", accesses), everywhere, "bring", accesses);
 }
 
+/// Enters a submission in the log of calls.
+result<void> world::ranked::enter(std::uint64_t hash, const world_submission& with,
+                                  const char* name, std::span<const access> accesses) {
+  log_.fold(hash);
+  log_.note(name);
+  return enter_accesses(with, name, accesses);
+}
+
 /// Moves the pieces that a submission needs, and notes what it writes.
 /// A task that runs everywhere fetches the pieces for each rank in turn. A plain write of
 /// all bytes needs no old ones.
-result<void> world::ranked::enter(std::uint64_t hash, const world_submission& with,
-                                  const char* name, std::span<const access> accesses) {
+result<void> world::ranked::enter_accesses(const world_submission& with, const char* name,
+                                           std::span<const access> accesses) {
   ++steps_;
-  log_.fold(hash);
-  log_.note(name);
   // The ranks that run the task.
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
@@ -317,8 +332,8 @@ result<void> world::ranked::note_writes(std::span<const access> accesses, rank_i
     WEIR_TRY(shared_storage * s, find(a.bytes.id, a.bytes.hi));
     // First the writer, which takes the bytes from all others; then the further ranks.
     s->ledger.wrote(a.bytes, first);
-    for (rank_id r = first + 1; r <= last; ++r) {
-      s->ledger.copied(a.bytes, r);
+    if (first != last) {
+      s->ledger.copied(a.bytes, first, last);
     }
   }
   return {};
@@ -431,6 +446,9 @@ void world::ranked::end_idle() {
 /// The number of rounds between two questions doubles, so that a long wait costs few
 /// messages.
 result<void> world::ranked::question_others() {
+  if (link_.is_pretended()) {
+    return {};
+  }
   ++idle_rounds_;
   const bool asks =
       idle_rounds_ >= rounds_before_question && std::has_single_bit(idle_rounds_);

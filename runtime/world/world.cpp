@@ -65,6 +65,7 @@ world::world(engine& tasks, transport* link) : tasks_(&tasks) {
   if (link != nullptr && link->ranks() > 1) {
     rank_ = link->rank();
     ranks_ = link->ranks();
+    is_pretended_ = link->is_pretended();
     ranked_ = std::make_unique<ranked>(tasks, *link);
   }
 }
@@ -117,11 +118,27 @@ result<bool> world::submit_with(const world_submission& with, const char* name,
                                 std::uint64_t identity) {
   return ranked_->submit(with, name, accesses, identity);
 }
+/// On one rank the tasks of a series are submitted one after another.
+result<void> world::submit_series(const std::shared_ptr<const task_series>& all) {
+  if (!kept_.empty()) {
+    drop_kept();
+  }
+  if (ranked_) {
+    return ranked_->submit_series(all);
+  }
+  for (std::int64_t task = 0; task < all->size(); ++task) {
+    WEIR_CHECK(all->start(task, 0));
+  }
+  return {};
+}
 bool world::records() const noexcept {
   return ranked_->records();
 }
 void world::record_start(std::function<result<void>(std::uint64_t)> again) {
   ranked_->record_start(std::move(again));
+}
+void world::record_kept(kept_object keep) {
+  ranked_->record_kept(std::move(keep));
 }
 void world::begin_step() {
   if (ranked_) {

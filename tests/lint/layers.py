@@ -72,7 +72,7 @@ def check_links(out):
 
 
 # Public headers that users include without the name of the module.
-TOP_HEADERS = {"runtime/include/weir/weir.hpp", "runtime/include/weir/tiles.hpp", "runtime/include/weir/world.hpp", "runtime/include/weir/world_arguments.hpp", "pipeline/include/weir/pipeline.hpp", "pipeline/include/weir/plugin.hpp"}
+TOP_HEADERS = {"runtime/include/weir/weir.hpp", "runtime/include/weir/tiles.hpp", "runtime/include/weir/each_tile.hpp", "runtime/include/weir/world.hpp", "runtime/include/weir/world_arguments.hpp", "pipeline/include/weir/pipeline.hpp", "pipeline/include/weir/plugin.hpp"}
 
 
 def main():

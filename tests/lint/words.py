@@ -8,7 +8,7 @@ import tree
 FORBIDDEN = re.compile(r"^(pre|re|un)?(train|trains|trained|trainer|trainers|training|trainable"
                        r"|dataloader|dataloaders)$")
 # Where worlds are, these things have other names (docs/style.md): machine, rank, start id.
-OF_WORLDS = re.compile(r"^(runtime/(world|transport|state)/|runtime/include/weir/(world|tiles)[.]|docs/ranks[.]md"
+OF_WORLDS = re.compile(r"^(runtime/(world|transport|state)/|runtime/include/weir/(world|tiles|each_tile)[.]|docs/ranks[.]md"
                        r"|runtime/include/weir/runtime/(world|transport|in_process)[.]|tests/runtime/(world|transport)/|actors/worlds/)")
 FORBIDDEN_THERE = re.compile(r"^(host|hosts|node|nodes|epoch|epochs)$")
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

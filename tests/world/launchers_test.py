@@ -17,7 +17,7 @@ import time
 import unittest
 
 PROGRAM, PLUGINS, DEMOS = (pathlib.Path(w).resolve() for w in sys.argv[1:4])
-PROGRAMS = ("heat", "large", "blur", "normalise", "mirror", "worlds")
+PROGRAMS = ("heat", "tiles", "large", "blur", "normalise", "mirror", "worlds")
 DEADLINE_MS = 2000
 
 
@@ -441,6 +441,14 @@ class Alone(unittest.TestCase):
         status, _, words = run([PROGRAM, "heat", 1], SLURM_NTASKS="4", SLURM_STEP_ID="0")
         self.assertEqual(status, 2)
         self.assertIn("start with srun --mpi=pmix", words)
+
+    def test_a_process_may_pretend_to_be_one_of_many_ranks(self):
+        status, out, words = run([PROGRAM, "tiles", 1], WEIR_PRETEND="30/100", WEIR_MPI_FOLDER="/nonexistent")
+        self.assertEqual((status, out), (0, ""), words)
+        self.assertIn("warning: WEIR_PRETEND is set: this process pretends to be rank 30 of 100", words)
+        status, _, words = run([PROGRAM, "tiles", 1], WEIR_PRETEND="30")
+        self.assertEqual(status, 2)
+        self.assertIn('expected RANK/RANKS in the environment variable WEIR_PRETEND, found "30"', words)
 
     def test_a_file_that_is_no_plug_in_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

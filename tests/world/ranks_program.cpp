@@ -84,6 +84,20 @@ result<std::uint64_t> large_heat(world& w) {
   return heat(w, 768, 96, 40);
 }
 
+/// As `heat`, with one call for all tiles, in steps that are replayed.
+result<std::uint64_t> heat_of_tiles(world& w) {
+  auto a = w.make<double>(weir::rows(6), 64, 64);
+  auto b = w.make<double>(weir::rows(6), 64, 64);
+  number_elements(w, a);
+  number_elements(w, b);
+  w.repeat(60, [&](std::int64_t) {
+    w.submit_tiles("sweep", sweep, b.range(1), weir::read(a.each(1)),
+                   weir::write(b.each()));
+    std::swap(a, b);
+  });
+  return hash_of(w, a);
+}
+
 /// Averages over eight neighbours in blocks whose edges meet: pieces have corners.
 result<std::uint64_t> blur(world& w) {
   auto a = w.make<double>(weir::blocks(9, 7), 40, 33);
@@ -352,6 +366,7 @@ using rank_program = std::function<result<std::uint64_t>(const program_place&)>;
 const std::map<std::string, rank_program>& equal_programs() {
   static const std::map<std::string, rank_program> all{
       {"heat", [](const program_place& at) { return small_heat(at.w); }},
+      {"tiles", [](const program_place& at) { return heat_of_tiles(at.w); }},
       {"large", [](const program_place& at) { return large_heat(at.w); }},
       {"blur", [](const program_place& at) { return blur(at.w); }},
       {"normalise", [](const program_place& at) { return normalise(at.w); }},

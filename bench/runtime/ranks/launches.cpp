@@ -92,7 +92,59 @@ printed read_lines(const std::string& line) {
   return out;
 }
 
+/// Starts the program that pretends to be a rank in the middle of many.
+pretended_figures launch_pretended(int ranks) {
+  const std::string line =
+      "WEIR_PRETEND=" + std::to_string(ranks / 2) + "/" + std::to_string(ranks) +
+      " timeout 300 " WEIR_BENCH_RANKS "/pretended_rank </dev/null 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
+  pretended_figures out;
+  std::array<char, 256> text{};
+  while (pipe != nullptr && std::fgets(text.data(), text.size(), pipe.get()) != nullptr) {
+    std::sscanf(text.data(), "own_ns %lf", &out.own_ns);
+    std::sscanf(text.data(), "foreign_ns %lf", &out.foreign_ns);
+    std::sscanf(text.data(), "peak_kib %lf", &out.peak_kib);
+  }
+  if (out.own_ns == 0 || out.foreign_ns == 0 || out.peak_kib == 0) {
+    throw std::runtime_error("no figures from: " + line);
+  }
+  return out;
+}
+
+std::map<int, pretended_figures> measure_pretended() {
+  constexpr int launches = 7;
+  std::map<int, std::vector<pretended_figures>> all;
+  for (int i = 0; i < launches; ++i) {
+    for (const int ranks : {16, 1024, 10'000}) {
+      wait_until_clean(1);
+      all[ranks].push_back(launch_pretended(ranks));
+    }
+  }
+  std::map<int, pretended_figures> medians;
+  for (const auto& [ranks, figures] : all) {
+    const auto of_all = [&all = figures](double pretended_figures::*member) {
+      std::vector<double> values;
+      for (const pretended_figures& one : all) {
+        values.push_back(one.*member);
+      }
+      return median(values);
+    };
+    medians[ranks] = {of_all(&pretended_figures::own_ns),
+                      of_all(&pretended_figures::foreign_ns),
+                      of_all(&pretended_figures::peak_kib)};
+    std::fprintf(stderr, "rank %d of %d: %.1f ns, %.2f ns, %.0f KiB\n", ranks / 2, ranks,
+                 medians[ranks].own_ns, medians[ranks].foreign_ns,
+                 medians[ranks].peak_kib);
+  }
+  return medians;
+}
+
 }  // namespace
+
+const pretended_figures& figures_of_pretended(int ranks) {
+  static const std::map<int, pretended_figures> all = measure_pretended();
+  return all.at(ranks);
+}
 
 void add_launch(const launch& one, launch_samples& to) {
   const std::unique_ptr<busy_process> beside =

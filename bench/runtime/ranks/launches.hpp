@@ -49,4 +49,15 @@ void add_launch(const launch& one, launch_samples& to);
 [[nodiscard]] double instructions_of(const std::string& program,
                                      const std::string& words);
 
+/// Figures of a process that pretends to be a rank of many (`pretended_rank.cpp`).
+struct pretended_figures {
+  double own_ns = 0;      ///< of a repeated step for each task of the rank
+  double foreign_ns = 0;  ///< of a step that is submitted for each task of other ranks
+  double peak_kib = 0;    ///< largest memory of the process
+};
+/// Returns the medians of several launches. Launches for different numbers of ranks
+/// alternate, and all figures of one number of ranks come from the same launches.
+/// @throws std::runtime_error if the program prints no figures
+[[nodiscard]] const pretended_figures& figures_of_pretended(int ranks);
+
 }  // namespace weir::bench

@@ -62,6 +62,24 @@ void add_launched_rows(program& bench) {
 }
 #endif
 
+/// Adds the rows about one rank of many, which pretends that the others exist.
+void add_pretended_rows(program& bench) {
+  const auto own_ns = [](int ranks) { return figures_of_pretended(ranks).own_ns; };
+  bench.add("dist_pretend_16_ns", "ns", no_bar, [=] { return own_ns(16); });
+  bench.add("dist_pretend_1024_ratio", "ratio", at_most(1.1),
+            [=] { return own_ns(1024) / own_ns(16); });
+  bench.add("dist_pretend_10000_ratio", "ratio", at_most(1.1),
+            [=] { return own_ns(10'000) / own_ns(16); });
+  // A step of 16 tiles.
+  bench.add("dist_pretend_10000_us", "us", at_most(3),
+            [=] { return own_ns(10'000) * 16 / 1000; });
+  bench.add("dist_pretend_memory_ratio", "ratio", at_most(1.5), [] {
+    return figures_of_pretended(10'000).peak_kib / figures_of_pretended(16).peak_kib;
+  });
+  bench.add("dist_foreign_ns", "ns", at_most(10),
+            [] { return figures_of_pretended(10'000).foreign_ns; });
+}
+
 #ifdef WEIR_BENCH_VALGRIND
 /// Returns the instructions of a step by a world of one rank over those by an engine.
 double one_rank_instructions() {
@@ -83,6 +101,7 @@ int main(int argc, char** argv) {
 #else
   std::fprintf(stderr, "dist_*_ratio left out: OpenMPI is not installed\n");
 #endif
+  weir::bench::add_pretended_rows(bench);
 #ifdef WEIR_BENCH_VALGRIND
   bench.add("dist_one_rank_instructions", "ratio", weir::bench::at_most(1.01),
             weir::bench::one_rank_instructions);

@@ -42,6 +42,39 @@ struct tile {
   std::array<std::int64_t, Rank> hi{};  ///< one past the last element of each dimension
 };
 
+/// The tiles of a tensor, without the elements that are closer than a margin to an edge
+/// of any dimension. Takes the same memory for any number of tiles.
+/// @threads{const; safe to use concurrently}
+template <int Rank>
+struct tile_range {
+  std::array<std::int64_t, Rank> extents{};  ///< extents of the tensor
+  std::array<std::int64_t, Rank> shape{};    ///< extents of a tile
+  std::int64_t margin = 0;                   ///< elements that are left out at each edge
+  std::int64_t count = 1;                    ///< number of tiles, with empty ones
+
+  /// Returns the elements of a tile, of which none may be left.
+  [[nodiscard]] tile<Rank> box_of(std::int64_t index) const {
+    tile<Rank> b;
+    b.index = index;
+    for (std::size_t d = Rank; d-- > 0;) {
+      const std::int64_t along = (extents[d] + shape[d] - 1) / shape[d];
+      const std::int64_t first = index % along * shape[d];
+      b.lo[d] = std::max(first, margin);
+      b.hi[d] = std::min(std::min(first + shape[d], extents[d]), extents[d] - margin);
+      index /= along;
+    }
+    return b;
+  }
+  /// Returns true if the tile has an element.
+  [[nodiscard]] static bool has_elements(const tile<Rank>& box) {
+    bool all = true;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      all = all && box.lo[d] < box.hi[d];
+    }
+    return all;
+  }
+};
+
 /// A part of a world tensor and the tile whose owner runs tasks that write it.
 template <class T, int Rank>
 struct tile_part {
@@ -94,6 +127,11 @@ struct wrapped_part {
   wrapped_view<T, Rank> elements;       ///< view that the kernel gets
 };
 
+template <class T, int Rank>
+struct each_part;
+template <class T>
+struct each_number;
+
 /// A tensor that all ranks of a world share, cut into tiles. Tile i of n belongs to rank
 /// i * ranks / n. A value, cheap to copy.
 /// @threads{const; safe to use concurrently}
@@ -133,21 +171,34 @@ class world_tensor {
   /// Returns the tiles without the elements that are closer than `margin` to an edge of
   /// any dimension. Tiles without an element are left out.
   [[nodiscard]] std::vector<box> tiles_inside(std::int64_t margin) const {
+    const tile_range<Rank> all = range(margin);
     std::vector<box> out;
     for (std::int64_t i = 0; i < count_; ++i) {
-      box b = box_of(i);
-      bool empty = false;
-      for (std::size_t d = 0; d < Rank; ++d) {
-        b.lo[d] = std::max(b.lo[d], margin);
-        b.hi[d] = std::min(b.hi[d], extent(d) - margin);
-        empty = empty || b.lo[d] >= b.hi[d];
-      }
-      if (!empty) {
+      if (const box b = all.box_of(i); all.has_elements(b)) {
         out.push_back(b);
       }
     }
     return out;
   }
+  /// Returns the same tiles for `world::submit_tiles`, without a list of them.
+  [[nodiscard]] tile_range<Rank> range(std::int64_t margin = 0) const {
+    tile_range<Rank> all;
+    all.shape = tile_;
+    all.margin = margin;
+    all.count = count_;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      all.extents[d] = extent(d);
+    }
+    return all;
+  }
+  /// Returns, for each tile that `world::submit_tiles` goes through, the elements that
+  /// are at most `reach` away, without those outside of the tensor.
+  [[nodiscard]] each_part<T, Rank> each(std::int64_t reach = 0) const {
+    return {*this, reach};
+  }
+  /// Returns, for each tile that `world::submit_tiles` goes through, the element with the
+  /// number of the tile, of a tensor that `world::per_tile` has made.
+  [[nodiscard]] each_number<T> each_index() const requires(Rank == 1) { return {*this}; }
   /// Returns the elements of a box. @error{out_of_range; thrown: it leaves the tensor}
   [[nodiscard]] tile_part<T, Rank> of_tile(const box& b) const {
     bool inside = true;
@@ -215,17 +266,6 @@ class world_tensor {
   }
   [[nodiscard]] std::int64_t extent(std::size_t d) const {
     return all_.extent(static_cast<int>(d));
-  }
-  [[nodiscard]] box box_of(std::int64_t index) const {
-    box b;
-    b.index = index;
-    for (std::size_t d = Rank; d-- > 0;) {
-      const std::int64_t along = (extent(d) + tile_[d] - 1) / tile_[d];
-      b.lo[d] = index % along * tile_[d];
-      b.hi[d] = std::min(b.lo[d] + tile_[d], extent(d));
-      index /= along;
-    }
-    return b;
   }
   /// Returns the ranges of indices that [lo, hi) covers when edges meet.
   [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> ranges(

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "weir/each_tile.hpp"
 #include "weir/runtime/state/world_state.hpp"
 #include "weir/tiles.hpp"
 #include "weir/world_arguments.hpp"
@@ -108,8 +109,21 @@ class world {
         "numbers that all ranks have are written by submit_everywhere");
     runtime::rank_id executor = 0;
     static_cast<void>((take_owner(arguments, executor) || ...));
-    submit_call({executor, 0, false}, name, std::move(kernel),
-                std::index_sequence_for<Argument...>(), arguments...);
+    submit_call({executor, 0, false}, name, std::move(kernel), arguments...);
+  }
+  /// Submits a task for each tile of a range, in the order of their numbers: the effect
+  /// is that of a loop that calls `submit` with the parts of each tile. The call costs
+  /// little for the tiles of other ranks, unless they are neighbours, so use it in worlds
+  /// of many ranks. Arguments are `read`, `write` or `update` of parts that
+  /// `world_tensor::each` and `each_index` return, and numbers that all ranks have, for
+  /// reading. The kernel gets the box of the tile before its views if it takes one.
+  /// @error{out_of_range; thrown: a tensor is smaller than the one of the tiles}
+  /// @error{stopping; thrown: a rank has failed}
+  template <class Kernel, int Rank, class... Each>
+  void submit_tiles(const char* name, Kernel kernel, const tile_range<Rank>& tiles,
+                    const Each&... arguments) {
+    or_throw(ranks_.submit_series(std::make_shared<tile_series<Kernel, Rank, Each...>>(
+        ranks_, name, std::move(kernel), tiles, arguments...)));
   }
   /// Submits a task that every rank runs, with the same inputs. It writes numbers that
   /// all ranks have. @error{stopping; thrown: a rank has failed}
@@ -118,8 +132,7 @@ class world {
     static_assert(
         (!(world_argument<Argument>::is_part && world_argument<Argument>::writes) && ...),
         "a part of a world tensor is written by its owner alone");
-    submit_call({0, 0, true}, name, std::move(kernel),
-                std::index_sequence_for<Argument...>(), arguments...);
+    submit_call({0, 0, true}, name, std::move(kernel), arguments...);
   }
   /// Combines the elements of `parts` by a tree over their numbers and sets `out` on all
   /// ranks. The bits do not depend on the number of ranks. @pre parts is not empty
@@ -314,39 +327,18 @@ class world {
     }
     return world_argument<Argument>::writes;
   }
-  template <class Kernel, std::size_t... I, class... Argument>
+  template <class Kernel, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
-                   std::index_sequence<I...>, const Argument&... arguments) {
+                   const Argument&... arguments) {
     const auto accesses = world_arguments::accesses_of(arguments...);
     // One rank records nothing, so it needs no identity.
     const std::uint64_t identity =
         ranks_.ranks() == 1 ? 0 : world_arguments::identity_of(kernel, arguments...);
-    auto call = with_declared_bytes(
-        name,
-        [kernel = std::move(kernel),
-         ... views = world_arguments::view_of(view_owner{name, static_cast<int>(I)},
-                                              arguments)]() -> result<void> {
-          if constexpr (std::is_void_v<decltype(kernel(views...))>) {
-            kernel(views...);
-            return {};
-          } else {
-            return kernel(views...);
-          }
-        },
-        [&](auto& out) { (world_arguments::declare(out, arguments), ...); });
-    using call_type = decltype(call);
-    if constexpr (std::is_trivially_copyable_v<call_type> &&
-                  sizeof(call_type) <= runtime::world::max_capture) {
-      or_throw(ranks_.submit(
-          with, name, accesses, [call](const runtime::task_context&) { return call(); },
-          {}, identity));
-    } else {
-      const auto stored = std::make_shared<call_type>(std::move(call));
-      call_type* const own = stored.get();
-      or_throw(ranks_.submit(
-          with, name, accesses, [own](const runtime::task_context&) { return (*own)(); },
-          stored, identity));
-    }
+    world_arguments::submit_call(
+        world_arguments::call_of(name, std::move(kernel), arguments...),
+        [&](const auto& task, const runtime::world::kept_object& keep) {
+          or_throw(ranks_.submit(with, name, accesses, task, keep, identity));
+        });
   }
 
   runtime::world ranks_;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "weir/runtime/world.hpp"
@@ -59,6 +61,28 @@ struct world_arguments {
       return a.elements;
     }
   }
+  /// Returns the function that calls a kernel with the views of its arguments. It returns
+  /// `result<void>`, also if the kernel returns nothing.
+  template <class Kernel, class... Argument>
+  static auto call_of(const char* name, Kernel kernel, const Argument&... arguments) {
+    return call_by_index(name, std::move(kernel), std::index_sequence_for<Argument...>(),
+                         arguments...);
+  }
+  /// Calls `submit(kernel, keep)` with a kernel of a task that calls `call`: one that
+  /// captures the function itself if it is small, or else an object that the task keeps.
+  template <class Call, class Submit>
+  static auto submit_call(Call call, const Submit& submit) {
+    if constexpr (std::is_trivially_copyable_v<Call> &&
+                  sizeof(Call) <= runtime::world::max_capture) {
+      return submit([call](const runtime::task_context&) { return call(); },
+                    runtime::world::kept_object());
+    } else {
+      const auto stored = std::make_shared<Call>(std::move(call));
+      Call* const own = stored.get();
+      return submit([own](const runtime::task_context&) { return (*own)(); },
+                    runtime::world::kept_object(stored));
+    }
+  }
   /// Returns the identity of a task, see `runtime::kernel_identity`.
   template <class Kernel, class... Argument>
   static std::uint64_t identity_of(const Kernel& kernel, const Argument&... arguments) {
@@ -68,6 +92,23 @@ struct world_arguments {
   }
 
  private:
+  template <class Kernel, std::size_t... I, class... Argument>
+  static auto call_by_index(const char* name, Kernel kernel, std::index_sequence<I...>,
+                            const Argument&... arguments) {
+    return with_declared_bytes(
+        name,
+        [kernel = std::move(kernel),
+         ... views = view_of(view_owner{name, static_cast<int>(I)},
+                             arguments)]() -> result<void> {
+          if constexpr (std::is_void_v<decltype(kernel(views...))>) {
+            kernel(views...);
+            return {};
+          } else {
+            return kernel(views...);
+          }
+        },
+        [&](auto& out) { (declare(out, arguments), ...); });
+  }
   template <class Argument>
   static void add_accesses(std::vector<runtime::access>& all, const Argument& a) {
     all.push_back(plain_of(a).access());

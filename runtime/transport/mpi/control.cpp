@@ -319,6 +319,10 @@ bool ranks_over_mpi::all_are_here() {
 
 /// Returns an empty pointer if the program was not started by a launcher of MPI.
 result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& options) {
+  WEIR_TRY(auto pretended, runtime::pretended_ranks_of_environment());
+  if (pretended) {
+    return pretended;
+  }
   WEIR_TRY(const mpi::library which, mpi::library_of_launcher());
   if (which == mpi::library::none) {
     return std::unique_ptr<runtime::transport>();

@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -68,6 +69,8 @@ class transport {
   [[nodiscard]] virtual rank_id rank() const noexcept = 0;
   /// Returns the number of ranks.
   [[nodiscard]] virtual rank_id ranks() const noexcept = 0;
+  /// Returns true if the other ranks do not exist, see `make_pretended_ranks`.
+  [[nodiscard]] virtual bool is_pretended() const noexcept { return false; }
   /// Returns a channel that no other user of the transport has. All ranks open their
   /// channels in the same order.
   [[nodiscard]] virtual std::uint32_t open_channel() = 0;
@@ -131,5 +134,18 @@ class transport {
   std::vector<transport_user*> users_;
   std::vector<transport_user*> moving_;  ///< users that are being moved on
 };
+
+/// Returns a transport to ranks that do not exist, for measurements of what a rank of
+/// many costs: messages to them are dropped, and messages from them are zeros that come
+/// at once. A world over it calls no kernels and waits for no rank, so that its tensors
+/// have no meaningful content.
+/// @error{out_of_range; expected 2 <= ranks <= 65,536 and 1 <= rank < ranks}
+[[nodiscard]] result<std::unique_ptr<transport>> make_pretended_ranks(rank_id rank,
+                                                                      rank_id ranks);
+/// Returns the transport that the environment variable WEIR_PRETEND asks for, such as
+/// "5000/10000" for rank 5,000 of 10,000, and writes a warning to stderr. Returns null if
+/// there is no such variable. @error{invalid_argument; another text than RANK/RANKS}
+/// @error{out_of_range; see `make_pretended_ranks`}
+[[nodiscard]] result<std::unique_ptr<transport>> pretended_ranks_of_environment();
 
 }  // namespace weir::runtime

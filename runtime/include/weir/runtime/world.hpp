@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "weir/runtime/calls/task_series.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/runtime/transport.hpp"
 
@@ -135,6 +136,9 @@ class world {
   /// Returns the number of ranks.
   [[nodiscard]] rank_id ranks() const noexcept { return ranks_; }
 
+  /// Returns true if the other ranks do not exist, see `make_pretended_ranks`.
+  [[nodiscard]] bool is_pretended() const noexcept { return is_pretended_; }
+
   /// Allocates zeroed memory on every rank, which all ranks hold. @units{bytes}
   /// @error{out_of_memory; the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
@@ -181,6 +185,28 @@ class world {
           });
     }
     auto started = start_task(*tasks_, name, accesses, noting, keep);
+    return started ? result<void>() : fail(std::move(started).error());
+  }
+  /// Submits the tasks of a series in the order of their numbers. The effect is that of
+  /// one call of `submit` for each; the cost of the tasks of other ranks is one look at
+  /// each rank, unless pieces or the ledger of copies need more.
+  /// @error{out_of_range; the executor of a task is no rank} @error{not_found; see
+  /// `submit`} @error{stopping; see `submit`} @error{unsupported; see `submit`}
+  /// @error{diverged; see `submit`}
+  [[nodiscard]] result<void> submit_series(const std::shared_ptr<const task_series>& all);
+  /// Starts a task of a series, for `task_series::start` alone.
+  template <class Kernel>
+  [[nodiscard]] result<void> start(std::uint64_t step, const char* name,
+                                   std::span<const access> accesses, const Kernel& kernel,
+                                   const kept_object& keep = {}) {
+    if (ranks_ == 1) {
+      return start_task(*tasks_, name, accesses, kernel, keep);
+    }
+    if (keep && records()) {
+      record_kept(keep);
+    }
+    auto started = start_task(*tasks_, name, accesses,
+                              noted<Kernel>{kernel, this, step, name}, keep);
     return started ? result<void>() : fail(std::move(started).error());
   }
   /// Says that a step of a loop begins. If steps submit the same tasks as earlier ones,
@@ -254,6 +280,9 @@ class world {
     std::uint64_t step;
     const char* name;
     result<void> operator()(const task_context& context) const {
+      if (owner->is_pretended_) {
+        return {};
+      }
       result<void> outcome = run(context);
       if (!outcome) {
         owner->note_failure(step_of(step, context), name, outcome.error());
@@ -287,6 +316,7 @@ class world {
                                          std::uint64_t identity);
   [[nodiscard]] bool records() const noexcept;
   void record_start(std::function<result<void>(std::uint64_t)> again);
+  void record_kept(kept_object keep);
   /// Returns the number of a submission that was recorded as `step`.
   [[nodiscard]] static std::uint64_t step_of(std::uint64_t step,
                                              const task_context& context) noexcept;
@@ -296,6 +326,7 @@ class world {
   engine* tasks_;
   rank_id rank_ = 0;
   rank_id ranks_ = 1;
+  bool is_pretended_ = false;                         ///< see `transport::is_pretended`
   std::deque<std::pair<task_id, kept_object>> kept_;  ///< objects of tasks
   std::atomic<bool> asked_to_stop_{false};
   std::size_t sweep_at_ = 64;       ///< number of objects at which all are looked at

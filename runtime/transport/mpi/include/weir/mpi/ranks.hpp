@@ -31,7 +31,8 @@ struct mpi_options {
 /// Returns the transport between the ranks that a launcher has started together, or null
 /// if this process is the only one. The launcher's variables in the environment choose
 /// the plug-in: OMPI_COMM_WORLD_SIZE or PMIX_RANK that of OpenMPI, PMI_SIZE that of
-/// MPICH.
+/// MPICH. For measurements, WEIR_PRETEND replaces the other ranks by ones that do not
+/// exist, see `runtime::pretended_ranks_of_environment`.
 ///
 /// Keys of messages count modulo 2^20, so at most a million messages from one rank to
 /// another may be under way in a channel. If no rank has failed, the destructor waits for
@@ -41,7 +42,7 @@ struct mpi_options {
 /// @error{unsupported; the plug-in or MPI lacks something that is needed, or the launcher
 /// `srun` has started the processes without a type of MPI}
 /// @error{already_exists; a transport over MPI was made before}
-/// @error{io; MPI cannot start}
+/// @error{io; MPI cannot start} @error{invalid_argument; WEIR_PRETEND has another text}
 /// @source{docs/ranks.md, Processes}
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> launched_ranks(
     const mpi_options& options = {});
