@@ -365,7 +365,7 @@ result<void> check_config(const llama_config& c) {
 
 std::uint64_t default_kv_memory() noexcept {
   constexpr std::uint64_t largest = std::uint64_t{4} << 30;
-  return std::min(available_memory() / 4, largest);
+  return std::min(memory_of_machine().available / 4, largest);
 }
 
 result<std::unique_ptr<step_model>> make_llama(runtime::engine& engine,
