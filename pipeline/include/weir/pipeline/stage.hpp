@@ -266,6 +266,8 @@ class pull {
   /// called again later. A source that waits for data calls it after at most 100 ms, so
   /// that the run can make a checkpoint or stop.
   void nothing_yet() noexcept;
+  /// Returns whether `nothing_yet` was called for the item.
+  [[nodiscard]] bool has_nothing() const noexcept;
   /// Takes memory for an outlet and returns it, so that the bytes of the item are written
   /// where the tasks of later stages read them.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}
