@@ -7,9 +7,10 @@
 /// with `panels_ending`. A model exists for readers if its record can be read.
 ///
 /// Every import writes the record last, and a replacement removes the old record first. A
-/// crash in between leaves weights without a record, which `list_models` does not show
-/// and the next import replaces. If the new streams do not fit, the old record is put
-/// back.
+/// tag with `import_ending` marks the import meanwhile, and takes the space of the record
+/// before anything else is stored. If the streams do not fit, the old record is put back
+/// and nothing stays of a new model. What a crash leaves is not shown by `list_models`,
+/// and the next import into the volume removes it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,14 +36,19 @@ std::string record_tag(const std::string& tag) {
   return tag + std::string(record_ending);
 }
 
+/// Ending of the tag that marks an import until it has ended, and takes the space of its
+/// record.
+constexpr std::string_view import_ending = "/model.import";
+
 /// A tag with one of these endings would be taken for a record or for panels.
 result<void> check_model_tag(const std::string& tag) {
-  if (tag.empty() || tag.ends_with(record_ending) || tag.ends_with(panels_ending)) {
+  if (tag.empty() || tag.ends_with(record_ending) || tag.ends_with(panels_ending) ||
+      tag.ends_with(import_ending)) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot import a model under tag {}: expected a name that is "
-                    "not empty and does not end with {} or {}",
-                    json_quote(tag), record_ending, panels_ending));
+                    "not empty and does not end with {}, {} or {}",
+                    json_quote(tag), record_ending, panels_ending, import_ending));
   }
   return {};
 }
@@ -74,19 +80,76 @@ result<model_record> read_record(const hn4_volume& volume, const std::string& ta
   return record_of_text(as_text(text), tag);
 }
 
-/// Stores the weights as panels and sets their places in the record. A volume with
-/// smaller blocks gets none.
+/// Removes a tag if the volume has it.
+result<void> remove_if_there(hn4_volume& volume, const std::string& tag) {
+  WEIR_TRY(const bool there, has_tag(volume, tag));
+  return there ? volume.remove(tag) : result<void>();
+}
+
+/// Beginnings of the mark of an import, by what the tag had before; the record follows. A
+/// tag of the same name with other contents is none.
+constexpr std::string_view mark_of_new = "weir model import: a new tag\n";
+constexpr std::string_view mark_of_old = "weir model import: an old tag\n";
+
+/// Returns the beginning of the mark of an import of a tag that has not ended; empty if
+/// there is none.
+std::string_view import_mark(const hn4_volume& volume, const std::string& tag) {
+  const auto stream = volume.stream(tag + std::string(import_ending));
+  for (const std::string_view mark : {mark_of_new, mark_of_old}) {
+    byte_vector begin(mark.size());
+    if (stream && stream->size() >= mark.size() && stream->read(0, begin) &&
+        as_text(begin) == mark) {
+      return mark;
+    }
+  }
+  return {};
+}
+
+/// Returns whether an import of a tag was interrupted and left no model.
+result<bool> is_interrupted(const hn4_volume& volume, const std::string& tag) {
+  WEIR_TRY(const bool has_record, has_tag(volume, record_tag(tag)));
+  return !has_record && !import_mark(volume, tag).empty();
+}
+
+/// Ends an import of a tag whose streams may have been stored in part. Without a record,
+/// the panels belong to no weights, and weights that were put under a new tag are not
+/// those of a model. The mark goes last, so that this can be interrupted, too.
+result<void> clear_import(hn4_volume& volume, const std::string& tag) {
+  WEIR_TRY(const bool has_record, has_tag(volume, record_tag(tag)));
+  if (!has_record) {
+    WEIR_CHECK(remove_if_there(volume, tag + std::string(panels_ending)));
+    if (import_mark(volume, tag) == mark_of_new) {
+      WEIR_CHECK(remove_if_there(volume, tag));
+    }
+  }
+  return remove_if_there(volume, tag + std::string(import_ending));
+}
+
+/// Clears all imports that were interrupted.
+result<void> clear_interrupted(hn4_volume& volume) {
+  WEIR_TRY(const auto tags, volume.tags());
+  for (const storage::hn4_tag& t : tags) {
+    if (t.name.ends_with(import_ending)) {
+      const std::string tag = t.name.substr(0, t.name.size() - import_ending.size());
+      if (!import_mark(volume, tag).empty()) {
+        WEIR_CHECK(clear_import(volume, tag));
+      }
+    }
+  }
+  return {};
+}
+
+/// Stores the weights as panels at the places of the record, which has none if the blocks
+/// of the volume are too small.
 /// The whole stream is built in memory, which takes about as much as the file of the
 /// model.
 result<void> store_panels(hn4_volume& volume, const model_source& source,
-                          const storage::hn4_put_options& put, model_record& record) {
+                          const storage::hn4_put_options& put,
+                          const model_record& record) {
   const std::string tag = record.tag + std::string(panels_ending);
-  // Blocks of the volume decide how rows are divided.
-  record.panels = plan_panels(source.weights, volume.geometry().payload);
   if (record.panels.empty()) {
     // Panels of a model that was replaced would not fit to the new weights.
-    WEIR_TRY(const bool old, has_tag(volume, tag));
-    return old ? volume.remove(tag) : result<void>();
+    return remove_if_there(volume, tag);
   }
   // As large as all panels together.
   byte_vector stream(static_cast<std::size_t>(stream_bytes(record.panels)));
@@ -108,17 +171,57 @@ result<void> store_panels(hn4_volume& volume, const model_source& source,
   return volume.put(tag, stream, put);
 }
 
-/// Puts the record of a model back whose replacement has failed while its weights were
-/// still the old ones. If its panels were replaced, it is kept without panels.
-/// The caller reports the first failure, so a second one is not reported.
-void put_back(hn4_volume& volume, model_record old, bool has_panels,
-              const storage::hn4_put_options& put) {
-  if (!has_panels) {
-    old.panels.clear();
-    // The new panels take space and belong to no weights. There may be none.
-    static_cast<void>(volume.remove(old.tag + std::string(panels_ending)));
+/// How far an import has come: what the volume has no longer of the model before.
+enum class import_step : std::uint8_t { nothing, record, panels, weights };
+
+/// Stores the streams of a model. The space of the record is taken first, so that no
+/// weights are stored that get no record. `gone` says at any time what was removed or
+/// replaced.
+result<void> store_streams(hn4_volume& volume, const model_source& source,
+                           const model_record& record, bool is_new,
+                           const storage::hn4_put_options& put, import_step& gone) {
+  const std::string text = text_of_record(record);
+  const std::string mark = record.tag + std::string(import_ending);
+  WEIR_CHECK(volume.put(
+      mark, as_view(std::string(is_new ? mark_of_new : mark_of_old) + text), put));
+  WEIR_CHECK(remove_if_there(volume, record_tag(record.tag)));
+  gone = import_step::record;
+  // A stream that does not fit leaves the one before it. The weights come second, because
+  // the old model can be used without panels.
+  WEIR_CHECK(store_panels(volume, source, put, record));
+  gone = import_step::panels;
+  WEIR_CHECK(volume.put(record.tag, source.bytes, put));
+  gone = import_step::weights;
+  // The mark stays beside the record if there is space for both, so that there is one of
+  // them at any time.
+  auto stored = volume.put(record_tag(record.tag), as_view(text), put);
+  if (!stored && stored.error().code() == errc::no_space) {
+    WEIR_CHECK(volume.remove(mark));
+    stored = volume.put(record_tag(record.tag), as_view(text), put);
   }
-  static_cast<void>(volume.put(record_tag(old.tag), as_view(text_of_record(old)), put));
+  return stored;
+}
+
+/// Gives up an import that has failed. The record of the old model is put back as long as
+/// its weights are there; without its panels if they were replaced.
+/// The caller reports the first failure, so further ones are not reported.
+void give_up_import(hn4_volume& volume, const std::string& tag,
+                    std::optional<model_record> old, import_step gone,
+                    const storage::hn4_put_options& put) {
+  if (old && (gone == import_step::record || gone == import_step::panels)) {
+    if (gone == import_step::panels) {
+      old->panels.clear();
+      // The new panels take space and belong to no weights.
+      static_cast<void>(remove_if_there(volume, tag + std::string(panels_ending)));
+    }
+    const std::string text = text_of_record(*old);
+    if (!volume.put(record_tag(tag), as_view(text), put)) {
+      // The mark has the space.
+      static_cast<void>(remove_if_there(volume, tag + std::string(import_ending)));
+      static_cast<void>(volume.put(record_tag(tag), as_view(text), put));
+    }
+  }
+  static_cast<void>(clear_import(volume, tag));
 }
 
 }  // namespace
@@ -132,7 +235,9 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
   WEIR_CHECK(check_model_tag(tag));
   WEIR_TRY(const bool has_record, has_tag(volume, record_tag(tag)));
   WEIR_TRY(const bool has_weights, has_tag(volume, tag));
-  if ((has_record || has_weights) && !options.replace) {
+  // An interrupted import has left no model, and was allowed to replace what was there.
+  WEIR_TRY(const bool interrupted, is_interrupted(volume, tag));
+  if ((has_record || has_weights) && !options.replace && !interrupted) {
     return error(errc::already_exists,
                  fmt::format("cannot import a model under tag {}: expected a new tag, "
                              "found one that exists",
@@ -150,31 +255,27 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
     digest.add(w.info, source.view(w));
   }
   record.digest = digest.value();
+  // Blocks of the volume decide how rows are divided.
+  record.panels = plan_panels(source.weights, volume.geometry().payload);
+  WEIR_CHECK(clear_interrupted(volume));
   std::optional<model_record> old;
   if (has_record) {
     // A record that cannot be read is not worth keeping.
     if (auto found = read_record(volume, tag)) {
       old = std::move(*found);
     }
-    WEIR_CHECK(volume.remove(record_tag(tag)));
   }
   // Equal files give equal volumes if the time is given.
   storage::hn4_put_options put;
   put.time_ns = options.time_ns;
-  // A stream that does not fit leaves the one before it. The weights come second, because
-  // the old model can be used without panels.
-  auto stored = store_panels(volume, source, put, record);
-  const bool old_panels = !stored;
-  if (stored) {
-    stored = volume.put(tag, source.bytes, put);
-  }
-  if (!stored) {
-    if (old) {
-      put_back(volume, std::move(*old), old_panels, put);
-    }
+  WEIR_TRY(const bool is_old, has_tag(volume, tag));
+  import_step gone = import_step::nothing;
+  if (auto stored = store_streams(volume, source, record, !is_old, put, gone); !stored) {
+    give_up_import(volume, tag, std::move(old), gone, put);
     return std::move(stored).error();
   }
-  WEIR_CHECK(volume.put(record_tag(tag), as_view(text_of_record(record)), put));
+  // The model is complete; the next import removes a mark that stays.
+  static_cast<void>(remove_if_there(volume, tag + std::string(import_ending)));
   return record;
 }
 

@@ -168,12 +168,11 @@ std::uint32_t decide(ordered_candidates& kept, std::uint64_t seed, std::uint64_t
 
 /// Makes the error for a logit that cannot be weighed. `position` is that of the token to
 /// draw in its sequence.
-error not_finite(const std::string& what, float found, std::size_t position) {
+error not_finite(const std::string& logit, float found, std::size_t position) {
   return error(errc::out_of_range,
                fmt::format("cannot draw the token at position {}: expected a finite {}, "
                            "found {}",
-                           position, what, found))
-      .hint("the weights of the model may be damaged; import them again");
+                           position, logit, found));
 }
 
 /// The comparison is false for NaN.
@@ -221,7 +220,8 @@ result<std::uint32_t> draw_token(std::span<const float> logits,
   for (std::size_t i = 0; i < logits.size(); ++i) {
     // NaN would have no place in the order, and infinities have no weight.
     if (!std::isfinite(logits[i])) {
-      return not_finite(fmt::format("logit of token {}", i), logits[i], history.size());
+      return not_finite(fmt::format("logit of token {}", i), logits[i], history.size())
+          .hint("the weights of the model may be damaged; import them again");
     }
     all[i] = {logits[i], static_cast<std::uint32_t>(i), 0};
   }
@@ -238,8 +238,10 @@ result<std::uint32_t> draw_token(std::span<const float> logits,
   // this one alone has to be finite.
   if (const float top = candidates.at(0).logit / options.temperature;
       !std::isfinite(top)) {
+    // The logits of the model were finite, so its weights are not to blame.
     return not_finite("largest logit after bias, penalties and temperature", top,
-                      history.size());
+                      history.size())
+        .hint("choose a temperature closer to 1, or a smaller bias and penalties");
   }
   candidates.weigh(options.temperature);
   keep_top_p(candidates, options.top_p);

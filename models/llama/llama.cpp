@@ -180,7 +180,11 @@ result<context_id> llama_model::fork_context(context_id context, std::uint64_t t
   WEIR_TRY(const context_id id, table_.fork(context, tokens, copies));
   // At most one page is shared in part.
   for (const page_copy& copy : copies) {
-    WEIR_CHECK(submit_page_copy(engine_, parts_, copy));
+    if (auto copied = submit_page_copy(engine_, parts_, copy); !copied) {
+      // Nobody else knows the number of the context.
+      static_cast<void>(table_.close(id));
+      return std::move(copied).error();
+    }
   }
   return id;
 }
@@ -361,7 +365,7 @@ result<void> check_config(const llama_config& c) {
 
 std::uint64_t default_kv_memory() noexcept {
   constexpr std::uint64_t largest = std::uint64_t{4} << 30;
-  return std::min(available_memory() / 4, largest);
+  return std::min(memory_of_machine().available / 4, largest);
 }
 
 result<std::unique_ptr<step_model>> make_llama(runtime::engine& engine,

@@ -60,9 +60,8 @@ std::uint32_t page_table::take_one() {
   return page;
 }
 
-/// All pages are taken, or none.
-result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
-                                                    std::uint64_t tokens) {
+/// Checks whether so many pages can be taken for a context.
+result<void> page_table::expect_pages(std::uint64_t count, std::uint64_t tokens) const {
   // Pages that nobody uses may still be known by their tokens.
   const std::uint64_t available = free_.size() + idle_.size();
   if (count > available) {
@@ -72,12 +71,7 @@ result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
                              tokens, count, page_tokens, available))
         .hint("close a context, reserve fewer tokens or give the model more memory");
   }
-  // From here on nothing can fail.
-  std::vector<std::uint32_t> pages(count);
-  for (std::uint32_t& page : pages) {
-    page = take_one();
-  }
-  return pages;
+  return {};
 }
 
 /// A page may have several users.
@@ -100,11 +94,17 @@ result<context_id> page_table::open(std::uint64_t tokens) {
                  fmt::format("tokens of a new context: expected 1 to {}, found {}",
                              max_context_, tokens));
   }
-  llama_context context;
-  context.reserved = tokens;
-  WEIR_TRY(context.pages, take((tokens + page_tokens - 1) / page_tokens, tokens));
+  const std::uint64_t count = (tokens + page_tokens - 1) / page_tokens;
+  WEIR_CHECK(expect_pages(count, tokens));
+  llama_context empty;
+  empty.reserved = tokens;
+  empty.pages.resize(count);
+  llama_context& context = contexts_.emplace(next_, std::move(empty)).first->second;
+  // From here on nothing can fail, so that no page is lost.
+  for (std::uint32_t& page : context.pages) {
+    page = take_one();
+  }
   // Numbers are never used again.
-  contexts_.emplace(next_, std::move(context));
   return context_id{next_++};
 }
 
@@ -120,26 +120,32 @@ result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
   }
   // Pages that both contexts will only read.
   const auto shared = static_cast<std::ptrdiff_t>(tokens / page_tokens);
-  llama_context context;
+  const std::size_t count = from->pages.size();
+  WEIR_CHECK(expect_pages(count - static_cast<std::size_t>(shared), from->reserved));
+  llama_context made;
   // The copy may become as long as the original.
-  context.reserved = from->reserved;
-  WEIR_TRY(std::vector<std::uint32_t> own,
-           take(from->pages.size() - static_cast<std::size_t>(shared), from->reserved));
+  made.reserved = from->reserved;
   const auto kept = static_cast<std::ptrdiff_t>(tokens);
   // Tokens behind the fork are dropped.
-  context.history.assign(from->history.begin(), from->history.begin() + kept);
-  context.serials.assign(from->serials.begin(), from->serials.begin() + shared);
-  context.pages.assign(from->pages.begin(), from->pages.begin() + shared);
-  for (const std::uint32_t p : context.pages) {
-    // The original may be closed.
-    ++users_[p];
+  made.history.assign(from->history.begin(), from->history.begin() + kept);
+  made.serials.assign(from->serials.begin(), from->serials.begin() + shared);
+  made.pages = from->pages;
+  copies.reserve(copies.size() + 1);
+  llama_context& context = contexts_.emplace(next_, std::move(made)).first->second;
+  // From here on nothing can fail, so that no page is lost.
+  for (std::size_t p = 0; p < count; ++p) {
+    std::uint32_t& page = context.pages[p];
+    if (p < static_cast<std::size_t>(shared)) {
+      // The original may be closed.
+      ++users_[page];
+    } else {
+      page = take_one();
+    }
   }
-  // The first own page gets the beginning of it.
-  if (tokens % page_tokens != 0) {
-    copies.push_back({from->pages[static_cast<std::size_t>(shared)], own.front()});
+  // The first own page gets the beginning of the one that is shared in part.
+  if (const auto part = static_cast<std::size_t>(shared); tokens % page_tokens != 0) {
+    copies.push_back({from->pages[part], context.pages[part]});
   }
-  context.pages.insert(context.pages.end(), own.begin(), own.end());
-  contexts_.emplace(next_, std::move(context));
   return context_id{next_++};
 }
 

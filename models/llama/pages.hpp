@@ -82,7 +82,8 @@ class page_table {
     std::uint32_t page = 0;
   };
 
-  result<std::vector<std::uint32_t>> take(std::uint64_t count, std::uint64_t tokens);
+  [[nodiscard]] result<void> expect_pages(std::uint64_t count,
+                                          std::uint64_t tokens) const;
   std::uint32_t take_one();
   void give_up(std::uint32_t page);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "weir/models/prose_contexts.hpp"
@@ -25,6 +26,8 @@ constexpr std::uint32_t max_prose_rows = 1U << 14;
 struct prose_context {
   std::uint64_t id = 0;                ///< 0: the lane is free
   bool is_known = true;                ///< `history` has all its tokens
+  bool is_broken = false;              ///< a step has failed, so the state is undefined
+  bool is_unproven = false;            ///< it has pulses behind the last wait for all
   std::vector<std::uint32_t> history;  ///< tokens since the context was opened
   std::uint64_t reserved = 0;
 };
@@ -33,6 +36,7 @@ struct prose_context {
 ///
 /// The values outlive the lane's next pulse.
 struct prose_logits {
+  std::uint64_t context = 0;
   std::uint32_t lane = 0;
   bool wanted = false;
   bool is_copied = false;
@@ -45,8 +49,9 @@ struct prose_logits {
 struct prose_step {
   std::uint64_t serial = 0;
   runtime::task_id last = 0;
-  std::deque<pulse_ticket> pulses;  ///< that are not finished
+  std::vector<pulse_ticket> pulses;  ///< that are not finished
   std::vector<prose_logits> groups;
+  std::optional<error> failure;  ///< the first one
 };
 
 class prose_lanes final : public prose_contexts {
@@ -66,7 +71,7 @@ class prose_lanes final : public prose_contexts {
   ~prose_lanes() override {
     // Tasks point to the records of the model.
     for (prose_step& step : steps_) {
-      (void)wait(step);  // nobody can ask for the error any more
+      wait(step);
     }
   }
 
@@ -78,8 +83,11 @@ class prose_lanes final : public prose_contexts {
                                      std::span<const std::uint32_t> tokens) override;
   result<void> close_context(context_id context) override {
     WEIR_TRY(const std::uint32_t lane, lane_of(context));
-    // The state stays in the lane until the next context clears it.
+    // The state stays in the lane until the next context clears it, and so does its
+    // failure.
+    const bool is_broken = lanes_[lane].is_broken;
     lanes_[lane] = {};
+    lanes_[lane].is_broken = is_broken;
     return {};
   }
   result<std::uint64_t> tokens_in(context_id context) const override {
@@ -107,10 +115,18 @@ class prose_lanes final : public prose_contexts {
   result<std::uint32_t> lane_of(context_id context) const;
   result<std::uint32_t> free_lane() const;
   const prose_step* find_step(step_ticket ticket) const noexcept;
+  result<void> check_lane(std::uint32_t lane, const row_group& group) const;
   result<void> check_rows(std::span<const row_group> groups) const;
+  result<prose_step> prepare(std::span<const row_group> groups);
   result<void> feed(std::span<const row_group> groups, prose_step& step);
   result<void> pulse_of(std::span<const prose::lane_input> inputs, prose_step& step);
-  result<void> wait(prose_step& step);
+  result<void> feed_fork(context_id fork, std::span<const std::uint32_t> tokens);
+  void drop_newest();
+  void wait(prose_step& step);
+  void break_contexts(const prose_step& step) noexcept;
+  void fail(prose_step& step, const error& cause);
+  template <class Function>
+  auto when_idle(const Function& function) -> decltype(function());
   result<void> copy_logits(prose_step& step);
 
   // Pulses of others would change the positions.
@@ -123,6 +139,8 @@ class prose_lanes final : public prose_contexts {
   std::uint64_t next_context_ = 1;
   std::uint64_t next_serial_ = 1;
   std::uint64_t pulses_ = 0;
+  /// A failure that the model may report once more is known to be that of a step.
+  bool is_failure_known_ = false;
 };
 
 /// The number 0 marks free lanes.
@@ -158,10 +176,12 @@ result<context_id> prose_lanes::open_context(std::uint64_t reserve_tokens) {
   }
   WEIR_TRY(const std::uint32_t lane, free_lane());
   for (prose_step& step : steps_) {
-    WEIR_CHECK(copy_logits(step));  // the lane may have had another context
+    // The lane may have had another context. A failure is told when the step is finished.
+    static_cast<void>(copy_logits(step));
   }
   // Waits for the tasks of all lanes.
-  WEIR_CHECK(model_.start_context(lane, 0));
+  WEIR_CHECK(when_idle([&] { return model_.start_context(lane, 0); }));
+  lanes_[lane] = {};
   lanes_[lane].id = next_context_++;
   lanes_[lane].reserved = reserve_tokens;
   return context_id{lanes_[lane].id};
@@ -175,6 +195,16 @@ result<context_id> prose_lanes::continue_lane(std::uint32_t lane) {
                              "a context, found {}",
                              lane, lanes_.size(),
                              lane < lanes_.size() ? "one with a context" : "none"));
+  }
+  for (prose_step& step : steps_) {
+    wait(step);  // it may have had a context whose steps are not finished
+  }
+  if (lanes_[lane].is_broken) {
+    return error(errc::upstream_failed,
+                 fmt::format("cannot continue lane {}: expected a lane whose steps have "
+                             "succeeded, found one with a failed step",
+                             lane))
+        .hint("open an empty context");
   }
   // Its tokens are not known, so it cannot be forked.
   lanes_[lane].id = next_context_++;
@@ -198,16 +228,31 @@ result<context_id> prose_lanes::fork_context(context_id context, std::uint64_t t
   const std::vector<std::uint32_t> history(
       from.history.begin(), from.history.begin() + static_cast<std::ptrdiff_t>(tokens));
   WEIR_TRY(const context_id fork, open_context(from.reserved));
-  const std::span<const std::uint32_t> all(history);
-  // Step by step, as far as the limit of rows asks for it.
-  for (std::size_t at = 0; at < all.size(); at += max_prose_rows) {
-    const row_group group{
-        fork, all.subspan(at, std::min<std::size_t>(max_prose_rows, all.size() - at)),
-        false};
+  result<void> fed;
+  try {
+    fed = feed_fork(fork, history);
+  } catch (...) {
+    // Nobody else knows the number of the context.
+    static_cast<void>(close_context(fork));
+    throw;
+  }
+  if (!fed) {
+    static_cast<void>(close_context(fork));
+    return std::move(fed).error();
+  }
+  return fork;
+}
+
+/// Submits the tokens of a fork step by step, as far as the limit of rows asks for it.
+result<void> prose_lanes::feed_fork(context_id fork,
+                                    std::span<const std::uint32_t> tokens) {
+  for (std::size_t at = 0; at < tokens.size(); at += max_prose_rows) {
+    const std::size_t count = std::min<std::size_t>(max_prose_rows, tokens.size() - at);
+    const row_group group{fork, tokens.subspan(at, count), false};
     WEIR_TRY(const step_ticket ticket, submit({&group, 1}));
     WEIR_CHECK(finish(ticket));
   }
-  return fork;
+  return {};
 }
 
 /// The state of a prefix is not kept, so nothing is known.
@@ -232,31 +277,45 @@ const prose_step* prose_lanes::find_step(step_ticket ticket) const noexcept {
   return found == steps_.end() ? nullptr : &*found;
 }
 
+/// Checks the rows of one group.
+result<void> prose_lanes::check_lane(std::uint32_t lane, const row_group& group) const {
+  const prose_context& context = lanes_[lane];
+  if (context.is_broken) {
+    return error(errc::upstream_failed,
+                 fmt::format("step of context {}: expected a context whose steps have "
+                             "succeeded, found one with a failed step",
+                             group.context.value))
+        .hint("close the context and open another one");
+  }
+  const std::uint64_t left = context.reserved - context.history.size();
+  if (group.tokens.empty() || group.tokens.size() > left) {
+    return error(errc::invalid_argument,
+                 fmt::format("step of context {}: expected 1 to {} tokens, found {}",
+                             group.context.value, left, group.tokens.size()));
+  }
+  for (const std::uint32_t token : group.tokens) {
+    if (token >= facts_.vocab) {
+      return error(errc::invalid_argument,
+                   fmt::format("step of context {}: expected tokens below {}, found {}",
+                               group.context.value, facts_.vocab, token));
+    }
+  }
+  return {};
+}
+
 /// Nothing is changed before all groups are checked.
 result<void> prose_lanes::check_rows(std::span<const row_group> groups) const {
   std::set<std::uint64_t> seen;
   std::uint64_t rows = 0;
   for (const row_group& g : groups) {
     WEIR_TRY(const std::uint32_t lane, lane_of(g.context));
-    const std::uint64_t left = lanes_[lane].reserved - lanes_[lane].history.size();
-    if (g.tokens.empty() || g.tokens.size() > left) {
-      return error(errc::invalid_argument,
-                   fmt::format("step of context {}: expected 1 to {} tokens, found {}",
-                               g.context.value, left, g.tokens.size()));
-    }
+    WEIR_CHECK(check_lane(lane, g));
     // Rows of a lane follow each other, so two groups would have the same positions.
     if (!seen.insert(lane).second) {
       return error(
           errc::invalid_argument,
           fmt::format("step of context {}: expected one group of rows, found two",
                       g.context.value));
-    }
-    for (const std::uint32_t token : g.tokens) {
-      if (token >= facts_.vocab) {
-        return error(errc::invalid_argument,
-                     fmt::format("step of context {}: expected tokens below {}, found {}",
-                                 g.context.value, facts_.vocab, token));
-      }
     }
     rows += g.tokens.size();
   }
@@ -275,25 +334,29 @@ result<void> prose_lanes::check_rows(std::span<const row_group> groups) const {
 /// The phase learns nothing.
 result<void> prose_lanes::pulse_of(std::span<const prose::lane_input> inputs,
                                    prose_step& step) {
-  std::size_t unfinished = step.pulses.size();
-  for (prose_step& other : steps_) {
-    unfinished += other.pulses.size();
+  std::size_t unfinished = 0;
+  for (const prose_step& one : steps_) {
+    unfinished += one.pulses.size();
   }
   // The oldest pulses may be those of this step.
   if (unfinished >= prose::max_in_flight) {
-    for (prose_step& other : steps_) {
-      WEIR_CHECK(wait(other));
+    for (prose_step& one : steps_) {
+      wait(one);
     }
-    WEIR_CHECK(wait(step));
+    // Further pulses would fail as well. Failures of other steps are theirs.
+    if (step.failure) {
+      return *step.failure;
+    }
   }
   // The number is only for messages.
   pulse p;
   p.id = pulses_++;
   p.phase = pulse_phase::stream;
   WEIR_TRY(const pulse_ticket ticket, model_.submit(p, inputs));
+  // There is space for all pulses in flight.
+  step.pulses.push_back(ticket);
   // The last task of the newest pulse.
   step.last = model_.tasks(ticket).last;
-  step.pulses.push_back(ticket);
   return {};
 }
 
@@ -329,54 +392,149 @@ result<void> prose_lanes::feed(std::span<const row_group> groups, prose_step& st
   return {};
 }
 
-/// Histories grow with the submission, not with the end.
-result<step_ticket> prose_lanes::submit(std::span<const row_group> groups) {
-  WEIR_CHECK(check_rows(groups));
-  // A lane has one pending prediction, which the next tokens replace.
-  for (prose_step& step : steps_) {
-    WEIR_CHECK(copy_logits(step));
-  }
+/// Makes a step and reserves all its memory, so that nothing fails for lack of memory
+/// between the first pulse and the ticket. Changes nothing that a caller can see.
+result<prose_step> prose_lanes::prepare(std::span<const row_group> groups) {
   prose_step step;
+  step.pulses.reserve(prose::max_in_flight);
+  step.groups.reserve(groups.size());
   for (const row_group& g : groups) {
     WEIR_TRY(const std::uint32_t lane, lane_of(g.context));
     // In the order of the groups.
-    step.groups.push_back({lane, g.wants_logits, false, {}});
+    step.groups.push_back({g.context.value, lane, g.wants_logits, false, {}});
+    auto& history = lanes_[lane].history;
+    const std::size_t needed = history.size() + g.tokens.size();
+    if (needed > history.capacity()) {
+      // As when a vector grows by itself, copies take a constant time for each token.
+      history.reserve(std::max(needed, 2 * history.capacity()));
+    }
   }
-  WEIR_CHECK(feed(groups, step));
+  return step;
+}
+
+/// Forgets the newest step, which could not be submitted as a whole. The pulses before
+/// the refused one have changed the lanes of its contexts, and the refused one may have.
+void prose_lanes::drop_newest() {
+  break_contexts(steps_.back());
+  wait(steps_.back());
+  steps_.pop_back();
+}
+
+/// Histories grow with the submission, not with the end.
+result<step_ticket> prose_lanes::submit(std::span<const row_group> groups) {
+  // A lane has one pending prediction, which the next tokens replace. A failure is told
+  // when its step is finished, and breaks the contexts of that step alone.
+  for (prose_step& step : steps_) {
+    static_cast<void>(copy_logits(step));
+  }
+  WEIR_CHECK(check_rows(groups));
+  WEIR_TRY(prose_step prepared, prepare(groups));
+  steps_.push_back(std::move(prepared));
+  prose_step& step = steps_.back();
+  for (const prose_logits& g : step.groups) {
+    lanes_[g.lane].is_unproven = true;
+  }
+  result<void> fed;
+  try {
+    fed = feed(groups, step);
+  } catch (...) {
+    drop_newest();
+    throw;
+  }
+  if (!fed) {
+    drop_newest();
+    return std::move(fed).error();
+  }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     auto& history = lanes_[step.groups[i].lane].history;
     history.insert(history.end(), groups[i].tokens.begin(), groups[i].tokens.end());
   }
-  step.serial = next_serial_++;
   // From here on the caller has a ticket.
-  steps_.push_back(std::move(step));
-  return step_ticket{steps_.back().serial};
+  step.serial = next_serial_++;
+  return step_ticket{step.serial};
 }
 
-/// Waits for the pulses of a step.
-result<void> prose_lanes::wait(prose_step& step) {
-  // A pulse whose wait fails is over as well.
+/// Keeps the contexts of a step, and the lanes of those that were closed, from being used
+/// further.
+void prose_lanes::break_contexts(const prose_step& step) noexcept {
+  for (const prose_logits& g : step.groups) {
+    prose_context& lane = lanes_[g.lane];
+    lane.is_broken = lane.is_broken || lane.id == g.context || lane.id == 0;
+  }
+}
+
+/// Notes that a step has failed. Its first failure is kept.
+void prose_lanes::fail(prose_step& step, const error& cause) {
+  break_contexts(step);
+  if (!step.failure) {
+    step.failure = cause;
+  }
+}
+
+/// Waits for the pulses of a step, also for those behind one that has failed: a pulse
+/// that is not finished keeps its place among those in flight.
+void prose_lanes::wait(prose_step& step) {
   while (!step.pulses.empty()) {
     const pulse_ticket ticket = step.pulses.front();
-    step.pulses.pop_front();
-    WEIR_TRY([[maybe_unused]] const pulse_result done, model_.finish(ticket));
+    // A pulse whose wait fails is over as well.
+    step.pulses.erase(step.pulses.begin());
+    if (const auto done = model_.finish(ticket); !done) {
+      is_failure_known_ = true;
+      fail(step, done.error());
+    }
   }
-  return {};
+}
+
+/// Calls a function of the model that waits for all tasks.
+///
+/// The wait reports a failure of an earlier task once, whichever context it belongs to,
+/// and the results of later waits for single tasks do not show it any more. All pulses
+/// are therefore waited for before. If none of them has had the failure, it is that of a
+/// task without a result, and all contexts that it may belong to are broken.
+template <class Function>
+auto prose_lanes::when_idle(const Function& function) -> decltype(function()) {
+  for (prose_step& step : steps_) {
+    wait(step);
+  }
+  auto done = function();
+  if (!done && !is_failure_known_) {
+    for (prose_step& step : steps_) {
+      fail(step, done.error());
+    }
+    for (prose_context& context : lanes_) {
+      context.is_broken = context.is_broken || context.is_unproven;
+    }
+  }
+  if (!done) {
+    done = function();
+  }
+  is_failure_known_ = false;
+  for (prose_context& context : lanes_) {
+    context.is_unproven = false;
+  }
+  return done;
 }
 
 /// Waits for a step and copies its logits, before something else changes the lanes.
 ///
 /// It is called again without harm.
 result<void> prose_lanes::copy_logits(prose_step& step) {
-  WEIR_CHECK(wait(step));
+  wait(step);
   for (prose_logits& group : step.groups) {
     // Later steps of the lane replace the prediction.
-    if (group.wanted && !group.is_copied) {
-      WEIR_TRY(group.values, model_.pending_logits(group.lane));
-      group.is_copied = true;
+    if (group.wanted && !group.is_copied && !step.failure) {
+      auto values = when_idle([&] { return model_.pending_logits(group.lane); });
+      if (!values) {
+        fail(step, values.error());
+      }
+      // The wait may have found that the step has failed.
+      if (!step.failure) {
+        group.values = *std::move(values);
+        group.is_copied = true;
+      }
     }
   }
-  return {};
+  return step.failure ? result<void>(*step.failure) : result<void>();
 }
 
 /// The values stay until the step is finished.
@@ -407,9 +565,10 @@ result<void> prose_lanes::finish(step_ticket ticket) {
                              ticket.serial));
   }
   // The step goes even if a task has failed.
-  auto done = wait(*found);
+  wait(*found);
+  const std::optional<error> failure = std::move(found->failure);
   steps_.erase(found);
-  return done;
+  return failure ? result<void>(*failure) : result<void>();
 }
 
 }  // namespace

@@ -141,7 +141,8 @@ result<pulse_ticket> prose::submit(const pulse& p, std::span<const lane_input> l
   for (const pulse_record& record : records) {
     for (runtime::task_id id = record.first; id != 0 && id <= record.last; ++id) {
       if (!impl_->devices->runner().ended(id)) {
-        WEIR_CHECK(impl_->devices->runner().wait(id));
+        // Its failure is that of a pulse before, not of this one.
+        static_cast<void>(impl_->devices->runner().wait(id));
       }
     }
   }

@@ -277,7 +277,8 @@ result<stored_type> check_tensor(const weight_info& info, const named_tensor& t)
 using tensor_index = std::map<std::string_view, std::size_t>;
 
 /// Returns the tensors by name; encoders may have a prefix, which is left out. Two
-/// tensors of one name are refused, since nothing says which of them is the weight.
+/// tensors of one name are refused, since nothing says which of them is the weight,
+/// unless neither is one because the name may be ignored.
 result<tensor_index> index_of(const stored_facts& f, weight_files files,
                               std::span<const named_tensor> tensors) {
   tensor_index out;
@@ -288,7 +289,7 @@ result<tensor_index> index_of(const stored_facts& f, weight_files files,
       name.remove_prefix(encoder_prefix.size());
     }
     const auto [place, fresh] = out.emplace(name, i);
-    if (!fresh) {
+    if (!fresh && !may_ignore(f, files, name)) {
       return error(errc::corrupt,
                    fmt::format("cannot use the weights: expected one tensor {}, found {} "
                                "and {}",

@@ -183,6 +183,10 @@ std::uint64_t pull::seq() const noexcept {
 void pull::nothing_yet() noexcept {
   blank_.nothing_yet = true;
 }
+/// A source made of others learns from it whether one of them has made an item.
+bool pull::has_nothing() const noexcept {
+  return blank_.nothing_yet;
+}
 /// The number becomes a gap.
 void pull::skip() noexcept {
   blank_.skipped = true;

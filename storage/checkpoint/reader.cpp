@@ -9,7 +9,6 @@
 /// A section that the base holds is looked up there by name, length and hash. The base
 /// itself must be whole, so a file whose base is damaged cannot be loaded.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +17,7 @@
 
 #include "checkpoint/reader.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/base/system/memory.hpp"
 
 namespace weir::storage {
 
@@ -71,23 +71,19 @@ namespace {
 
 constexpr std::align_val_t section_page{section_alignment};
 
-/// Returns the bytes of memory of the machine.
-std::uint64_t bytes_of_memory() noexcept {
-  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 /// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
-/// Memory that the machine does not have is refused: a file may be sparse, so its length
+/// Memory that this process cannot have is refused: a file may be sparse, so its length
 /// alone proves nothing.
 ///
 /// The memory belongs to the checkpoint and is freed with its last view.
 result<std::shared_ptr<std::byte>> aligned_bytes(std::uint64_t count,
                                                  const std::string& path) {
-  const std::uint64_t most = bytes_of_memory();
-  void* const memory = count > most ? nullptr
-                                    : ::operator new(static_cast<std::size_t>(count),
-                                                     section_page, std::nothrow);
+  const std::uint64_t most = memory_of_machine().total;
+  // A system that does not tell its memory may have any.
+  void* const memory =
+      most != 0 && count > most
+          ? nullptr
+          : ::operator new(static_cast<std::size_t>(count), section_page, std::nothrow);
   if (memory == nullptr) {
     return error(errc::out_of_memory,
                  fmt::format("cannot read checkpoint: expected a file that fits into the "

@@ -194,6 +194,88 @@ TEST(ProseContexts, ALaneIsContinuedAsItIs) {
   EXPECT_EQ(m.steps->continue_lane(2).error().code(), errc::lane_mismatch);
 }
 
+TEST(ProseContexts, ARefusedForkLeavesNoContextOpen) {
+  speaking_model m(2);
+  const bytes_of_text text = some_bytes(8, 7);
+  const context_id source = or_throw(m.steps->open_context(8));
+  std::vector<step_ticket> tickets;
+  for (std::uint32_t i = 0; i < step_model::max_in_flight; ++i) {
+    const row_group group{source, std::span(text).subspan(i, 1), false};
+    tickets.push_back(or_throw(m.steps->submit({&group, 1})));
+  }
+  const auto refused = m.steps->fork_context(source, 4);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  EXPECT_TRUE(m.steps->open_context(8)) << "the lane of the fork is free";
+  for (const step_ticket ticket : tickets) {
+    EXPECT_TRUE(m.steps->finish(ticket));
+  }
+}
+
+/// Submits tasks that fail in place of writing the memory of a lane.
+void fail_writes_of_lane(speaking_model& m, std::uint32_t lane) {
+  for (const named_region& region : m.model->regions()) {
+    if (region.kind == region_kind::context && region.lane == lane) {
+      const runtime::access one = runtime::writes(region.data);
+      or_throw(m.engine->submit("planted", {&one, 1},
+                                [](const runtime::task_context&) -> result<void> {
+                                  return error(errc::corrupt, "a planted failure");
+                                }));
+    }
+  }
+}
+
+TEST(ProseContexts, AFailedStepEndsAllItsPulsesAndBreaksItsContextsAlone) {
+  const bytes_of_text text = some_bytes(320, 8);
+  const std::span<const std::uint32_t> all(text);
+  const auto expected = logits_alone({text.begin(), text.begin() + 100});
+  speaking_model m(2);
+  const context_id good = or_throw(m.steps->open_context(100));
+  for (std::size_t round = 0; round < 8; ++round) {
+    const context_id bad = or_throw(m.steps->open_context(1000));
+    fail_writes_of_lane(m, 1);
+    // Four pulses, or ten, of which the last ones are not submitted any more.
+    const bool in_flight = round % 2 == 0;
+    const row_group group{bad, all.first(in_flight ? 100 : 320), round % 4 == 0};
+    const auto ticket = m.steps->submit({&group, 1});
+    EXPECT_EQ(ticket.has_value(), in_flight);
+    if (ticket && group.wants_logits) {
+      EXPECT_FALSE(m.steps->logits(*ticket, 0));
+    }
+    if (ticket) {
+      EXPECT_FALSE(m.steps->finish(*ticket));
+    }
+    const row_group next{bad, all.first(1), false};
+    const auto refused = m.steps->submit({&next, 1});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::upstream_failed);
+    // The other context and the lane itself can be used.
+    EXPECT_TRUE(
+        equal_logits(logits_behind(*m.steps, {{good, all.subspan(10 * round, 10), true}}),
+                     expected[10 * round + 9]));
+    or_throw(m.steps->close_context(bad));
+    EXPECT_EQ(m.steps->continue_lane(1).error().code(), errc::upstream_failed);
+    const context_id again = or_throw(m.steps->open_context(100));
+    EXPECT_TRUE(equal_logits(logits_behind(*m.steps, {{again, all.first(100), true}}),
+                             expected[99]));
+    or_throw(m.steps->close_context(again));
+  }
+}
+
+TEST(ProseContexts, AContextWithAFailedStepIsForkedFromItsTokens) {
+  const bytes_of_text text = some_bytes(70, 9);
+  const std::span<const std::uint32_t> all(text);
+  const auto expected = logits_alone(text);
+  speaking_model m(2);
+  const context_id bad = or_throw(m.steps->open_context(100));
+  fail_writes_of_lane(m, 0);
+  const row_group group{bad, all.first(40), false};
+  EXPECT_FALSE(m.steps->finish(or_throw(m.steps->submit({&group, 1}))));
+  const context_id fork = or_throw(m.steps->fork_context(bad, 40));
+  EXPECT_TRUE(equal_logits(logits_behind(*m.steps, {{fork, all.subspan(40), true}}),
+                           expected[69]));
+}
+
 TEST(ProseContexts, StepsThatDoNotFitAreRefused) {
   speaking_model m(2);
   const context_id context = or_throw(m.steps->open_context(10));

@@ -3,9 +3,9 @@
 /// Tests checkpoints: round trips, damage to every byte, errors of restores, generations
 /// and the lock.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "storage/checkpoint_support.hpp"
+#include "weir/base/system/memory.hpp"
 #include "weir/storage/run_history.hpp"
 
 using namespace weir;
@@ -183,8 +183,7 @@ TEST(Checkpoint, AFileThatIsLargerThanTheMemoryOfTheMachineIsAnError) {
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
   byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
-  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t memory = memory_of_machine().total;
   // The file is sparse, and the hash of its preamble is right.
   store_le(bytes.data() + 40, 2 * memory);
   store_le(bytes.data() + 56, xxh3_64(bytes_view(bytes).first(56)));

@@ -111,6 +111,8 @@ class Usage(Case):
         self.assertEqual(facts["built_in"]["models"], ["prose", "llama", "bert"])
         self.assertEqual({"openmpi", "mpich", "processors", "start"} - set(facts["mpi"]), set())
         self.assertGreaterEqual(facts["machine"]["cores"], 1)
+        self.assertLess(0, facts["machine"]["memory_available_bytes"])
+        self.assertLessEqual(facts["machine"]["memory_available_bytes"], facts["machine"]["memory_bytes"])
         self.assertTrue(facts["kernels"]["kernel_set"])
         self.assertEqual(facts["libraries"]["caf"], "0.17.6")
         self.assertLessEqual({"none", "lz4", "zstd", "szip", "zfp", "blosc2"}, set(facts["built_in"]["compression"]))

@@ -21,6 +21,7 @@
 #include "commands.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/system/memory.hpp"
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/facts.hpp"
@@ -89,15 +90,12 @@ json features() {
   return out;
 }
 
-/// Returns cores and memory. Free memory is what is free at the moment, without caches
-/// that could be given up.
+/// Returns cores, and the memory that this process may use.
 json machine_facts() {
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
-  const auto free_pages = static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES));
+  const memory_facts memory = memory_of_machine();
   return {{"cores", std::thread::hardware_concurrency()},
-          {"memory_bytes", page * pages},
-          {"memory_free_bytes", page * free_pages},
+          {"memory_bytes", memory.total},
+          {"memory_available_bytes", memory.available},
           {"cpu_features", features()}};
 }
 

@@ -83,11 +83,15 @@ result<std::uint32_t> conversation::draw() {
       WEIR_CHECK(model_.finish(ticket));
       continue;
     }
-    WEIR_TRY(const std::span<const float> logits, model_.logits(ticket, 0));
+    auto logits = model_.logits(ticket, 0);
+    // The step is finished even if no token can be drawn: unfinished steps are few.
+    if (!logits) {
+      static_cast<void>(model_.finish(ticket));  // its failure is that of the logits
+      return std::move(logits).error();
+    }
     // A model may have more ids than its tokenizer, so that its size is a round number.
     const auto known =
-        logits.first(std::min<std::size_t>(logits.size(), tokens_.vocabulary_size()));
-    // The step is finished even if no token can be drawn.
+        logits->first(std::min<std::size_t>(logits->size(), tokens_.vocabulary_size()));
     auto id = models::draw_token(known, history_, rules_.sampling, drawn_++);
     WEIR_CHECK(model_.finish(ticket));
     return id;

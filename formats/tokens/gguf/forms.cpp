@@ -160,12 +160,19 @@ result<void> check_added(const tokenizer& from, bool normalizes,
                          const std::string& name) {
   const std::span<const added_token> all = from.added_tokens();
   for (const added_token& token : all) {
-    const bool changed = token.normalized != all.front().normalized;
-    if (token.single_word || token.lstrip || token.rstrip || changed ||
+    if (token.single_word || token.lstrip || token.rstrip ||
         (token.normalized && normalizes)) {
       return not_kept(name,
                       "added tokens without single_word, lstrip, rstrip and normalized",
                       fmt::format("such a flag of {}", json_quote(token.content)));
+    }
+    if (const added_token& first = all.front(); token.normalized != first.normalized) {
+      const auto in_words = [](const added_token& t) {
+        return fmt::format("{} {} normalized", json_quote(t.content),
+                           t.normalized ? "with" : "without");
+      };
+      return not_kept(name, "normalized for all added tokens or for none",
+                      fmt::format("{} and {}", in_words(first), in_words(token)));
     }
   }
   return {};

@@ -216,6 +216,7 @@ class graph {
   [[nodiscard]] pulse_shape shape_of(const pulse_record& record, pulse_part part) const;
   void choose_slot(const pulse_record& record);
   result<void> submit(pulse_record& record, pulse_part part);
+  void submit_all(pulse_record& record, pulse_part part);
   result<void> submit_tasks(pulse_record& record, pulse_part part);
   result<void> replay(pulse_record& record, pulse_part part, const recording& known);
   void count_accumulated(const pulse_record& record);

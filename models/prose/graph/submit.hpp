@@ -76,9 +76,7 @@ void graph<R>::count_accumulated(const pulse_record& record) {
 ///
 /// Errors are noted by the functions that submit.
 template <class R>
-result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
-  failed_.reset();
-  first_ = 0;
+void graph<R>::submit_all(pulse_record& record, pulse_part part) {
   const int lanes = part == pulse_part::step ? 0 : n_.lanes;
   // The step has no lanes.
   for (int lane = 0; lane < lanes; ++lane) {
@@ -95,9 +93,30 @@ result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
     clip(record);
     step(record);
   }
-  // The step follows the gradients, whose first task counts.
-  record.first = part == pulse_part::step ? record.first : first_;
-  record.last = last_;
+}
+
+/// Submits the tasks of a part of a pulse, and notes in the record which they are.
+///
+/// They are noted although memory is exhausted, because those that were submitted use the
+/// record, which a later pulse gets when they have ended.
+template <class R>
+result<void> graph<R>::submit_tasks(pulse_record& record, pulse_part part) {
+  failed_.reset();
+  first_ = 0;
+  // A task that was given up for lack of memory may have left some.
+  accesses_.clear();
+  const auto note_tasks = [&] {
+    // The step follows the gradients, whose first task counts.
+    record.first = part == pulse_part::step ? record.first : first_;
+    record.last = last_;
+  };
+  try {
+    submit_all(record, part);
+  } catch (...) {
+    note_tasks();
+    throw;
+  }
+  note_tasks();
   if (failed_) {
     return *failed_;
   }
@@ -142,7 +161,14 @@ result<void> graph<R>::submit(pulse_record& record, pulse_part part) {
   }
   const std::size_t results = record.results.size();
   WEIR_CHECK(runner_.begin_capture(&record));
-  auto submitted = submit_tasks(record, part);
+  result<void> submitted;
+  try {
+    submitted = submit_tasks(record, part);
+  } catch (...) {
+    // The next pulse begins a recording of its own.
+    static_cast<void>(runner_.end_capture());
+    throw;
+  }
   auto tasks = runner_.end_capture();
   if (submitted && tasks) {
     recording& r = recordings_[shape];

@@ -166,6 +166,9 @@ struct loss_traces {
   std::vector<gap> gaps;
   block_bits removed;  ///< allocated blocks of removed shards of this writer
   block_bits stray;    ///< allocated blocks that hold neither data nor a name
+  /// Blocks of entries that were compared with the bitmap; the search takes about as long
+  /// as this number.
+  std::uint64_t claims = 0;
 
   /// Returns whether there is no sign of a loss.
   [[nodiscard]] bool empty() const noexcept {
@@ -173,8 +176,8 @@ struct loss_traces {
   }
 };
 /// Searches for traces. A volume that was not closed cleanly has none, because its bitmap
-/// proves nothing. The time depends on the number of allocated blocks. @error{io, a read
-/// failed}
+/// proves nothing. The time depends on the number of allocated blocks and of entries,
+/// whatever lengths the entries have. @error{io, a read failed}
 [[nodiscard]] result<loss_traces> find_traces(const core& c);
 /// Returns the slot at which a look-up of an identity ends: the first that is empty, or
 /// damaged and not certainly another shard's.

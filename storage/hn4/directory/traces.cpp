@@ -64,9 +64,9 @@ class trace_finder {
  private:
   /// Removes the blocks that entries name from `unclaimed_`.
   void claim_blocks();
-  // Clears the blocks of one shard, at most `limit` of them, and the first block of its
+  // Clears the blocks of one shard, as far as `budget` goes, and the first block of its
   // long name.
-  void claim_shard(const anchor& a, std::uint64_t limit);
+  void claim_shard(const anchor& a, std::uint64_t& budget);
   /// Looks at all allocated blocks that remain.
   result<void> look_at_the_rest();
   /// Determines what an allocated block without an entry holds.
@@ -94,10 +94,13 @@ class trace_finder {
   loss_traces out_;
 };
 
-// Clears the bits of the blocks that an entry names. A damaged length costs no more time
-// than the allocated blocks are worth.
-void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
-  const std::uint64_t blocks = std::min(blocks_for(c_.geometry, a.mass), limit);
+// Clears the bits of the blocks that an entry names. A length that no volume of this size
+// can contain proves nothing about blocks.
+void trace_finder::claim_shard(const anchor& a, std::uint64_t& budget) {
+  const std::uint64_t named = blocks_for(c_.geometry, a.mass);
+  const std::uint64_t blocks = named > c_.geometry.blocks ? 0 : std::min(named, budget);
+  budget -= blocks;
+  out_.claims += blocks;
   const trajectory path(c_.space, a);
   for (std::uint64_t n = 0; n < blocks; ++n) {
     if (const auto block = path.block(n); block && *block < c_.geometry.blocks) {
@@ -123,9 +126,13 @@ void trace_finder::claim_blocks() {
   for (const std::byte b : unclaimed_.bits) {
     allocated += static_cast<std::uint64_t>(std::popcount(static_cast<unsigned>(b)));
   }
-  // Every entry may claim twice as many blocks as are allocated, so that shards with
-  // holes are covered.
+  // All entries together may claim twice as many blocks as are allocated, and some more
+  // for each of them, so that shards with holes are covered. Lengths are bytes of the
+  // medium: without this limit, a directory whose entries all have the length of the
+  // volume would take as long as both numbers multiplied. A block that is not claimed is
+  // read, and its header then says that it belongs to its entry.
   constexpr std::uint64_t slack = 1024;
+  std::uint64_t budget = 2 * allocated + slack * (c_.entries.size() + 1);
   for (const entry& e : c_.entries) {
     // Removed by this writer, so its blocks may be waiting to be freed.
     const bool removed = role_of(e.a) == entry_role::ended && group_of(e.a);
@@ -136,7 +143,7 @@ void trace_finder::claim_blocks() {
     }
     // An identity of all ones is that of the root, which has no blocks.
     if (e.a.has(class_bits::valid) && e.a.seed != hn4_id{UINT64_MAX, UINT64_MAX}) {
-      claim_shard(e.a, 2 * allocated + slack);
+      claim_shard(e.a, budget);
     }
   }
   // Damaged entries claim no blocks, since their lengths prove nothing. Their identities

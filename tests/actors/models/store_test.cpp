@@ -225,6 +225,152 @@ TEST(ModelVolumes, AModelStaysIfItsReplacementDoesNotFit) {
   EXPECT_TRUE(lost_panels);
 }
 
+/// Returns the names of the tags of a volume.
+std::vector<std::string> names_of(const storage::hn4_volume& volume) {
+  std::vector<std::string> out;
+  for (const storage::hn4_tag& t : or_throw(volume.tags())) {
+    out.push_back(t.name);
+  }
+  EXPECT_TRUE(or_throw(volume.damaged_tags()).empty());
+  return out;
+}
+
+// The volume is full except for a number of blocks, which grows until the model fits.
+TEST(ModelVolumes, AModelThatDoesNotFitLeavesNothing) {
+  const weir::test::temp_folder scratch;
+  make_volume(scratch / "v");
+  write_hf_folder(made_model(architecture::llama), scratch / "m");
+  auto volume = writable(scratch / "v");
+  constexpr int spares = 64;
+  for (int i = 0; i < spares; ++i) {
+    or_throw(volume.put("spare" + std::to_string(i), byte_vector(100)));
+  }
+  for (std::size_t bytes = std::size_t{32} << 20, fillers = 0; bytes > 0;) {
+    if (volume.put("filler" + std::to_string(fillers), byte_vector(bytes))) {
+      ++fillers;
+    } else {
+      bytes /= 2;
+    }
+  }
+  int refused = 0;
+  for (int i = 0; i < spares; ++i) {
+    const auto before = names_of(volume);
+    const auto done = import_model(volume, scratch / "m", "m");
+    if (done) {
+      EXPECT_TRUE(or_throw(model_in_volume::open(volume, "m")).verify());
+      break;
+    }
+    EXPECT_EQ(done.error().code(), errc::no_space) << done.error().message();
+    EXPECT_EQ(names_of(volume), before);
+    ++refused;
+    or_throw(volume.remove("spare" + std::to_string(i)));
+  }
+  EXPECT_GT(refused, 1);
+  EXPECT_LT(refused, spares) << "the model has never fitted";
+}
+
+/// Passes calls on to a device that outlives it. Writes behind a number of them fail, as
+/// if the process had ended there.
+class cut_device final : public storage::block_device {
+ public:
+  cut_device(storage::block_device& to, std::uint64_t writes) : to_(to), left_(writes) {}
+  result<void> read(std::uint64_t offset, mutable_bytes to) override {
+    return to_.read(offset, to);
+  }
+  result<void> write(std::uint64_t offset, bytes_view from) override {
+    if (left_ == 0) {
+      return error(errc::io, "the process has ended");
+    }
+    --left_;
+    return to_.write(offset, from);
+  }
+  result<void> sync() override { return to_.sync(); }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return to_.size(); }
+  result<storage::extent> next_data(std::uint64_t offset, std::uint64_t end) override {
+    return to_.next_data(offset, end);
+  }
+  [[nodiscard]] const std::string& name() const noexcept override { return to_.name(); }
+
+ private:
+  storage::block_device& to_;
+  std::uint64_t left_;
+};
+
+/// Opens the volume on a device, of which so many writes arrive.
+storage::hn4_volume writable_on(storage::block_device& device,
+                                std::uint64_t writes = UINT64_MAX) {
+  return or_throw(storage::hn4_volume::open(std::make_unique<cut_device>(device, writes),
+                                            storage::device_mode::writable));
+}
+
+/// Cuts an import of `source` under the tag "m" behind each of its writes, and expects
+/// that the next import of another model finds the old model, the new one or none, and
+/// leaves no other tags.
+void expect_nothing_left(storage::memory_device& start, const std::string& source,
+                         const std::string& other, std::uint64_t old_digest) {
+  bool complete = false;
+  std::size_t without_model = 0;
+  for (std::uint64_t writes = 0; !complete; ++writes) {
+    ASSERT_LT(writes, 1000U);
+    SCOPED_TRACE(writes);
+    const auto device = start.clone();
+    {
+      auto cut = storage::hn4_volume::open(std::make_unique<cut_device>(*device, writes),
+                                           storage::device_mode::writable);
+      complete = cut && import_model(*cut, source, "m", {.replace = true});
+    }
+    {
+      const auto copy = device->clone();
+      auto volume = writable_on(*copy);
+      // What was allowed to be replaced once is replaced without being asked for again.
+      if (!model_in_volume::open(volume, "m")) {
+        const auto again = import_model(volume, source, "m");
+        EXPECT_TRUE(again) << again.error().message();
+      }
+    }
+    auto volume = writable_on(*device);
+    or_throw(import_model(volume, other, "o"));
+    std::vector<std::string> expected{"o", "o/model", "o/panels"};
+    const auto model = model_in_volume::open(volume, "m");
+    if (model) {
+      const auto verified = model->verify();
+      EXPECT_TRUE(verified) << verified.error().message();
+      EXPECT_TRUE(old_digest == 0 || !complete || model->record().digest != old_digest);
+      EXPECT_TRUE(model_weights::load(volume, *model));
+      expected.insert(expected.begin(), {"m", "m/model", "m/panels"});
+    } else if (old_digest != 0) {
+      // The weights that were to be replaced are whole, or the new ones are.
+      expected.insert(expected.begin(), "m");
+    }
+    EXPECT_EQ(names_of(volume), expected);
+    if (!model) {
+      ++without_model;
+      const auto again = import_model(volume, source, "m", {.replace = old_digest != 0});
+      EXPECT_TRUE(again) << again.error().message();
+    }
+  }
+  EXPECT_GT(without_model, 5U);
+}
+
+TEST(ModelVolumes, WhatAnInterruptedImportLeavesIsRemovedByTheNext) {
+  const weir::test::temp_folder scratch;
+  write_hf_folder(made_model(architecture::llama, 1), scratch / "old");
+  write_hf_folder(made_model(architecture::llama, 2), scratch / "new");
+  write_hf_folder(made_model(architecture::bert), scratch / "other");
+  storage::memory_device device(std::uint64_t{128} << 20);
+  storage::hn4_format_options options;
+  options.profile = storage::hn4_profile::usb;
+  options.uuid_seed = 28;
+  or_throw(storage::hn4_format(device, options));
+  expect_nothing_left(device, scratch / "new", scratch / "other", 0);
+  model_record old;
+  {
+    auto volume = writable_on(device);
+    old = or_throw(import_model(volume, scratch / "old", "m"));
+  }
+  expect_nothing_left(device, scratch / "new", scratch / "other", old.digest);
+}
+
 // An encoder of one layer is smaller than a block of 64 KiB. Of a larger one, the tensors
 // that lie in two blocks are copied.
 TEST(ModelVolumes, WeightsInOneBlockAreViewsAndNotCopied) {

@@ -254,7 +254,8 @@ TEST(GgufTokenizer, PropertiesThatGgufCannotKeepAreRefusedByTheirNames) {
   json mixed = bytes;
   mixed["added_tokens"].push_back(
       made::added(mixed["model"]["vocab"].size() + 1, "<|end|><", {}));
-  refused(mixed, "found such a flag of \"<|end|><\"");
+  refused(mixed, "expected normalized for all added tokens or for none, found \"");
+  refused(mixed, "\" with normalized and \"<|end|><\" without normalized");
   json ignoring = bytes;
   ignoring["model"]["ignore_merges"] = true;
   refused(ignoring, "the normalizer and pre-tokenizer");

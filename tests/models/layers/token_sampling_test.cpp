@@ -139,6 +139,7 @@ TEST(TokenSampling, LogitsThatAreNotFiniteAreRefusedWithThePositionOfTheToken) {
       EXPECT_NE(drawn.error().message().find("position 3"), std::string::npos);
       EXPECT_NE(drawn.error().message().find("finite logit of token 2"),
                 std::string::npos);
+      EXPECT_NE(drawn.error().message().find("import them again"), std::string::npos);
     }
   }
 }
@@ -146,8 +147,12 @@ TEST(TokenSampling, LogitsThatAreNotFiniteAreRefusedWithThePositionOfTheToken) {
 TEST(TokenSampling, SumsAndQuotientsThatAreNotFiniteAreRefused) {
   sampling_options options;
   options.temperature = 0.5F;
-  EXPECT_EQ(draw_token(std::vector<float>{3e38F, 0}, {}, options, 0).error().code(),
-            errc::out_of_range);
+  const auto too_large = draw_token(std::vector<float>{3e38F, 0}, {}, options, 0);
+  ASSERT_FALSE(too_large);
+  EXPECT_EQ(too_large.error().code(), errc::out_of_range);
+  const std::string text = too_large.error().message();
+  EXPECT_NE(text.find("choose a temperature closer to 1"), std::string::npos) << text;
+  EXPECT_EQ(text.find("import"), std::string::npos) << "the weights are sound: " << text;
   options.temperature = 1;
   options.bias = {{1, 3e38F}};
   EXPECT_EQ(draw_token(std::vector<float>{0, 3e38F}, {}, options, 0).error().code(),

@@ -253,6 +253,39 @@ TEST(Llama, StepsThatTheEngineRefusesLeaveNothingBehind) {
   or_throw(model->finish(ticket));
 }
 
+/// Releases the storage of an engine that was made first.
+bool release_first(runtime::engine& engine) {
+  for (std::uint32_t index = 0; index < 1000; ++index) {
+    if (engine.release({index, 1})) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(Llama, AForkWhosePagesCannotBeCopiedTakesNoPages) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto tokens = some_token_ids(70, config.vocab, 5);
+  const auto engine = engine_with(1);
+  // Memory for two contexts of two pages.
+  const auto model = or_throw(make_llama(*engine, config, weights, {"auto", 256, 128}));
+  const context_id source = or_throw(model->open_context(128));
+  const row_group group{source, tokens, false};
+  or_throw(model->finish(or_throw(model->submit({&group, 1}))));
+  // The pages: tasks that copy them are refused.
+  ASSERT_TRUE(release_first(*engine));
+  for (int i = 0; i < 4; ++i) {
+    const auto fork = model->fork_context(source, 70);
+    ASSERT_FALSE(fork);
+    EXPECT_EQ(fork.error().code(), errc::not_found) << fork.error().message();
+    // The pages of the fork are free again.
+    const auto other = model->open_context(128);
+    ASSERT_TRUE(other) << other.error().message();
+    or_throw(model->close_context(*other));
+  }
+}
+
 TEST(Llama, WeightsAndConfigurationsAreChecked) {
   const auto engine = engine_with(1);
   const llama_config config = small_llama();

@@ -276,6 +276,12 @@ TEST(WeightBinding, EncodersMayHaveAPrefixAndAPooler) {
   tensors.push_back({"cls.predictions.bias", "F32", {10}, 40});
   EXPECT_TRUE(bind_weights(f, weight_files::safetensors, tensors));
   EXPECT_EQ(or_throw(bert_config_of(encoder_facts(3))).token_types, 3U);
+  // A tensor that is ignored may be there with and without the prefix.
+  auto ignored = tensors;
+  ignored.push_back({"pooler.dense.weight", "F32", {8, 8}, 256});
+  ignored.push_back({"embeddings.position_ids", "I64", {1, 100}, 800});
+  const auto bound = bind_weights(f, weight_files::safetensors, ignored);
+  EXPECT_TRUE(bound) << bound.error().message();
   // The same weight with and without the prefix: nothing says which of them counts.
   auto twice = tensors;
   twice.push_back({"encoder.layer.0.output.dense.bias", "F32", {8}, 32});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source mix, and the stages split, deadline and rate.
+#include <atomic>
 #include <chrono>
 
 #include "stages/basic_catalog.hpp"
@@ -59,6 +60,78 @@ TEST(Mix, DrawsSourcesByWeightAndSeed) {
   const auto only_second = order({0, 1}, 1);
   EXPECT_EQ(std::count(only_second.begin(), only_second.begin() + 2000, true), 0)
       << "a source of weight 0 comes last";
+}
+
+/// A source of `count` items that counts how often it is asked for its position, and has
+/// nothing yet before every item.
+struct hesitant {
+  struct settings {
+    std::uint64_t count = 10;
+  };
+  struct cursor {
+    std::uint64_t next;
+  };
+  out<std::uint64_t, 1> x;
+  std::uint64_t count = 0;
+  std::uint64_t at = 0;
+  bool hesitated = false;
+  static inline std::atomic<int> asked = 0;
+
+  static void describe(stage_spec<hesitant>& s) {
+    s.name("test.hesitant", "has nothing yet every second time")
+        .port("x", &hesitant::x, "3");
+    s.set("count", &settings::count, "items");
+  }
+  result<void> open(opening&, const settings& s) {
+    count = s.count;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == count) {
+      return false;
+    }
+    hesitated = !hesitated;
+    if (hesitated) {
+      EXPECT_FALSE(p.has_nothing());
+      p.nothing_yet();
+      EXPECT_TRUE(p.has_nothing());
+      return true;
+    }
+    WEIR_TRY(auto v, p.fill(x, 3));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const {
+    ++asked;
+    return {at};
+  }
+  result<void> seek(cursor c) {
+    at = c.next;
+    return {};
+  }
+};
+
+// A source such as tgm.read reads its last message again for its position.
+TEST(Mix, AsksNoSourceForItsPositionWhileItReads) {
+  flow::catalog known;
+  or_throw(flow::add_basic_stages(known));
+  or_throw(known.add<hesitant>());
+  const auto order = [&](int count) {
+    hesitant::asked = 0;
+    const auto tapes = run_tapes(
+        [&](pipeline& p, std::vector<tape>& all) {
+          const std::string part = "test.hesitant count=" + std::to_string(count);
+          p.add_made(
+              "source",
+              known.make("mix", {{"parts", list_of<std::string>({part, part})}})) >>
+              add_recorder(p, "sink", all[0]);
+        },
+        1);
+    EXPECT_TRUE(tapes) << tapes.error().message();
+    EXPECT_EQ((*tapes)[0].size(), 2U * static_cast<unsigned>(count));
+    return hesitant::asked.load();
+  };
+  EXPECT_EQ(order(500), order(5));
 }
 
 TEST(Mix, RefusesOtherNumbersOfWeightsAndSourcesOfOtherTypes) {

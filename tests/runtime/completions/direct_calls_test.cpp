@@ -285,6 +285,50 @@ TEST(CallOrSubmit, FailsAsATaskDoes) {
   }
 }
 
+/// Runs the program of `errors_of_failing_program` with kernels without types.
+std::array<std::string, 3> errors_of_failing_bytes(bool at_once, bool throws) {
+  weir::engine e;
+  direct_calls direct(e.base());
+  const storage a = or_throw(e.base().allocate(8, "test"));
+  const storage b = or_throw(e.base().allocate(8, "test"));
+  direct.allow(at_once ? long_ns : 0);
+  const std::array fill{writes(bytes_of(a))};
+  const std::array copy{reads(bytes_of(a)), writes(bytes_of(b))};
+  const std::array back{reads(bytes_of(b)), writes(bytes_of(a))};
+  const auto first = call_or_submit_bytes(direct, e, "fill", fill, [] {});
+  const auto second =
+      call_or_submit_bytes(direct, e, "fail", copy, [throws]() -> result<void> {
+        if (throws) {
+          throw std::runtime_error("a bad day");
+        }
+        return error(errc::out_of_range, "a bad value");
+      });
+  const auto third = call_or_submit_bytes(direct, e, "reader", back, [] {});
+  std::array<std::string, 3> all;
+  const std::array ids{&first, &second, &third};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(*ids[i]) << "a failed kernel is no refused submission";
+    const task_id id = *ids[i] ? **ids[i] : 0;
+    EXPECT_EQ(id == 0, at_once && i == 0) << "a failure has a task";
+    const auto ended = id == 0 ? result<void>() : e.wait(id);
+    all[i] = ended ? "none"
+                   : std::string(name_of(ended.error().root().code())) + ": " +
+                         ended.error().root().text();
+  }
+  EXPECT_FALSE(e.wait());
+  return all;
+}
+
+TEST(CallOrSubmit, FailsAsATaskDoesWithoutTypes) {
+  for (const bool throws : {false, true}) {
+    const auto tasks = errors_of_failing_bytes(false, throws);
+    EXPECT_EQ(errors_of_failing_bytes(true, throws), tasks);
+    EXPECT_EQ(tasks, errors_of_failing_program(true, throws)) << "as with types";
+    EXPECT_EQ(tasks[0], "none");
+    EXPECT_NE(tasks[1], "none");
+  }
+}
+
 TEST(CallOrSubmit, KeepsTheOrderOfCallsAndTasks) {
   weir::engine e;
   direct_calls direct(e.base());

@@ -195,6 +195,24 @@ class Generate(TextCase):
         self.generate("--max-tokens", 20, "--temperature", 1, "--seed", 43)
         self.assertEqual({**self.lines("out.jsonl")[0], "line": 4}, answers[3])
 
+    def test_memory_is_a_key_of_the_stage_in_a_pipeline(self):
+        self.write("p", "the fox.\nfox\n")
+        toml = self.generate("--kv-memory", "32KiB", "--max-tokens", 4, "--toml").stdout.decode()
+        self.assertIn("kv_memory = 32768\n", toml)
+        self.write("p.toml", toml)
+        self.weir("run", "p.toml", "--out", "r")
+        self.assertEqual(len(self.lines("out.jsonl")), 2)
+        for value, code, expected in (
+                (16383, 5, "expected at least 16384 bytes, which 64 tokens take, found 16383"),
+                (2**44 + 1, 2, "expected an integer from 0 to 17592186044416, found integer 17592186044417")):
+            message = self.error("run", "p.toml", "--set", f"answers.kv_memory={value}", "--out", f"r{value}", code=code)
+            self.assertIn(expected, message)
+            self.assertIn("answers", message)
+        # Less than the prompt and its longest answer take is refused with both numbers.
+        message = self.error("run", "p.toml", "--set", "answers.kv_memory=16384", "--set", "answers.max_tokens=100",
+                             "--out", "small", code=5)
+        self.assertRegex(message, r"expected \d+ free pages of 64 tokens, found 1")
+
     def test_bad_prompts_end_the_run_or_are_listed(self):
         self.write("p", b"a\n\n\xc3(\n" + b"x" * LONG + b"\nb\n")
         message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "out.jsonl", code=4)

@@ -19,6 +19,10 @@ namespace weir::models {
 /// 64-bit number. There are as many contexts as lanes. Parameters do not change. No
 /// memory of earlier tokens is shared: `reuse_prefix` finds nothing, and `fork_context`
 /// computes the tokens of its source again, with equal bits.
+///
+/// If a step fails, or is refused behind its first pulse, the states of its contexts are
+/// undefined. Further steps of them are `upstream_failed`; they can be closed, and forked
+/// from their tokens. Other contexts go on.
 /// @threads{thread-compatible: belongs to the engine's submitter}
 class prose_contexts : public step_model {
  public:
@@ -27,6 +31,7 @@ class prose_contexts : public step_model {
   /// forked. It is not emptied when it is
   /// closed, but when the lane is opened again.
   /// @error{lane_mismatch, there is no such lane, or another context has it}
+  /// @error{upstream_failed, a step of the lane has failed}
   [[nodiscard]] virtual result<context_id> continue_lane(std::uint32_t lane) = 0;
 };
 

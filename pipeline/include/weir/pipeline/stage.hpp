@@ -176,17 +176,15 @@ class step {
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
     note_task(call_or_submit(calls(), host(), name, std::move(kernel), arguments...));
   }
-  /// Submits a task without typed views. A kernel `void()`, without a context, may have
-  /// run when the call returns. @error{not_found, a stale id} @error{kernel_failed}
+  /// Submits a task without typed views. A kernel without arguments may have run when the
+  /// call returns. If a kernel fails, so does its item. @error{not_found, a stale id}
   template <class Kernel>
   [[nodiscard]] result<void> submit_bytes(const char* name,
                                           std::span<const runtime::access> accesses,
                                           const Kernel& kernel) {
-    auto id = call_or_submit_bytes(calls(), host(), name, accesses, kernel);
-    if (!id) {
-      return std::move(id.error());
-    }
-    note_task(*id);
+    WEIR_TRY(const auto id,
+             call_or_submit_bytes(calls(), host(), name, accesses, kernel));
+    note_task(id);
     return {};
   }
 
@@ -268,6 +266,8 @@ class pull {
   /// called again later. A source that waits for data calls it after at most 100 ms, so
   /// that the run can make a checkpoint or stop.
   void nothing_yet() noexcept;
+  /// Returns whether `nothing_yet` was called for the item.
+  [[nodiscard]] bool has_nothing() const noexcept;
   /// Takes memory for an outlet and returns it, so that the bytes of the item are written
   /// where the tasks of later stages read them.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}

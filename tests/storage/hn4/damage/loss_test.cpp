@@ -288,6 +288,47 @@ TEST(Hn4Loss, EndsInADirectoryOfWhichEverySlotWasUsed) {
   EXPECT_TRUE(or_throw(read_tag(*v.device, "other")) == v.other);
 }
 
+// All blocks are allocated, and every entry says that its shard is as long as the volume
+// or longer.
+TEST(Hn4Loss, IsSearchedForInBoundedTimeWhateverLengthsTheEntriesHave) {
+  memory_device device(std::uint64_t{16} << 20, "vol.img");
+  hn4_format_options options = fixed_format();
+  options.profile = hn4_profile::pico;
+  or_throw(hn4_format(device, options));
+  const byte_vector text = noise(2000, 2);
+  {
+    hn4_volume volume = or_throw(open_on(device, device_mode::writable));
+    or_throw(volume.put("t", text, fixed_put(1)));
+    or_throw(volume.put("other", text, fixed_put(2)));
+  }
+  const auto core = mounted(device);
+  const hn4_geometry& g = core->geometry;
+  hn4::block_bits all = *core->bits;
+  all.set_range(0, g.blocks);
+  or_throw(device.write(
+      g.bitmap, hn4::to_armored(all, static_cast<std::size_t>(g.qmask - g.bitmap))));
+  std::set<std::uint64_t> used;
+  for (const hn4::entry& e : core->entries) {
+    used.insert(e.slot);
+  }
+  std::array<std::byte, hn4::anchor_bytes> bytes{};
+  for (std::uint64_t slot = 0; slot < core->slots(); ++slot) {
+    if (!used.contains(slot)) {
+      hn4::anchor a = shards_of(*core, "t")[0].a;
+      a.seed = {slot + 1, 7};
+      a.mass = slot % 4 == 0 ? UINT64_MAX - slot : g.blocks * g.payload;
+      hn4::store_anchor(a, bytes);
+      or_throw(device.write(core->slot_offset(slot), bytes));
+    }
+  }
+  const auto crafted = mounted(device);
+  ASSERT_EQ(crafted->entries.size(), core->slots());
+  const std::uint64_t bound = 2 * g.blocks + 1024 * (core->slots() + 1);
+  ASSERT_LT(bound, core->slots() * g.blocks / 2) << "both numbers multiplied";
+  EXPECT_LE(or_throw(crafted->loss_traces())->claims, bound);
+  EXPECT_TRUE(or_throw(read_tag(device, "other")) == text);
+}
+
 // Blocks of a lost shard stay allocated until the tag is stored again or removed.
 TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
   damaged_volume v("t", 1);

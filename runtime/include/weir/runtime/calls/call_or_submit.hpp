@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -30,6 +31,25 @@ runtime::task_id submit_failure(engine& e, const char* name, error cause,
   return e.submit(
       name, [cause = std::move(cause)](const auto&...) -> result<void> { return cause; },
       arguments...);
+}
+/// Submits a kernel without typed views that fails, so that the failure of a call has a
+/// task. Kernels of this layer own nothing, so the task has a pointer to the error and
+/// frees it. It runs for certain: no task before it is in flight or has failed, since
+/// calls are not allowed otherwise.
+inline result<runtime::task_id> submit_failure_bytes(
+    runtime::engine& e, const char* name, std::span<const runtime::access> accesses,
+    error cause) {
+  auto owned = std::make_unique<error>(std::move(cause));
+  auto id =
+      e.submit(name, accesses,
+               [failure = owned.get()](const runtime::task_context&) -> result<void> {
+                 const std::unique_ptr<error> last(failure);
+                 return std::move(*last);
+               });
+  if (id) {
+    static_cast<void>(owned.release());
+  }
+  return id;
 }
 }  // namespace detail
 
@@ -72,9 +92,8 @@ runtime::task_id call_or_submit(runtime::direct_calls& calls, engine& e, const c
 
 /// Does what `call_or_submit` does for accesses without types. A kernel that is called
 /// with a `task_context` is submitted; one that is called without arguments may be
-/// called.
+/// called. Both may return `result<void>` to fail.
 /// @error{not_found; a stale storage id} @error{out_of_range; more accesses than fit}
-/// @error{kernel_failed; the kernel was called and threw, and no task was submitted}
 /// @threads{the submitter of the engine}
 template <class Kernel>
 [[nodiscard]] result<runtime::task_id> call_or_submit_bytes(
@@ -90,18 +109,23 @@ template <class Kernel>
     }
     if (count == accesses.size()) {
       auto called = calls.call(std::span(borrowed).first(count), [&]() -> result<void> {
-        kernel();
-        return {};
+        if constexpr (std::is_void_v<std::invoke_result_t<const Kernel&>>) {
+          kernel();
+          return {};
+        } else {
+          return kernel();
+        }
       });
-      if (called && *called) {
-        return runtime::task_id{0};
-      }
       if (!called) {
-        return std::move(called.error());
+        return detail::submit_failure_bytes(e.base(), name, accesses,
+                                            std::move(called.error()));
+      }
+      if (*called) {
+        return runtime::task_id{0};
       }
     }
     return e.base().submit(name, accesses,
-                           [kernel](const runtime::task_context&) { kernel(); });
+                           [kernel](const runtime::task_context&) { return kernel(); });
   }
 }
 
