@@ -19,6 +19,7 @@
 #include <limits>
 #include <utility>
 
+#include "shim/time_behind.hpp"
 #include "weir/tessera/stream/work.hpp"
 
 namespace weir::actors {
@@ -202,7 +203,7 @@ void collective_state::begin(share& s, std::int64_t now_ns) {
   }
   // `end` stands behind everything else, so it takes the failures of the whole share.
   s.end = tessera::make_ref<synchronize_operation>(ended_call_);
-  s.deadline_ns = now_ns + spec_.deadline_ns;
+  s.deadline_ns = time_behind(now_ns, spec_.deadline_ns);
   queue.enqueue(s.end);
 }
 

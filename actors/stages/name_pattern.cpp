@@ -26,15 +26,27 @@ error bad_pattern(std::string_view text, std::string_view expected) {
                fmt::format("cannot use the pattern \"{}\": expected {}", text, expected));
 }
 
+/// Returns whether the name of a file or folder at the end of a path is empty or consists
+/// of points.
+bool ends_in_points(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string_view name =
+      slash == std::string_view::npos ? path : path.substr(slash + 1);
+  return name.find_first_not_of('.') == std::string_view::npos;
+}
+
 /// Returns a value as it may stand in the path of a file.
 /// @param before  The path in front of the value.
 std::string file_part(std::string value, const std::string& before) {
-  std::replace(value.begin(), value.end(), '/', '_');
+  // The system would cut the path at a NUL, so that different values name one file.
+  std::replace_if(
+      value.begin(), value.end(), [](char c) { return c == '/' || c == '\0'; }, '_');
   if (value.starts_with('.')) {
     value.front() = '_';
   }
-  // A path that then begins with a slash would be an absolute one.
-  if (value.empty() && (before.empty() || before.ends_with('/'))) {
+  // A path that begins with a slash would be an absolute one, and "." and ".." are
+  // folders that exist.
+  if (value.empty() && ends_in_points(before)) {
     return "_";
   }
   return value;
@@ -45,6 +57,9 @@ std::string file_part(std::string value, const std::string& before) {
 /// Reads a pattern. Braces cannot be nested and cannot stand for themselves.
 result<name_pattern> name_pattern::parse(std::string_view text) {
   name_pattern out;
+  if (text.find('\0') != std::string_view::npos) {
+    return bad_pattern(text, "text without NUL");
+  }
   for (std::size_t at = 0; at < text.size();) {
     // The next brace, or the end.
     const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());

@@ -19,8 +19,8 @@ namespace weir::actors {
 class name_pattern {
  public:
   /// Reads a pattern.
-  /// @error{invalid_argument, a brace has no partner, a name is empty, or the number of
-  /// digits is not from 1 to 20}
+  /// @error{invalid_argument, the text has a NUL, a brace has no partner, a name is
+  /// empty, or the number of digits is not from 1 to 20}
   [[nodiscard]] static result<name_pattern> parse(std::string_view text);
   /// Returns the name of an item.
   /// @error{not_found, the item has no attribute of a name; the message names the
@@ -28,8 +28,9 @@ class name_pattern {
   [[nodiscard]] result<std::string> name_of(std::uint64_t item,
                                             const attributes& about) const;
   /// Returns the name of the file of an item. Attributes come from the data, so their
-  /// values choose no folder: `/` and a point at the begin become `_`, and so does an
-  /// empty value that would be the whole name of a folder or file.
+  /// values choose no folder: `/`, NUL and a point at the begin become `_`, and so does
+  /// an empty value if the name of the folder or file in front of it is empty or consists
+  /// of points.
   /// @error{not_found, see `name_of`}
   [[nodiscard]] result<std::string> file_of(std::uint64_t item,
                                             const attributes& about) const;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "stages/factories.hpp"
+#include "stages/files/file_list.hpp"
 #include "stages/source_parts.hpp"
 #include "weir/base/file_times.hpp"
 #include "weir/base/hash.hpp"
@@ -58,7 +59,7 @@ class text_chunks final : public flow::stage_object {
     for (const std::string& name : settings_.files) {
       paths_.push_back(path_of(run, name));
       // The file is closed again; only one is open at a time.
-      WEIR_TRY(const auto f, fs_.open(paths_.back(), open_mode::read));
+      WEIR_TRY(const auto f, open_no_pipe(fs_, paths_.back()));
     }
     return {};
   }

@@ -13,6 +13,8 @@
 #include <limits>
 #include <utility>
 
+#include "shim/time_behind.hpp"
+
 namespace weir::actors {
 
 /// Opens the stream. With a handover, it begins where the stream before it, which has
@@ -131,7 +133,8 @@ result<std::uint64_t> stream_state::wait(const tessera::event& point) {
 /// Enqueues an end and returns the ticket under which its answer will come.
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
   auto end = tessera::make_ref<synchronize_operation>(ended_call_);
-  pending_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
+  pending_.push_back(
+      {++tickets_, end, operations_, time_behind(now_ns, spec_.deadline_ns), false});
   queue_->enqueue(std::move(end));
   return tickets_;
 }

@@ -182,7 +182,13 @@ class file_feed final : public feed_base {
   }
 
   /// Opens and scans the next file. The first one begins at the start of the source.
+  /// A pipe in a folder is an error, because opening it would wait for a writer for ever.
   result<void> open_file() {
+    if (info_.origin == message_origin::folder && is_pipe(paths_[path_index_])) {
+      return error(errc::unsupported,
+                   fmt::format("cannot open \"{}\": expected a file, found a pipe",
+                               paths_[path_index_]));
+    }
     WEIR_TRY(auto f, fs_.open(paths_[path_index_], open_mode::read));
     WEIR_TRY(auto opened, formats::file_source::open(std::move(f)));
     // Files behind the first one begin at 0.

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 
+#include "shim/time_behind.hpp"
+
 namespace weir::actors {
 
 namespace {
@@ -115,7 +117,7 @@ result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
 
 /// The deadline counts from the request, not from the first job.
 read_plan::ticket_id read_plan::add_ticket(stream& s, ticket t, std::int64_t now) {
-  t.deadline = now + s.deadline_ns;
+  t.deadline = time_behind(now, s.deadline_ns);
   ++s.requests;
   tickets_.emplace(++last_ticket_, std::move(t));
   return last_ticket_;
@@ -227,7 +229,7 @@ result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
 result<read_plan::ticket_id> read_plan::open(std::int64_t now, std::int64_t deadline_ns) {
   WEIR_CHECK(check_workers(now));
   ticket t;
-  t.deadline = now + (deadline_ns > 0 ? deadline_ns : settings_.deadline_ns);
+  t.deadline = time_behind(now, deadline_ns > 0 ? deadline_ns : settings_.deadline_ns);
   tickets_.emplace(++last_ticket_, std::move(t));
   openings_.push_back(last_ticket_);
   return last_ticket_;

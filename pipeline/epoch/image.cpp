@@ -384,7 +384,11 @@ result<void> stage_run::restore(const image& from) {
   }
   // Without a limit, the section does not exist.
   if (const image_section* count = from.find("FAILURES/" + name_)) {
-    failures_ = record_reader(count->data).get<std::uint64_t>();
+    record_reader number(count->data);
+    failures_ = number.get<std::uint64_t>();
+    if (number.failed() || !number.rest().empty()) {
+      return bad_section(count->name, "8 bytes", fmt::format("{}", count->data.size()));
+    }
   }
   if (info_.face == face::source) {
     WEIR_TRY(const image_section* cursor, section(from, "CURSOR/" + name_));

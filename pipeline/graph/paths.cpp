@@ -4,7 +4,8 @@
 ///
 /// Two stages that write one file would destroy each other's output, and so would a stage
 /// that reads what another one is writing. Files are compared by device and inode,
-/// because one file can have many paths.
+/// because one file can have many paths. Sinks with a file for each item have a pattern
+/// as their path, which is compared with the paths and the patterns of all others.
 #include "weir/pipeline/paths.hpp"
 
 #include <fmt/format.h>
@@ -13,8 +14,11 @@
 
 #include <filesystem>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "graph/names.hpp"
+#include "graph/output_pattern.hpp"
 
 namespace weir::flow {
 namespace {
@@ -46,6 +50,18 @@ bool is_shared(const std::string& path) {
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_block_file(status);
 }
 
+/// Returns a path or a pattern without links and dots. The folders in front of the first
+/// name in braces may exist.
+std::string without_links(const std::string& path) {
+  const std::size_t slash = path.rfind('/', path.find('{'));
+  const std::size_t rest = slash == std::string::npos ? 0 : slash + 1;
+  std::error_code failure;
+  const fs::path folder = fs::absolute(path.substr(0, rest), failure);
+  const fs::path canonical = fs::weakly_canonical(folder, failure);
+  const fs::path full = (failure ? folder : canonical) / path.substr(rest);
+  return full.lexically_normal().string();
+}
+
 /// Error of an output that is an input as well.
 error read_and_written(const graph& g, std::uint32_t reader, std::uint32_t writer,
                        const std::string& setting, const path_setting& read) {
@@ -73,6 +89,47 @@ error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,
                 : fmt::format("{} is defined at {}", stage_name(g, first), place));
 }
 
+/// Error of two stages of which one has a pattern that can name a file of the other one.
+error may_be_written_twice(const graph& g, std::uint32_t first, std::string_view pattern,
+                           std::uint32_t second, const path_setting& path) {
+  const std::string& place = g.stages[first].place;
+  return refused_stage(
+             g, second,
+             fmt::format("files of its own in the setting \"{}\"", path.setting),
+             fmt::format("\"{}\", which can name a file of \"{}\" of the stage {}",
+                         path.path, pattern, stage_name(g, first)))
+      .hint(place.empty()
+                ? ""
+                : fmt::format("{} is defined at {}", stage_name(g, first), place));
+}
+
+/// The outputs of all stages. Each pattern is compared with the others.
+class pattern_outputs {
+ public:
+  /// Adds an output, unless it can name a file of another one.
+  result<void> add(const graph& g, std::uint32_t stage, const path_setting& path,
+                   const std::string& full) {
+    output added{stage, path.path, output_pattern(without_links(full))};
+    for (const output& other : outputs_) {
+      // Two files without patterns are compared by `name_of_file`.
+      if ((added.name.has_number() || other.name.has_number()) &&
+          added.name.may_meet(other.name)) {
+        return may_be_written_twice(g, other.stage, other.path, stage, path);
+      }
+    }
+    outputs_.push_back(std::move(added));
+    return {};
+  }
+
+ private:
+  struct output {
+    std::uint32_t stage;
+    std::string path;  ///< as in the setting
+    output_pattern name;
+  };
+  std::vector<output> outputs_;
+};
+
 }  // namespace
 
 /// Relative paths begin at the folder, if there is one.
@@ -90,6 +147,7 @@ result<void> check_outputs(const graph& g, std::string_view folder) {
     std::string setting;
   };
   std::map<std::string, written> writers;
+  pattern_outputs patterns;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     for (const path_setting& one : g.stages[s].info.paths) {
       // Pipes and terminals take the output of several stages.
@@ -103,6 +161,7 @@ result<void> check_outputs(const graph& g, std::string_view folder) {
       if (!is_new) {
         return written_twice(g, writer->second.stage, s, one);
       }
+      WEIR_CHECK(patterns.add(g, s, one, path));
     }
   }
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {

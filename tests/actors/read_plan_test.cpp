@@ -274,6 +274,23 @@ TEST(read_plan, refuses_impossible_requests) {
       << "no worker answers any more";
 }
 
+TEST(read_plan, a_deadline_that_exceeds_63_bits_never_passes) {
+  constexpr std::int64_t year = 365 * 24 * 3600 * second;
+  auto settings = small_settings();
+  settings.deadline_ns = INT64_MAX;
+  read_plan plan(settings, 1);
+  const auto by_settings = plan.add_stream("s", 1000, 1);
+  const auto by_itself = plan.add_stream("t", 1000, 1, INT64_MAX - second);
+  ASSERT_TRUE(plan.pull(by_settings, 2 * second));
+  ASSERT_TRUE(plan.pull(by_itself, 2 * second));
+  ASSERT_TRUE(plan.open(2 * second, INT64_MAX - second));
+  EXPECT_EQ(plan.next_deadline(), INT64_MAX);
+  plan.expire(3 * second);
+  plan.expire(year);
+  EXPECT_TRUE(plan.take_answers().empty());
+  EXPECT_EQ(plan.unanswered(), 3U);
+}
+
 TEST(read_plan, a_short_answer_is_an_error) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("s", 1000, 1);

@@ -126,15 +126,21 @@ result<bool> flag_of(const turn_json& value, const char* key) {
   return value.get<bool>();
 }
 
-result<std::vector<std::uint32_t>> ids_of(const turn_json& value) {
+/// Takes the ids of a turn. Ids of 32 bits are compared with those of the model later.
+result<std::vector<std::uint32_t>> ids_of(const turn_json& value,
+                                          std::uint32_t vocabulary) {
   std::vector<std::uint32_t> out;
   if (!value.is_array()) {
     return error(errc::invalid_argument, "expected an array of ids under \"ids\"");
   }
   for (const turn_json& id : value) {
     WEIR_TRY(const std::uint64_t number, number_of(id, "ids"));
-    out.push_back(static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(number, std::numeric_limits<std::uint32_t>::max())));
+    if (number > std::numeric_limits<std::uint32_t>::max()) {
+      return error(errc::invalid_argument,
+                   fmt::format("expected ids below {}, found {} as token {}", vocabulary,
+                               number, out.size()));
+    }
+    out.push_back(static_cast<std::uint32_t>(number));
   }
   return out;
 }
@@ -164,7 +170,7 @@ result<void> take_member(const std::string& key, const turn_json& value,
   }
   if (key == "ids") {
     to.with_ids = true;
-    WEIR_TRY(turn.tokens, ids_of(value));
+    WEIR_TRY(turn.tokens, ids_of(value, vocabulary));
   } else if (key == "tokens") {
     WEIR_TRY(turn.answer_tokens, number_of(value, "tokens"));
   } else if (key == "seed") {

@@ -9,6 +9,8 @@
 #include "stages/files/file_list.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -39,11 +41,24 @@ std::string_view take_number(std::string_view& text) {
 
 /// Returns whether a path can be listed as a folder.
 /// Opening a folder for reading succeeds on Linux, and reading from it fails.
+/// @pre The path is no named pipe.
 bool is_folder(file_system& fs, const std::string& path) {
   // A path that cannot be opened may be a folder without permission to open it as a file.
   const auto f = fs.open(path, open_mode::read);
   std::byte one{};
   return (!f || !(*f)->read_some(0, {&one, 1})) && fs.list(path).has_value();
+}
+
+/// Asks the system, because a pipe may have any name.
+result<void> check_no_pipe(const std::string& path) {
+  std::error_code failed;  // a path that is missing is found by opening it
+  if (!std::filesystem::is_fifo(path, failed)) {
+    return {};
+  }
+  return error(
+             errc::unsupported,
+             fmt::format("cannot open \"{}\": expected a file, found a named pipe", path))
+      .hint("write what arrives to a file first");
 }
 
 }  // namespace
@@ -76,11 +91,18 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.empty() == b.empty() ? whole_a < whole_b : a.empty();
 }
 
+/// A pipe that is replaced by a file in between does no harm.
+result<std::unique_ptr<file>> open_no_pipe(file_system& fs, const std::string& path) {
+  WEIR_CHECK(check_no_pipe(path));
+  return fs.open(path, open_mode::read);
+}
+
 /// A path that is a file gives a list of this file, whatever the pattern says. An empty
 /// list is no error here; the report of the run says so.
 result<file_list> file_list::find(file_system& fs, const std::string& path,
                                   std::string_view pattern, name_order order) {
   file_list out;
+  WEIR_CHECK(check_no_pipe(path));
   if (is_folder(fs, path)) {
     out.searched_ = fmt::format("\"{}\" that match \"{}\"", path, pattern);
     WEIR_TRY(out.names_, fs.list(path));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,12 @@ enum class name_order : std::uint8_t {
 /// differ only in leading zeros of numbers are ordered by their bytes.
 [[nodiscard]] bool natural_less(std::string_view a, std::string_view b);
 
+/// Opens a file for reading, but no pipe: that would wait for a writer for ever.
+/// @error{unsupported, the path is a named pipe} @error{not_found, there is no such file}
+/// @error{io, the file cannot be opened}
+[[nodiscard]] result<std::unique_ptr<file>> open_no_pipe(file_system& fs,
+                                                         const std::string& path);
+
 /// Files in the order in which they are read.
 /// @threads{const members are safe to call concurrently}
 class file_list {
@@ -30,6 +37,7 @@ class file_list {
   /// Finds the files. @param path  A file or a folder. @param pattern  Names of the
   /// folder that are read; `*` stands for any text, `?` for one character.
   /// @error{not_found, there is no such path} @error{io, the folder cannot be read}
+  /// @error{unsupported, the path is a named pipe}
   [[nodiscard]] static result<file_list> find(file_system& fs, const std::string& path,
                                               std::string_view pattern, name_order order);
   /// Says so if there is no file, because the pattern may be a mistake.

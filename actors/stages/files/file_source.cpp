@@ -40,7 +40,7 @@ result<bool> file_source::next(pull& p) {
     return false;
   }
   const std::string& path = files_.path(at_.next);
-  WEIR_TRY(const auto f, fs_.open(path, open_mode::read));
+  WEIR_TRY(const auto f, open_no_pipe(fs_, path));
   // The size is checked before the subclass takes memory.
   WEIR_TRY(const std::uint64_t size, f->size());
   if (size > max_bytes()) {
@@ -79,7 +79,7 @@ result<void> file_source::seek(bytes_view stored) {
   }
   if (where.next != 0) {
     const std::string& path = files_.path(where.next - 1);
-    WEIR_TRY(const auto f, fs_.open(path, open_mode::read));
+    WEIR_TRY(const auto f, open_no_pipe(fs_, path));
     WEIR_TRY(const std::uint64_t size, f->size());
     // The last file must not have grown or changed; a shorter one is found below.
     if (size > where.size) {

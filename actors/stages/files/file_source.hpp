@@ -36,8 +36,10 @@ template <class Settings, class Base, class T>
 template <class Settings>
 void add_file_settings(settings_table<Settings>& table, const std::string& ending) {
   table
-      .add("path", own<Settings>(&Settings::path),
-           "a file, or a folder whose files are read in the order of their names")
+      .add(
+          "path", own<Settings>(&Settings::path),
+          "a file, or a folder whose files are read in the order of their names; a named "
+          "pipe is refused")
       .required()
       .path(path_use::input);
   table.add("pattern", own<Settings>(&Settings::pattern),

@@ -23,8 +23,8 @@ void add_item_path(settings_table<Settings>& table, const std::string& example) 
       .add("path", &Settings::path,
            "path of the file of an item, such as " + example +
                "; {item} stands for the number of the item, {item:6} for the number with "
-               "at least 6 digits, {NAME} for an attribute, in which / and a point at "
-               "the begin become _")
+               "at least 6 digits, {NAME} for an attribute, in which /, NUL and a point "
+               "at the begin become _")
       .required()
       .path(path_use::output)
       .rule("with names in braces, {item} among them", [](const std::string& text) {

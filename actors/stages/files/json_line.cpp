@@ -415,16 +415,32 @@ result<json_item> parse_json_line(std::string_view line, const flow::port_type& 
   return handler.take(type);
 }
 
-/// Only the first line is parsed.
-bool begins_as_json_lines(std::string_view text) {
-  const std::size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  place_of_mistake found;
-  if (nlohmann::json::sax_parse(line.begin(), line.end(), &found)) {
-    return true;
+/// A table with one column of quoted texts has a JSON string in each line, so strings
+/// count only where a stage may have written them.
+bool begins_as_json_lines(std::string_view text, bool any_value) {
+  for (bool first = true; !text.empty(); first = false) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    const bool whole = end != std::string_view::npos;
+    text.remove_prefix(whole ? end + 1 : text.size());
+    const std::size_t begin = line.find_first_not_of(" \t\r");
+    const bool is_blank = begin == std::string_view::npos;
+    // The last line may end anywhere.
+    if (!first && (!whole || is_blank || line.find('\0') != std::string_view::npos)) {
+      continue;
+    }
+    constexpr std::string_view words = "\"tf";
+    if (is_blank || (!any_value && words.find(line[begin]) != std::string_view::npos)) {
+      return false;
+    }
+    place_of_mistake found;
+    // A part of a line is accepted if nothing but its end is wrong.
+    if (!nlohmann::json::sax_parse(line.begin(), line.end(), &found) &&
+        (whole || found.position <= line.size())) {
+      return false;
+    }
   }
-  // A part of a line is accepted if nothing but its end is wrong.
-  return end == std::string_view::npos && found.position > line.size();
+  return true;
 }
 
 /// Appends a line with its end. An attribute with the name of the field is left out.

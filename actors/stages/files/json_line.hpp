@@ -35,10 +35,13 @@ struct json_item {
                                                 const flow::port_type& type,
                                                 std::string_view field);
 
-/// Returns whether the first line of a text is one JSON value. A text without the end of
-/// its first line may stop within the value.
+/// Returns whether each whole line of a text is one JSON value. A text without the end of
+/// its first line may stop within the value. Further lines may be blank, or have a NUL,
+/// which a crash can leave.
 /// @param text  Begin of a file.
-[[nodiscard]] bool begins_as_json_lines(std::string_view text);
+/// @param any_value  Lines may be strings, true and false, too, and not only objects,
+/// arrays, numbers and null.
+[[nodiscard]] bool begins_as_json_lines(std::string_view text, bool any_value);
 
 /// Form of the lines that are written.
 struct json_form {

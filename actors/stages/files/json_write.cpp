@@ -64,16 +64,16 @@ constexpr std::string_view json_content = "lines of JSON with numbers";
 /// Bytes of a file that are looked at before it is emptied. @units{bytes}
 constexpr std::uint64_t looked_at = std::uint64_t{64} << 10;
 
-/// Refuses a file that belongs to somebody else: its first line is no JSON value. A crash
-/// can leave a part of the first line, or zeros in its place.
-result<void> check_json_lines(file& f, const std::string& path) {
+/// Refuses a file that belongs to somebody else: it has lines that no sink of this form
+/// writes. A crash can leave a part of the first line, or zeros in its place.
+result<void> check_json_lines(file& f, const std::string& path, line_form form) {
   WEIR_TRY(const std::uint64_t size, f.size());
   byte_vector head(std::min(size, looked_at));
   WEIR_CHECK(read_exactly(f, 0, head));
   const std::string_view text = as_text(head);
   // An empty file and one of zeros belong to nobody.
   if (text.find_first_not_of('\0') == std::string_view::npos ||
-      begins_as_json_lines(text)) {
+      begins_as_json_lines(text, form == line_form::lines)) {
     return {};
   }
   return something_else(path, json_content, size);
@@ -105,7 +105,7 @@ class json_write final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
-    WEIR_CHECK(check_json_lines(*file_, path_));
+    WEIR_CHECK(check_json_lines(*file_, path_, settings_.form));
     return file_->resize(0);
   }
   /// Appends an item. It may have several lines if another stage has made them.
@@ -217,11 +217,13 @@ same number again, so `json.read` gives the same bits. Attributes of the item be
 scalars of the object, sorted by name, before the numbers. With `form = "lines"` an item
 has lines that another stage has made, and is appended as it is.
 
-A file whose first line is no JSON value is refused when the run begins, because it holds
-something else than lines of JSON; other files are emptied. The offset holds the number
-of lines, the length of the file and the XXH3 digest of the last line. A resumed run cuts
-the file to exactly the offset; a shorter file is `torn`, another last line is
-`hash_mismatch`. A pipe cannot be cut, so its guarantee is "at least once".)";
+When the run begins, a file is emptied if each whole line of its first 64 KiB is an
+object, an array, a number or null; with `form = "lines"`, strings, true and false count
+as well. Any other file is refused, because it holds something else, such as a table with
+quoted names. The offset holds the number of lines, the length of the file and the XXH3
+digest of the last line. A resumed run cuts the file to exactly the offset; a shorter
+file is `torn`, another last line is `hash_mismatch`. A pipe cannot be cut, so its
+guarantee is "at least once".)";
 
 /// A small pipeline with `json.write`.
 constexpr std::string_view json_write_example = R"([[stage]]

@@ -15,6 +15,8 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view npy_read_name = "npy.read";
+/// Largest number of rows without elements.
+constexpr std::uint64_t max_empty_rows = 1'000'000;
 
 /// What an item is.
 enum class items_of : std::uint8_t { file, rows };
@@ -135,7 +137,7 @@ class npy_read final : public flow::stage_object {
       // Called before every item.
       return {};
     }
-    WEIR_TRY(auto f, fs_.open(files_.path(next_file_), open_mode::read));
+    WEIR_TRY(auto f, open_no_pipe(fs_, files_.path(next_file_)));
     WEIR_TRY(const std::uint64_t size, f->size());
     // The size of the file must fit the header.
     WEIR_TRY(header_, storage::read_npy_header(*f, size));
@@ -157,12 +159,11 @@ class npy_read final : public flow::stage_object {
     row_bytes_ = rows_ == 0 ? 0 : header_.bytes / rows_;
     // Rows without elements take no bytes, so the size of the file limits no number of
     // them.
-    if (settings_.items == items_of::rows && rows_ != 0 && row_bytes_ == 0) {
-      return error(errc::unsupported,
-                   fmt::format(
-                       "cannot read the rows of an array: expected rows with elements, "
-                       "found {} of the shape [{}]",
-                       rows_, fmt::join(shape_, ",")))
+    if (settings_.items == items_of::rows && row_bytes_ == 0 && rows_ > max_empty_rows) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot read the rows of an array: expected at most {} "
+                               "rows without elements, found {} of the shape [{}]",
+                               max_empty_rows, rows_, fmt::join(shape_, ",")))
           .hint("read the array as one item with items = \"file\"");
     }
     if (row_bytes_ > settings_.max_bytes) {
@@ -228,7 +229,8 @@ constexpr std::string_view npy_read_details =
 with little-endian numbers or booleans in C order are read; elements go straight into
 the memory of the item. The size of a file must be exactly that of its header and its
 elements: a shorter file is `torn`, any other damage `corrupt`, and other forms of
-arrays are `unsupported`, as are rows without elements. The message names the file.
+arrays are `unsupported`. The message names the file. Rows without elements take no bytes
+of the file, so more than 1,000,000 of them are refused as `out_of_range`.
 
 Attributes: `file` is the name of the file, `row` the index on the first axis. The
 cursor holds file and row, a digest of the names so far, type and shape, and the XXH3

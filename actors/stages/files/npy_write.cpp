@@ -28,8 +28,8 @@ settings_table<npy_write_settings> npy_write_table() {
       .add("path", &npy_write_settings::path,
            "one file whose first axis counts the items, or with {item} a file for each "
            "item, such as out/{item:6}.npy; {item:6} stands for the number of the item "
-           "with at least 6 digits, {NAME} for an attribute, in which / and a point at "
-           "the begin become _")
+           "with at least 6 digits, {NAME} for an attribute, in which /, NUL and a point "
+           "at the begin become _")
       .required()
       .path(path_use::output)
       .rule("with names in braces, {item} among them, or without braces",

@@ -158,6 +158,11 @@ constexpr std::string_view png_write_details =
     R"(Inlet `x` has rows, columns and 1 to 4 channels: grey, grey and alpha, colours,
 colours and alpha. Elements of u16 become samples of 16 bits.
 
+Attributes come from the data, so their values choose no folder: in a value, each `/` and
+each NUL becomes `_`, and so does a point at its begin. An empty value becomes `_` if the
+name in front of it is empty or consists of points. The number of the item keeps files
+apart whose values become the same.
+
 Each file is written beside its place, as NAME.tmp, and renamed, so that a reader finds
 it whole or not at all. The folder is made if it is missing. Files are made durable at
 checkpoints, and after 256 files. A resumed run compares the last file before the

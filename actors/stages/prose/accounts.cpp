@@ -227,6 +227,16 @@ result<std::vector<phase_use>> decode_steps(bytes_view bytes) {
   return steps;
 }
 
+/// A number that is cut would otherwise count as 0.
+result<std::uint64_t> decode_number(bytes_view bytes, std::string_view section) {
+  if (bytes.size() != sizeof(std::uint64_t)) {
+    return error(errc::corrupt,
+                 fmt::format("reading section {} failed: expected {} bytes, found {}",
+                             section, sizeof(std::uint64_t), bytes.size()));
+  }
+  return load_le<std::uint64_t>(bytes.data());
+}
+
 /// Five sums, five numbers, and the points of the curve.
 byte_vector encode(const run_accounts& accounts) {
   word_writer w(metrics_version);

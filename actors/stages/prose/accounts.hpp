@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "stages/prose/chunk_plan.hpp"
@@ -55,6 +56,12 @@ struct conductor_record {
 /// @error{corrupt, the section is shorter or longer than its counts say}
 /// @error{unsupported_version, the section was written by a later version}
 [[nodiscard]] result<std::vector<phase_use>> decode_steps(bytes_view bytes);
+
+/// Reads a section that holds one number, such as BUDGET.
+/// @param section  Name of the section, for messages.
+/// @error{corrupt, the section has not 8 bytes}
+[[nodiscard]] result<std::uint64_t> decode_number(bytes_view bytes,
+                                                  std::string_view section);
 
 /// One window of the learning curve.
 struct curve_window {

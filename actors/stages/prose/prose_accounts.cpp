@@ -13,7 +13,6 @@
 #include "stages/prose/factories.hpp"
 #include "stages/prose/pulse_item.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/base/record.hpp"
 
 namespace weir::actors {
 namespace {
@@ -107,7 +106,7 @@ class prose_accounts final : public flow::stage_object {
     WEIR_TRY(const bytes_view metrics, from.part(metrics_part));
     WEIR_TRY(accounts_, decode_accounts(metrics));
     WEIR_TRY(const bytes_view build, from.part(build_part));
-    build_tokens_ = record_reader(build).get<std::uint64_t>();
+    WEIR_TRY(build_tokens_, decode_number(build, build_part));
     // The report says how often the run was resumed.
     accounts_.resumed += 1;
     before_ = accounts_;

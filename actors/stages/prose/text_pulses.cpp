@@ -160,8 +160,9 @@ class text_pulses final : public flow::stage_object {
                                 record_.used.begin(), record_.used.end())));
     // Steps that were added since begin without use.
     used_.resize(std::max(used_.size(), steps_.steps.size()));
-    WEIR_TRY(const bytes_view budget, from.part(budget_part));
-    take_budget(record_reader(budget).get<std::uint64_t>());
+    WEIR_TRY(const bytes_view stored, from.part(budget_part));
+    WEIR_TRY(const std::uint64_t budget, decode_number(stored, budget_part));
+    take_budget(budget);
     begin();
     return {};
   }

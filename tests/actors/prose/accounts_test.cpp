@@ -70,6 +70,19 @@ TEST(conductor_record, is_refused_when_cut_or_longer) {
   EXPECT_FALSE(decode_conductor({}));
 }
 
+TEST(stored_number, is_refused_when_cut_or_longer) {
+  const byte_vector nine(9, std::byte{1});
+  for (const std::size_t n : {0U, 1U, 7U, 9U}) {
+    const auto r = decode_number(bytes_view(nine).first(n), "BUDGET");
+    ASSERT_FALSE(r) << n;
+    EXPECT_EQ(r.error().code(), errc::corrupt);
+    EXPECT_EQ(
+        r.error().text(),
+        "reading section BUDGET failed: expected 8 bytes, found " + std::to_string(n));
+  }
+  EXPECT_EQ(*decode_number(bytes_view(nine).first(8), "BUDGET"), 0x0101010101010101U);
+}
+
 TEST(run_accounts, is_refused_when_its_count_is_larger_than_the_bytes) {
   byte_vector bytes = encode(some_accounts());
   const std::size_t count_at = bytes.size() - 2 * 4 * 8 - 8;

@@ -122,6 +122,27 @@ TEST_F(speak_tests, an_absent_source_or_tag_is_not_found) {
   EXPECT_EQ(r.error().root().code(), errc::not_found);
 }
 
+TEST_F(speak_tests, refuses_a_model_whose_ids_are_no_bytes) {
+  std::string ids;
+  for (int i = 0; i < 3000; ++i) {
+    ids += {static_cast<char>(i * 7 % 256), static_cast<char>(i % 2)};
+  }
+  test::write_text(runs->path("ids.bin"), ids);
+  auto c = runs->config("tokens");
+  c.source.paths = {runs->path("ids.bin")};
+  c.source.format = storage::token_format::u16;
+  c.source.vocabulary = 512;
+  const auto made = run(c);
+  ASSERT_TRUE(made) << made.error().message();
+  const auto r = speak(request("tokens"));
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::unsupported);
+  EXPECT_NE(r.error().text().find("expected a model of bytes, with ids from 0 to 256, "
+                                  "found one with ids from 0 to 51"),
+            std::string::npos)
+      << r.error().text();
+}
+
 TEST_F(speak_tests, refuses_a_temperature_below_zero_and_an_empty_prompt) {
   auto q = request("volume");
   q.temperature = -1;

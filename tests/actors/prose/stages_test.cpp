@@ -4,6 +4,7 @@
 /// run of the Conductor with the same settings.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "actors/prose/small_run.hpp"
@@ -192,6 +193,26 @@ TEST(prose_stages, refuse_another_corpus_when_they_continue) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().root().code(), errc::history_mismatch)
       << other.error().message();
+}
+
+TEST(prose_stages, refuse_numbers_that_were_cut) {
+  test::small_runs runs;
+  const auto c = runs.config("a");
+  const auto images = run_stages(c, 10);
+  ASSERT_TRUE(images) << images.error().message();
+  for (const char* name : {"STATE/text/BUDGET", "STATE/accounts/BUILD_TOKENS"}) {
+    flow::image cut = images->front();
+    const auto section =
+        std::ranges::find(cut.sections, name, &flow::image_section::name);
+    ASSERT_NE(section, cut.sections.end()) << name;
+    section->data.resize(7);
+    section->shape = {7};
+    const auto r = run_stages(c, 10, &cut);
+    ASSERT_FALSE(r) << name;
+    EXPECT_EQ(r.error().root().code(), errc::corrupt) << r.error().message();
+    EXPECT_NE(r.error().message().find("expected 8 bytes, found 7"), std::string::npos)
+        << r.error().message();
+  }
 }
 
 TEST(prose_stages, run_with_actors_and_resume_behind_a_stop) {

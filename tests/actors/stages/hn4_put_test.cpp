@@ -342,14 +342,24 @@ TEST(NamePattern, ReplacesNamesInBraces) {
   EXPECT_EQ(named("{item:4}", 12345), "12345");
   EXPECT_EQ(named("{item:20}", UINT64_MAX), "18446744073709551615");
   EXPECT_EQ(named("{level}.{name}@{item:2}{rate}", 3), "-2.wq@030.5");
-  const auto file = [](const char* pattern, const char* value) {
-    const attributes values = {{"name", std::string(value)}};
+  const auto file = [](const char* pattern, const std::string& value) {
+    const attributes values = {{"name", value}};
     return or_throw(or_throw(actors::name_pattern::parse(pattern)).file_of(3, values));
   };
   EXPECT_EQ(file("../{name}/{item}", ".."), "../_./3");
   EXPECT_EQ(file("{name}{item}", "/a/b"), "_a_b3");
   EXPECT_EQ(file("{name}/{item}", ""), "_/3");
   EXPECT_EQ(file("a{name}.{item}", ""), "a.3");
+  // The system would cut a path at a NUL.
+  EXPECT_EQ(file("{name}-{item}", std::string("a\0b", 3)), "a_b-3");
+  EXPECT_EQ(file("{name}-{item}", std::string("\0", 1)), "_-3");
+  EXPECT_FALSE(actors::name_pattern::parse(std::string_view("a\0{item}", 8)));
+  // No name consists of points, whatever the values are.
+  for (const char* value : {"", ".", ".."}) {
+    EXPECT_EQ(file("{item}/.{name}", value).substr(0, 4), "3/._") << value;
+    EXPECT_EQ(file("{item}/..{name}/x", value).substr(0, 5), "3/.._") << value;
+    EXPECT_EQ(file("..{name}/{item}", value).substr(0, 3), ".._") << value;
+  }
   const auto unique = [](const char* pattern) {
     return or_throw(actors::name_pattern::parse(pattern)).is_unique();
   };

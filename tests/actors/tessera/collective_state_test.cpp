@@ -191,6 +191,18 @@ TEST_F(collective_state_test, a_rank_that_does_not_come_is_a_timeout_for_all) {
   expect_next_works();
 }
 
+TEST_F(collective_state_test, a_share_whose_deadline_exceeds_63_bits_is_not_overdue) {
+  for (int r = 0; r < 4; ++r) {
+    join(r, std::numeric_limits<std::int64_t>::max() - 100);
+  }
+  EXPECT_EQ(group->next_deadline(), std::numeric_limits<std::int64_t>::max());
+  take(std::numeric_limits<std::int64_t>::max() - 50);
+  EXPECT_TRUE(answers.empty());
+  engine.run_all();
+  take(std::numeric_limits<std::int64_t>::max() - 50);
+  EXPECT_EQ(answers.size(), 4U);
+}
+
 TEST_F(collective_state_test, a_share_that_does_not_end_is_overdue) {
   for (int r = 0; r < 4; ++r) {
     join(r);

@@ -164,6 +164,18 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
   EXPECT_EQ(answer_of(*s, 6000).error().code(), errc::kernel_failed);
 }
 
+TEST_F(stream_state_test, is_never_overdue_if_its_deadline_exceeds_63_bits) {
+  queue_spec spec;
+  spec.deadline_ns = std::numeric_limits<std::int64_t>::max();
+  auto s = open(spec);
+  EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
+  static_cast<void>(s->synchronize(500));
+  EXPECT_EQ(s->next_deadline(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_TRUE(s->take_answers(1000).empty());
+  engine.run_all();
+  EXPECT_TRUE(answer_of(*s, 2000));
+}
+
 // The first stream ends with work in its queue and with a failure. Its successor must run
 // behind that work and must not inherit the failure.
 TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {

@@ -4,6 +4,8 @@
 /// attributes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "pipeline/support/number_stages.hpp"
 #include "pipeline/support/tape.hpp"
 #include "weir/pipeline/run_here.hpp"
@@ -173,6 +175,31 @@ TEST(PipelineDeadLetters, ResumedRunsCountTheFailedItemsBeforeThem) {
   ASSERT_FALSE(stopped);
   EXPECT_NE(stopped.error().message().find("item 25 in stage"), std::string::npos)
       << stopped.error().message();
+}
+
+TEST(PipelineDeadLetters, ACountOfFailedItemsThatWasCutIsRefused) {
+  memory_store store;
+  flow::here_options options;
+  options.every_items = 11;
+  options.store = &store;
+  ASSERT_TRUE(run_tapes(brittle_pipeline<way::task>(15, 6), 2, options));
+  store.images.resize(2);
+  auto& sections = store.images.back().sections;
+  const auto count =
+      std::ranges::find(sections, "FAILURES/middle", &flow::image_section::name);
+  ASSERT_NE(count, sections.end());
+  count->data.resize(7);
+  count->shape = {7};
+  options.resume = true;
+  std::vector<tape> all(2);
+  pipeline p("test");
+  brittle_pipeline<way::task>(15, 6)(p, all);
+  const auto refused = flow::run_here(p, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().root().code(), errc::corrupt);
+  EXPECT_NE(refused.error().message().find("expected 8 bytes, found 7"),
+            std::string::npos)
+      << refused.error().message();
 }
 
 TEST(PipelineDeadLetters, NeedAnEdgeAndStagesThatKeepNumbers) {

@@ -217,3 +217,25 @@ TEST(Memory, TheFirstItemsOfAnEdgeWithADelayAreCounted) {
   EXPECT_EQ(slots(p)[1], 1U + default_window_items);
   EXPECT_EQ(p.memory_bound, (4 + 9) * 128 + 4 * 128);
 }
+
+TEST(Memory, ItemsOfAHostThatExceed64BitsAreRefused) {
+  graph_builder b;
+  b.source("read", "y:u8[1]");
+  flow::graph_stage& first = b.task("first", "x:u8[1] -> y:u8[1125899906842624]");
+  // A call makes 2048 items of 2^50 bytes. The slots of the run have 2^62 bytes, and
+  // those of the host, for 33 calls, 2^66 and 2^61.
+  first.info.gives = 2048;
+  first.info.own_numbering = true;
+  b.sink("write", "x:u8[1125899906842624]");
+  b.link("read.y", "first.x");
+  b.link("first.y", "write.x");
+  EXPECT_TRUE(check(b.g));
+  for (const host_kind host : {host_kind::own, host_kind::process}) {
+    b.g.stages[1].host = host;
+    b.g.stages[1].origin.use = "test.first";
+    EXPECT_EQ(
+        b.refusal(),
+        "cannot size the memory of the pipeline \"tested\": expected at most 2^63-1 "
+        "bytes, found more");
+  }
+}

@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graph_builder.hpp"
 #include "support/temp_folder.hpp"
@@ -37,6 +40,50 @@ TEST(PipelinePaths, TwoStagesMustNotWriteOneFile) {
             "setting \"to\", found \"out.tgm\", which the stage \"a\" writes; \"a\" is "
             "defined at two.toml:4\n  at two.toml:8");
   EXPECT_TRUE(check_outputs(writing("a.tgm", "b.tgm").g, folder.path()));
+}
+
+TEST(PipelinePaths, TwoStagesMustNotHavePatternsOfOneFile) {
+  const temp_folder folder;
+  fs::create_directories(folder / "out");
+  fs::create_directory_symlink(folder / "out", folder / "link");
+  const auto checked = [&](const std::string& first, const std::string& second) {
+    const auto one = check_outputs(writing(first, second).g, folder.path());
+    const auto two = check_outputs(writing(second, first).g, folder.path());
+    EXPECT_EQ(one.has_value(), two.has_value()) << first << " " << second;
+    return one;
+  };
+  const auto refused = checked("out/{item:3}.raw", "out/{item}.raw");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  EXPECT_EQ(
+      refused.error().message(),
+      "cannot use the stage \"b\" (demo.b): expected files of its own in the setting "
+      "\"to\", found \"out/{item}.raw\", which can name a file of "
+      "\"out/{item:3}.raw\" of the stage \"a\"; \"a\" is defined at two.toml:4\n  at "
+      "two.toml:8");
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+           {"out/{item}.raw", "out/{item}.raw"},
+           {"out/{item}.raw", "out/12.raw"},
+           {"out/{item}.raw", "link/{item}.raw"},
+           {"out/{item}.raw", "./x/../out/{item}.raw"},
+           {"out/{item}.raw", folder / "out/{item:20}.raw"},
+           {"{name}/{item}.raw", "out/{item}.raw"},
+           {"out/{name}{item}.raw", "out/{item}{name}"},
+           {"out/{item}-{name}.raw", "out/7-left.raw"}}) {
+    EXPECT_FALSE(checked(first, second)) << first << " " << second;
+  }
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+           {"out/{item}.raw", "out/{item}.png"},
+           {"out/{item}.raw", "in/{item}.raw"},
+           {"out/{item:3}.raw", "out/12.raw"},
+           {"out/{item}.raw", "out/left.raw"},
+           {"out/a{item}.raw", "out/b{item}.raw"},
+           {"{name}/{item}.raw", "out/sub/{item}.raw"},
+           // Without the number of the item, braces stand for themselves.
+           {"out/{name}.tgm", "out/left.tgm"},
+           {"out/{item", "out/{item}"}}) {
+    EXPECT_TRUE(checked(first, second)) << first << " " << second;
+  }
 }
 
 TEST(PipelinePaths, OtherNamesOfTheFileCountToo) {

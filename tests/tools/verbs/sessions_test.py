@@ -91,6 +91,13 @@ class Sessions(Base):
         self.assertEqual(answers[-1]["turn"], 1)
         self.assertEqual(len(answers[-1]["ids"]), 2)
 
+    def test_ids_that_are_no_bytes_are_refused_with_the_range(self):
+        for wrong in (257, 999, 2**32 + 65, 2**64 - 1):
+            [answer, after] = self.sessions({"session": "ann", "ids": [120, wrong]}, {"session": "ann", "text": "x"})
+            self.assertEqual((answer["code"], answer["line"]), ("invalid_argument", 1))
+            self.assertRegex(answer["error"], rf": expected ids below 25[67], found {wrong} as token 1$")
+            self.assertNotIn("error", after)
+
     def test_an_answer_is_durable_when_it_is_printed_and_comes_while_the_input_is_open(self):
         child = subprocess.Popen([WEIR, "sessions", "talk", "--from", "model"], cwd=self.folder,
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -74,6 +74,19 @@ result<stored_model> open_model(const speak_request& request, bool* with_context
   return model_with(parameters);
 }
 
+/// Refuses a model of a tokenizer: a prompt is bytes, and its ids are no bytes.
+result<void> check_reads_bytes(const models::prose& model, const std::string& source) {
+  const std::uint32_t vocabulary = model.config().vocab;
+  if (vocabulary <= storage::byte_vocabulary) {
+    return {};
+  }
+  return error(errc::unsupported,
+               fmt::format("speaking failed for {}: expected a model of bytes, with ids "
+                           "from 0 to {}, found one with ids from 0 to {}",
+                           source, storage::end_of_text, vocabulary - 1))
+      .hint("`weir sessions` takes and gives ids of a tokenizer");
+}
+
 /// Returns a token as text. An end-of-text token ends the line.
 /// @pre The token is a byte or the end of text.
 std::string text_of_token(std::uint32_t token) {
@@ -97,6 +110,7 @@ result<speak_report> speak(const speak_request& request,
   speak_report report;
   WEIR_TRY(auto stored, open_model(request, &report.with_context));
   models::prose& model = *stored.model;
+  WEIR_CHECK(check_reads_bytes(model, request.source));
   const std::int64_t start = now_ns();
   const auto contexts = models::make_prose_contexts(model);
   WEIR_TRY(const models::context_id context, contexts->continue_lane(0));

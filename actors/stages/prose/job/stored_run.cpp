@@ -10,7 +10,6 @@
 #include "stages/prose/job/stored_config.hpp"
 #include "stages/prose/model_state.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/base/record.hpp"
 
 namespace weir::actors {
 namespace {
@@ -86,9 +85,9 @@ result<void> read_stages(stored_run& run) {
     WEIR_TRY(const bytes_view stored, section_of(run.file, steps));
     WEIR_TRY(run.steps, located(decode_steps(stored), run.file));
   }
-  WEIR_TRY(const bytes_view budget,
-           section_of(run.file, state_of(stage_names::text, "BUDGET")));
-  run.build_budget = record_reader(budget).get<std::uint64_t>();
+  const std::string budget_name = state_of(stage_names::text, "BUDGET");
+  WEIR_TRY(const bytes_view budget, section_of(run.file, budget_name));
+  WEIR_TRY(run.build_budget, located(decode_number(budget, budget_name), run.file));
   return read_accounts(run, state_of(stage_names::accounts, "METRICS"));
 }
 

@@ -18,9 +18,10 @@ namespace weir::flow {
 [[nodiscard]] std::string path_in(std::string_view folder, std::string_view path);
 
 /// Refuses a pipeline in which two stages write one file. Pipes and terminals may be
-/// written by several stages, and so may standard output.
+/// written by several stages, and so may standard output. A path with `{item}` is a
+/// pattern; two stages whose patterns can name one file are refused, too.
 /// @param folder  Folder of relative paths.
-/// @error{invalid_argument, two stages write one file; the message names both}
+/// @error{invalid_argument, two stages write one file, or may; the message names both}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<void> check_outputs(const graph& g, std::string_view folder);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// PNG images: every form, damaged files, and the memory that a damaged file costs.
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <filesystem>
@@ -226,6 +227,31 @@ TEST(PngRead, NamesTheDamagedFileAndTheTypeThatDiffers) {
   cut.resize(cut.size() - 5);
   write_content(folder / "images/a2.png", cut);
   expect_error(reading("u8[?,?,3]"), errc::torn, "a2.png");
+}
+
+TEST(FileSources, RefuseAPipeWithoutWaitingForItsWriter) {
+  const temp_folder folder;
+  std::filesystem::create_directory(folder / "all");
+  const std::string pipe = folder / "all/a.bin";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto expect_refusal = [&](const char* use, given_settings settings) {
+    const auto done = run_files([&](pipeline& p) {
+      add_stage(p, "source", use, settings) >> add_stage(p, "sink", "null");
+    });
+    expect_error(done, errc::unsupported, "a.bin\": expected a file, found a ");
+  };
+  for (const std::string& path : {folder / "all", pipe}) {
+    expect_refusal("png.read", {{"path", path}, {"pattern", "*"}});
+    expect_refusal("npy.read", {{"path", path}, {"pattern", "*"}, {"type", "u8[?]"}});
+    expect_refusal("raw.read", {{"path", path}, {"pattern", "*"}, {"type", "u8[?]"}});
+  }
+  expect_refusal("text.chunks", {{"files", texts({pipe})}});
+  std::filesystem::rename(pipe, folder / "all/a.bin.tgm");
+  const auto messages = run_files([&](pipeline& p) {
+    add_stage(p, "source", "tgm.read", {{"path", folder / "all"}, {"type", "u8[?]"}}) >>
+        add_stage(p, "sink", "null");
+  });
+  expect_error(messages, errc::unsupported, "a.bin.tgm\": expected a file, found a pipe");
 }
 
 TEST(FileList, OrdersNamesAsPeopleCount) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The child process of a stage of random pipelines, and of tests of every kind of host.
-#include "host_stages.hpp"
+#include "actors/runs/hosts/host_stages.hpp"
 #include "pipeline/support/random_pipeline.hpp"
 #include "process/stage_server.hpp"
 #include "weir/actors/pipelines.hpp"

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <functional>
 
-#include "host_stages.hpp"
+#include "actors/runs/hosts/host_stages.hpp"
 #include "pipeline/support/random_pipeline.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/control.hpp"

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Failures of tasks, sources and checkpoints: what is durable afterwards, and how a run
+/// continues.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "actors/runs/numbers_pipeline.hpp"
+#include "support/temp_folder.hpp"
+
+namespace weir::test {
+namespace {
+
+TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
+  const durable_items expected = whole_run();
+  for (const bool throws : {false, true}) {
+    temp_folder folder;
+    durable_items d;
+    run_options options;
+    options.folder = folder.path();
+    options.every_items = 50;
+    {
+      pipeline p("numbers");
+      build(p, d, {.fails_at = 333, .throws = throws});
+      const auto report = run(p, options);
+      ASSERT_FALSE(report);
+      const std::string text = report.error().message();
+      EXPECT_NE(text.find("item 333 in stage \"middle\""), std::string::npos) << text;
+      EXPECT_NE(text.find(throws ? "thrown by the test" : "planted failure"),
+                std::string::npos)
+          << text;
+    }
+    pipeline p("numbers");
+    build(p, d);
+    const auto report = resume(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_GE(report->resumed_item, 200U);
+    EXPECT_EQ(report->resumed_item % 50, 0U);
+    EXPECT_EQ(d.items, expected.items);
+  }
+}
+
+/// A source that cannot read one item until it is repaired.
+struct damaged_source {
+  struct settings {
+    std::uint64_t damaged = ~std::uint64_t{0} >> 1;
+  };
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  cursor at = 0, damaged = 0;
+  static void describe(stage_spec<damaged_source>& s) {
+    s.name("test.damaged", "fails at one item").port("x", &damaged_source::x, "3");
+    s.set("damaged", &settings::damaged, "number of the item").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    damaged = s.damaged;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == damaged) {
+      return error(errc::corrupt, "planted damage");
+    }
+    if (at == 200) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+TEST(PipelineRun, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
+  for (const std::uint64_t damaged : {0U, 1U, 31U, 100U, 199U}) {
+    temp_folder folder;
+    durable_items d;
+    run_options options;
+    options.folder = folder.path();
+    options.every_items = 50;
+    const auto attempt = [&](damaged_source::settings with) {
+      pipeline p("damaged");
+      auto source = p.add<damaged_source>("source", with);
+      auto sum = p.add<running_sum>("sum");
+      auto sink = p.add<number_sink>("sink", sink_of(d));
+      source >> sum >> sink;
+      return resume(p, options);
+    };
+    const auto failed = attempt({.damaged = damaged});
+    ASSERT_FALSE(failed);
+    const std::string text = failed.error().message();
+    EXPECT_NE(text.find("item " + std::to_string(damaged) + " in stage \"source\""),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("before number " + std::to_string(damaged)), std::string::npos)
+        << text;
+    EXPECT_EQ(d.items.size(), damaged);
+    const auto repaired = attempt({});
+    ASSERT_TRUE(repaired) << repaired.error().message();
+    EXPECT_EQ(repaired->resumed_item, damaged);
+    EXPECT_EQ(repaired->items, 200 - damaged);
+    EXPECT_EQ(d.items.size(), 200U);
+  }
+}
+
+TEST(PipelineRun, GoesOnWithoutACheckpointThatCannotBeWritten) {
+  temp_folder folder;
+  durable_items d;
+  run_options options;
+  options.folder = folder.path() + "/run";
+  options.every_items = 20;
+  std::string warned;
+  const std::string checkpoints = options.folder + "/checkpoint";
+  const std::string away = folder.path() + "/away";
+  bool moved = false;
+  options.warning = [&](const std::string& text) {
+    warned += text;
+    if (moved) {
+      std::filesystem::rename(away, checkpoints);
+      moved = false;
+    }
+  };
+  struct slow {
+    in<std::uint64_t, 1> x;
+    out<std::uint64_t, 1> y;
+    static void describe(stage_spec<slow>& s) {
+      s.name("test.slow", "takes a millisecond").stateless();
+      s.port("x", &slow::x, "n").port("y", &slow::y, "n");
+    }
+    result<void> on_item(step& s) {
+      WEIR_TRY(auto to, s.make(y, width));
+      s.submit(
+          "wait",
+          [](auto from, auto out) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            std::copy(from.begin(), from.end(), out.begin());
+          },
+          read(s[x]), write(to));
+      return s.emit();
+    }
+  };
+  pipeline p("numbers");
+  auto source = p.add<number_source>("source", {.count = 500, .seed = 5});
+  auto first = p.add<scaled>("first", {.factor = 3});
+  auto middle = p.add<slow>("middle");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  source >> first >> middle >> sink;
+  bool once = false;
+  options.progress = [&](const pipeline_progress& progress) {
+    if (!once && progress.epochs > 0) {
+      std::filesystem::rename(checkpoints, away);
+      once = moved = true;
+    }
+  };
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_TRUE(once);
+  EXPECT_FALSE(moved);
+  EXPECT_NE(warned.find("checkpoint"), std::string::npos) << warned;
+  EXPECT_EQ(d.items.size(), 500U);
+  EXPECT_LT(report->epochs, 26U);
+}
+
+}  // namespace
+}  // namespace weir::test
