@@ -16,7 +16,7 @@ namespace weir::tools {
 namespace {
 
 /// Returns the key `bytes` of a text that JSON cannot hold; empty for other texts.
-std::string bytes_text(std::string_view text) {
+std::string key_of_bytes(std::string_view text) {
   if (is_utf8(text)) {
     return "";
   }
@@ -81,7 +81,7 @@ command_result speak_command(const speak_options& options, output& out) {
       "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"memory_norm\": "
       "{{\"largest\": {}, \"lane\": {}, \"block\": {}, \"level\": {}, \"head\": {}}}, "
       "\"with_context\": {}, \"seconds\": {:.3f}}}\n",
-      json_quote(request.prompt), json_quote(report.text), bytes_text(report.text),
+      json_quote(request.prompt), json_quote(report.text), key_of_bytes(report.text),
       report.tokens, options.temperature, options.seed, hex64(report.parameter_hash),
       hex64(report.context_hash), memory.norm, memory.lane, memory.block, memory.level,
       memory.head, report.with_context, report.seconds);
