@@ -152,7 +152,10 @@ void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
       verb(app, "speak", "Continue a text with the parameters of a run or volume",
            "weir speak runs/demo --prompt 'The function' --tokens 200 --temperature 0.7");
   speak->add_option("FROM", o.speak.from, "Run folder, or HN4 volume")->required();
-  speak->add_option("--prompt", o.speak.prompt, "Text to continue")->required();
+  speak
+      ->add_option("--prompt", o.speak.prompt,
+                   "Text to continue, or \"-\" for standard input")
+      ->required();
   speak->add_option("--tokens", o.speak.tokens, "Tokens to add")->required();
   speak->add_option("--temperature", o.speak.temperature,
                     "0 takes the likeliest token (default 0.8)");

@@ -488,6 +488,9 @@ int serve_stage(flow::catalog& known, const plugin_loader& load) {
   // The kernel kills the child if the run dies without closing its socket, for example
   // while the child computes for a long time.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A file that exceeds the limit of the process is an error of the stage, which names
+  // it, and no death of the child.
+  std::signal(SIGXFSZ, SIG_IGN);
   // The catalog and the loader live until the end.
   return stage_server(known, load).run();
 }

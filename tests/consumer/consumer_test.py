@@ -8,6 +8,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import kills  # noqa: E402  (the folder is known only now)
+
 
 def run(*command):
     """Runs a command and returns its standard output; ends the test if the command fails."""
@@ -59,6 +63,21 @@ def programs_of_the_runtime(own):
         called = run("nm", "-D", "--undefined-only", os.path.join(own, name))
         if ("dlopen" in called) != wanted:
             sys.exit(f"{name} imports {called}, expected {'' if wanted else 'no '}dlopen")
+
+
+def program_of_a_pipeline(program, temp):
+    """Runs a pipeline with a source and a sink of its own, and kills it at random instants."""
+    source = pathlib.Path(__file__).resolve().parents[2] / "demos" / "pipelines" / "squares" / "squares.cpp"
+    code = [line for line in source.read_text(encoding="utf-8").splitlines() if line.strip() and not line.startswith("//")]
+    if len(code) >= 40:
+        sys.exit(f"{source} has {len(code)} lines of code, expected fewer than 40")
+    squares = os.path.join(temp, "squares")
+    for _ in range(2):  # the second run continues from the checkpoint and finds nothing to do
+        if (said := run(program, squares).strip()) != "finished":
+            sys.exit(f"the pipeline said {said!r}, expected that it has finished")
+    if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
+        sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
+    kills.compare_after_kills(lambda folder: [program, folder], "squares", 20)
 
 
 def programs_of_actors(own, folder):
@@ -138,12 +157,7 @@ def main():
         if "Google storage, which is not built" not in said:
             sys.exit(f"the consumer of remote files said {said!r}, expected a refusal of Google storage")
         c_programs(project / "tessera.c", moved, temp, own)
-        squares = os.path.join(temp, "squares")
-        for _ in range(2):  # the second run continues from the checkpoint and finds nothing to do
-            if (said := run(os.path.join(own, "squares"), squares).strip()) != "finished":
-                sys.exit(f"the pipeline said {said!r}, expected that it has finished")
-        if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
-            sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
+        program_of_a_pipeline(os.path.join(own, "squares"), temp)
         programs_of_actors(own, temp)
         plug_in(cmake, compiler, moved, own, temp)
         python_stages(moved, temp)

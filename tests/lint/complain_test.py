@@ -74,6 +74,13 @@ class Checks(unittest.TestCase):
         self.write("runtime/a.cpp", "#include <caf/all.hpp>\n")
         self.assert_complains("layers", "<caf/all.hpp> may be included only under actors/")
 
+    def test_layers_refuse_hosts_that_know_the_text_model(self):
+        self.write("actors/stages/prose/a.cpp", '#include "stages/prose/b.hpp"\n')
+        self.write("pipeline/a.cpp", "// Prose is text.\nint a;\n")
+        self.assert_clean("layers")
+        self.write("actors/host/a.cpp", 'int a;\nconst char* b = "prose.learn";\n')
+        self.assert_complains("layers", "actors/host/a.cpp:2: names the text model")
+
     def test_layers_refuse_a_link_upwards(self):
         self.write("base/a.cpp", "\n")
         self.write("base/CMakeLists.txt", "weir_module(base DEPENDS weir::runtime)\n")

@@ -2,6 +2,7 @@
 """Checks that includes and linked libraries respect the layers.
 
 base <- {formats, storage, runtime}, runtime <- collective <- {tessera, pipeline} <- models <- actors <- tools.
+Nothing in pipeline/ and actors/ names the text model outside of its own folder.
 The collectives and the transport over MPI are libraries of their own inside runtime/, above the task engine.
 Files of worlds are a library of their own inside actors/, without CAF.
 """
@@ -33,6 +34,10 @@ HOMES = (
     (re.compile(r"^mpi\.h"), ("runtime/transport/mpi/", "bench/runtime/ranks/")),
     (re.compile(r"^CLI/"), ("tools/",)),
 )
+# The text model is a user of pipelines and of hosts, which do not know it.
+TEXT_MODEL = re.compile(r"prose", re.IGNORECASE)
+WITHOUT_TEXT_MODEL = ("pipeline/", "actors/")
+FOLDER_OF_TEXT_MODEL = "actors/stages/prose/"
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 # Paths that leave the module. Only tests may use them, to include private headers.
 ABSOLUTE_OR_UP = re.compile(r"^(/|\.\./)")
@@ -59,6 +64,13 @@ def check_include(path, line, header, out):
         out.add(path, line, f"{own} includes {header}; it may see {sorted(ALLOWED[own]) or 'nothing'}")
 
 
+def check_text_model(path, text, out):
+    if not str(path).startswith(WITHOUT_TEXT_MODEL) or str(path).startswith(FOLDER_OF_TEXT_MODEL):
+        return
+    for match in TEXT_MODEL.finditer(text):
+        out.add(path, text.count("\n", 0, match.start()) + 1, f"names the text model, which only {FOLDER_OF_TEXT_MODEL} may do")
+
+
 def check_links(out):
     """Checks the libraries that a CMakeLists.txt names against the layers."""
     for path in tree.files():
@@ -82,6 +94,7 @@ def main():
         text = tree.without_comments(tree.read(path))
         for match in INCLUDE.finditer(text):
             check_include(path, text.count("\n", 0, match.start()) + 1, match.group(1), out)
+        check_text_model(path, text, out)
         if "include/weir" in str(path) and str(path) not in TOP_HEADERS:
             own = module_of(path) or path.parts[0]
             if f"/include/weir/{own}/" not in str(path):

@@ -205,6 +205,12 @@ class Runs(Case):
         done = self.weir("run", TOML, "--out", "s", *self.sets(1024, stream__chunk=512))
         self.assertEqual(done.stderr, b"")
 
+    def test_a_text_without_a_score_does_not_look_like_a_perfect_one(self):
+        self.text.write_bytes(b"x")
+        done = self.weir("run", TOML, "--out", "r", *self.sets(64, stream__end="stop"))
+        self.assertIn("no token was scored", done.stdout.decode())
+        self.assertNotIn("0.000 bits", done.stdout.decode() + (self.folder / "r" / "log").read_text())
+
     def test_colour_and_control_characters_stay_off_a_pipe(self):
         done = self.weir("run", TOML, "--out", "r", *self.sets(1024))
         self.assertNotIn(b"\x1b", done.stdout + done.stderr)
@@ -308,8 +314,20 @@ class Resumes(Case):
         whole = self.run_it("r", 2048)
         for path in (self.folder / "r" / "checkpoint").glob("ck-*"):
             path.unlink()
-        self.weir("resume", "r")
+        done = self.weir("resume", "r")
+        self.assertIn("holds no checkpoint, so the run begins anew\n", done.stderr.decode())
         self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
+
+    def test_what_standard_input_cannot_repeat_is_said(self):
+        text = self.text.read_bytes()
+        self.weir("run", TOML, "--out", "r", *self.sets(9000, stream__path="-"), stdin=text[:4100])
+        done = self.weir("resume", "r", "--set", "phase.build.tokens=9064", stdin=text[4100:])
+        self.assertRegex(done.stdout.decode(), r"resumed    from generation \d+ at \d+ tokens")
+        self.assertIn("standard input must go on behind the tokens of the checkpoint", done.stderr.decode())
+        for path in (self.folder / "r" / "checkpoint").glob("ck-*"):
+            path.unlink()
+        done = self.weir("resume", "r", stdin=text[:4100])
+        self.assertIn("begins anew; what it has read of standard input is lost", done.stderr.decode())
 
     def test_only_some_keys_may_change(self):
         self.run_it("r", 1024)
@@ -398,6 +416,16 @@ class Parameters(Case):
         said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json").stdout)
         self.assertFalse(said["with_context"])
         self.assertEqual(said["tokens"], 5)
+
+    def test_a_prompt_comes_from_standard_input_and_no_byte_of_the_answer_is_lost(self):
+        self.run_it("r", 64)  # a model that has learned little draws any byte
+        prompt = "The \xe4".encode()
+        options = ("--tokens", 60, "--temperature", 5)
+        plain = self.weir("speak", "r", "--prompt", "-", *options, stdin=prompt).stdout
+        self.assertEqual(plain, self.weir("speak", "r", "--prompt", prompt.decode(), *options).stdout)
+        said = json.loads(self.weir("speak", "r", "--prompt", "-", *options, "--json", stdin=prompt).stdout)
+        self.assertEqual(said["prompt"].encode(), prompt)
+        self.assertEqual(prompt + bytes(said["bytes"]) + b"\n", plain)
 
 
 class Volumes(Case):

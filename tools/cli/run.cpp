@@ -48,6 +48,13 @@ std::string corpus_text(const actors::run_start& start) {
              : fmt::format("{}, {} tokens", out, start.corpus_tokens);
 }
 
+/// Returns the loss of a phase as text. No token is scored if each lane had only one,
+/// since the first token of a context has no prediction.
+std::string score_text(double bits_per_byte) {
+  return bits_per_byte > 0 ? fmt::format("{:.3f} bits/byte", bits_per_byte)
+                           : "no token was scored";
+}
+
 /// The file is replaced as a whole, so a crash leaves the old one or the new one.
 result<void> write_config(const run_config& config) {
   const std::string text =
@@ -131,9 +138,9 @@ class run_reporter : public announcer {
     line().show(p);
     if (p.durable_generation > logged_generation_) {
       logged_generation_ = p.durable_generation;
-      log().info(fmt::format(
-          "generation {} is durable at {} tokens, {:.3f} bits per byte so far",
-          p.durable_generation, p.durable_tokens, p.cumulative_bits_per_byte));
+      log().info(fmt::format("generation {} is durable at {} tokens, {} so far",
+                             p.durable_generation, p.durable_tokens,
+                             score_text(p.cumulative_bits_per_byte)));
     }
   }
 
@@ -147,16 +154,16 @@ class run_reporter : public announcer {
           r.bits_last_quarter > 0
               ? fmt::format(", last quarter {:.3f}", r.bits_last_quarter)
               : "";
-      say(fmt::format("build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte{}",
-                      r.build_tokens, r.tokens_per_second, r.bits_cumulative, quarter));
+      say(fmt::format("build      {} tokens, {:.0f} tokens/s, {}{}", r.build_tokens,
+                      r.tokens_per_second, score_text(r.bits_cumulative), quarter));
     }
     if (r.test_tokens > 0) {
-      say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens,
-                      r.bits_test));
+      say(fmt::format("test       {} tokens, {}", r.test_tokens,
+                      score_text(r.bits_test)));
     }
     if (r.stream_tokens > 0) {
-      say(fmt::format("stream     {} tokens, {:.3f} bits/byte", r.stream_tokens,
-                      r.bits_stream));
+      say(fmt::format("stream     {} tokens, {}", r.stream_tokens,
+                      score_text(r.bits_stream)));
     }
     // Two runs with equal hashes did the same, whatever the number of threads was.
     say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
@@ -226,6 +233,19 @@ command_result perform(const run_call& call, const run_config& config, bool as_j
   out.reader_may_leave();  // the results are durable
   out.flush();
   return 0;
+}
+
+// Returns what a user should know before a run is continued; empty if nothing.
+std::string note_of_resume(const run_config& config) {
+  const bool once = config.source.paths == std::vector<std::string>{"-"} &&
+                    config.source.log.empty();  // its bytes cannot be read again
+  if (!holds_checkpoint(config.folder)) {
+    return fmt::format("the folder holds no checkpoint, so the run begins anew{}",
+                       once ? "; what it has read of standard input is lost" : "");
+  }
+  return once ? "standard input must go on behind the tokens of the checkpoint; they "
+                "cannot be compared"
+              : "";
 }
 
 }  // namespace
@@ -323,6 +343,9 @@ command_result resume_command(const resume_options& options, output& out) {
       [&](actors::run_callbacks c) {
         // The callbacks are a copy, so setting this affects this call only.
         c.skip = skip;
+        if (const std::string note = note_of_resume(config); !note.empty()) {
+          c.warning(note);
+        }
         return actors::resume(config, c, options.generation);
       },
       config, options.json, out);

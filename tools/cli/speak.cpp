@@ -9,8 +9,26 @@
 #include "commands.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::tools {
+
+namespace {
+
+/// Returns the key `bytes` of a text that JSON cannot hold; empty for other texts.
+std::string key_of_bytes(std::string_view text) {
+  if (is_utf8(text)) {
+    return "";
+  }
+  std::string numbers;
+  for (const char c : text) {
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ",
+                           static_cast<unsigned>(static_cast<unsigned char>(c)));
+  }
+  return fmt::format("\"bytes\": [{}], ", numbers);
+}
+
+}  // namespace
 
 /// Continues a prompt and prints the text while it grows, or all of it at the end as
 /// JSON.
@@ -27,6 +45,10 @@ command_result speak_command(const speak_options& options, output& out) {
   request.source = options.from;
   request.tag = options.tag;
   request.prompt = options.prompt;
+  if (options.prompt == "-") {
+    WEIR_TRY(const byte_vector given, read_input("-"));
+    request.prompt = as_text(given);
+  }
   request.tokens = options.tokens;
   request.temperature = options.temperature;
   request.seed = options.seed;
@@ -36,7 +58,7 @@ command_result speak_command(const speak_options& options, output& out) {
     if (!options.json) {
       // The prompt is printed with the first piece of text, when the source is known to
       // be good.
-      out.write(begun ? std::string_view() : std::string_view(options.prompt));
+      out.write(begun ? std::string_view() : std::string_view(request.prompt));
       out.write(piece);
       out.flush();
       begun = true;
@@ -48,19 +70,19 @@ command_result speak_command(const speak_options& options, output& out) {
   if (!options.json) {
     // No piece of text came if zero tokens were asked for. Then the prompt alone is
     // printed.
-    out.write(begun ? "\n" : options.prompt + "\n");
+    out.write(begun ? "\n" : request.prompt + "\n");
     return 0;
   }
   const models::memory_norm& memory = report.largest_memory;
   // Both hashes tell which parameters and which state of the context spoke.
   out.print(
-      "{{\"prompt\": {}, \"text\": {}, \"tokens\": {}, \"temperature\": {}, \"seed\": "
+      "{{\"prompt\": {}, \"text\": {}, {}\"tokens\": {}, \"temperature\": {}, \"seed\": "
       "{}, "
       "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"memory_norm\": "
       "{{\"largest\": {}, \"lane\": {}, \"block\": {}, \"level\": {}, \"head\": {}}}, "
       "\"with_context\": {}, \"seconds\": {:.3f}}}\n",
-      json_quote(options.prompt), json_quote(report.text), report.tokens,
-      options.temperature, options.seed, hex64(report.parameter_hash),
+      json_quote(request.prompt), json_quote(report.text), key_of_bytes(report.text),
+      report.tokens, options.temperature, options.seed, hex64(report.parameter_hash),
       hex64(report.context_hash), memory.norm, memory.lane, memory.block, memory.level,
       memory.head, report.with_context, report.seconds);
   return 0;

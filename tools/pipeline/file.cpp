@@ -235,6 +235,10 @@ class file_reader {
       return unknown_setting(entry.key, known_keys()).located(entry.where);
     }
     auto done = pipeline_table().assign(out_.settings, entry.key, entry.value);
+    // A plug-in is looked for later, when all of the file was read.
+    if (entry.key == "plugins") {
+      out_.plugins_where = entry.where;
+    }
     // The table does not know the place of the value.
     return done ? result<void>() : std::move(done).error().located(entry.where);
   }
@@ -403,6 +407,7 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
     out.settings.files = folder;
     assignments.push_back({"files", {folder}, ""});
   }
+  out.own_plugins = out.settings.plugins.size();
   if (!overrides.plugins.empty()) {
     add_plugins(out.settings.plugins, overrides.plugins);
     assignments.push_back({"plugins", value_of(out.settings.plugins), ""});
@@ -413,13 +418,31 @@ result<written_pipeline> read_pipeline(const toml_item& root, std::string_view t
   return out;
 }
 
+namespace {
+
+/// Adds the stages of all plug-ins. An error without a place of its own gets that of the
+/// key `plugins`, unless the command line has named the plug-in.
+result<void> load_plugins(const written_pipeline& from) {
+  for (std::size_t i = 0; i < from.settings.plugins.size(); ++i) {
+    // Paths of plug-ins begin at the folder of the file.
+    auto loaded = load_plugin(
+        flow::stages(), flow::path_in(from.settings.files, from.settings.plugins[i]));
+    if (!loaded) {
+      error failed = std::move(loaded).error();
+      return failed.location().empty() && i < from.own_plugins
+                 ? std::move(failed).located(from.plugins_where)
+                 : std::move(failed);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   // Adding them again does nothing, so this may be called several times.
   add_standard_stages();
-  for (const std::string& plugin : from.settings.plugins) {
-    // Paths of plug-ins begin at the folder of the file.
-    WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
-  }
+  WEIR_CHECK(load_plugins(from));
   // The tap is a stage of `weir prove` alone; it is known only where a file uses it.
   if (std::ranges::count(from.stages, tap_name, &written_stage::use) != 0) {
     WEIR_CHECK(add_tap(flow::stages()));

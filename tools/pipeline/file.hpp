@@ -83,7 +83,10 @@ struct written_stage {
 
 /// The content of a file.
 struct written_pipeline {
-  pipeline_settings settings;         ///< keys outside of stages
+  pipeline_settings settings;  ///< keys outside of stages
+  /// Plug-ins of the file, which stand before those of the command line.
+  std::size_t own_plugins = 0;
+  std::string plugins_where;          ///< place of the key `plugins` for messages
   std::vector<written_stage> stages;  ///< in the order of the file
   /// Text of the file with the assignments of the command line, which gives the same
   /// content in any folder.

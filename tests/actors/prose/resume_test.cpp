@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <thread>
@@ -283,6 +284,71 @@ TEST(run, of_a_quiet_pipe_makes_its_checkpoints_and_stops_at_once) {
   EXPECT_EQ(before, 4U * 640U);     // four checkpoints before the stop
   EXPECT_EQ(r->generations, 5U);
   EXPECT_LT(seconds, 5);
+}
+
+/// Text that a thread writes into a pipe, which is the standard input meanwhile.
+class standard_input {
+ public:
+  explicit standard_input(std::string text) : text_(std::move(text)) {
+    before_ = std::signal(SIGPIPE, SIG_IGN);
+    EXPECT_EQ(::pipe(ends_.data()), 0);
+    own_ = ::dup(0);
+    ::dup2(ends_[0], 0);
+    writer_ = std::thread([this] { write(); });
+  }
+  standard_input(const standard_input&) = delete;
+  standard_input& operator=(const standard_input&) = delete;
+  ~standard_input() {
+    ::dup2(own_, 0);
+    ::close(own_);
+    ::close(ends_[0]);  // a writer that waits gets an error
+    writer_.join();
+    ::close(ends_[1]);
+    std::signal(SIGPIPE, before_);
+  }
+  [[nodiscard]] bool written() const { return written_; }
+
+ private:
+  void write() {
+    for (std::size_t at = 0; at < text_.size();) {
+      const ::ssize_t sent = ::write(ends_[1], text_.data() + at, text_.size() - at);
+      if (sent < 0) {
+        return;
+      }
+      at += static_cast<std::size_t>(sent);
+    }
+    written_ = true;
+  }
+  std::string text_;
+  std::array<int, 2> ends_{};
+  int own_ = -1;
+  std::atomic<bool> written_{false};
+  std::thread writer_;
+  void (*before_)(int) = SIG_DFL;
+};
+
+// As much is read ahead as a window holds, and a pipe cannot be read twice.
+TEST(run, of_a_pipe_that_is_read_far_ahead_makes_its_checkpoints_and_stops) {
+  test::small_runs runs;
+  const standard_input input(test::some_text(std::size_t{3} << 20));
+  auto config = runs.config("ahead");
+  config.source.paths = {"-"};
+  config.phase.build.tokens = 3'000'000;
+  config.phase.test.tokens = 0;
+  config.every_tokens = 640;
+  config.prefetch = 65'536;
+  run_control control;
+  run_callbacks callbacks;
+  callbacks.control = &control;
+  callbacks.progress = [&](const run_progress& p) {
+    if (p.durable_tokens >= 1280 && (input.written() || p.tokens >= 20'000)) {
+      control.request_stop();
+    }
+  };
+  const auto r = run(config, callbacks);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "interrupted");
+  EXPECT_GE(r->generations, 2U);
 }
 
 TEST(signal_scope, turns_a_signal_into_an_ordered_end) {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Asks six things of every stage that comes with Weir: an empty input, one item, a large
-/// item, a wrong type, a full disk, and a resume from every checkpoint.
+/// Asks six things of every stage that comes with Weir: an empty input, one item, the
+/// largest item, a wrong type, a full disk, and a resume from every checkpoint.
+///
+/// The largest item is the one of the size that a setting of the stage allows. Where no
+/// setting limits it, the window of an outlet whose type is not fixed does, and nothing
+/// else.
 #include <sys/resource.h>
 
 #include <csignal>
 #include <filesystem>
 #include <map>
 
-#include "stages/stage_table.hpp"
+#include "stages/table/stage_table.hpp"
 
 namespace weir::test {
 namespace {
@@ -57,6 +61,12 @@ class trial_folder {
       }
     }
     return all;
+  }
+
+  /// Removes all output.
+  void clear() const {
+    paths::remove_all(trial.folder + "/out");
+    paths::create_directory(trial.folder + "/out");
   }
 
   stage_trial trial;
@@ -133,6 +143,78 @@ TEST(EveryStage, ProcessesOneItemAndALargeOne) {
   }
 }
 
+/// Returns the bytes of an item that was refused because its window has fewer; 0 for
+/// another error.
+std::int64_t refused_bytes(const error& e) {
+  const std::string text = e.message();
+  const std::size_t found = text.rfind(", found ");
+  return text.find("a window of more bytes") == std::string::npos ||
+                 found == std::string::npos
+             ? 0
+             : std::stoll(text.substr(found + 8));
+}
+
+// An item whose size is known before the run passes alone. An outlet of another type has
+// the memory of its window, which is then the size of its largest item.
+TEST(EveryStage, ProcessesAnItemOfTheBytesOfItsWindowAndLargerOnesOfAFixedSize) {
+  std::signal(SIGPIPE, SIG_IGN);  // of the writer beside the stage log
+  std::size_t passed = 0;
+  std::size_t refused = 0;
+  for (const stage_entry& entry : stage_table()) {
+    trial_folder folder(entry, 3, entry.stage == "unbatch" ? 4096 : 1 << 14);
+    const auto expected = folder.run();
+    ASSERT_TRUE(expected) << entry.stage << ": " << expected.error().message();
+    const files_by_name output = folder.output();
+    folder.clear();
+    folder.trial.window_bytes = 1;
+    auto done = folder.run();
+    ++(done ? passed : refused);
+    for (int tries = 0; !done && tries < 100; ++tries) {
+      folder.clear();
+      const std::int64_t bytes = refused_bytes(done.error());
+      ASSERT_GT(bytes, folder.trial.window_bytes)
+          << entry.stage << ": " << done.error().message();
+      folder.trial.window_bytes = bytes;
+      done = folder.run();
+    }
+    ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
+    EXPECT_TRUE(folder.output() == output) << entry.stage;
+    EXPECT_EQ(done->items, expected->items) << entry.stage;
+  }
+  EXPECT_GT(passed, 15U);
+  EXPECT_GT(refused, 5U);
+}
+
+// With a limit that is smaller by one, the item is refused, left out, or divided.
+TEST(EveryStage, ProcessesTheLargestItemThatItsSettingAllows) {
+  std::signal(SIGPIPE, SIG_IGN);  // of the writer beside the stage log
+  std::vector<std::string> tried;
+  for (const stage_entry& entry : stage_table()) {
+    if (!entry.needed) {
+      continue;
+    }
+    tried.push_back(entry.stage);
+    trial_folder folder(entry, entry.limited_items, entry.limited_items == 1 ? 4096 : 4);
+    folder.trial.limit = entry.needed(folder.trial);
+    const auto done = folder.run();
+    ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
+    const files_by_name largest = folder.output();
+    EXPECT_FALSE(largest.empty()) << entry.stage;
+    folder.clear();
+    --folder.trial.limit;
+    if (const auto refused = folder.run(); refused) {
+      EXPECT_FALSE(folder.output() == largest) << entry.stage;
+    } else {
+      EXPECT_NE(refused.error().message().find("expected"), std::string::npos)
+          << entry.stage << ": " << refused.error().message();
+    }
+  }
+  EXPECT_EQ(tried,
+            (std::vector<std::string>{"batch", "hn4.read", "json.read", "log", "npy.read",
+                                      "png.read", "prose.learn", "raw.read", "reduce",
+                                      "text.chunks", "unbatch", "window"}));
+}
+
 TEST(EveryStage, RefusesAWrongTypeAndNamesBoth) {
   for (const stage_entry& entry : stage_table()) {
     if (!entry.wrong) {
@@ -159,8 +241,7 @@ TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
     const auto first = folder.run();
     ASSERT_TRUE(first) << entry.stage << ": " << first.error().message();
     const files_by_name expected = folder.output();
-    paths::remove_all(folder.trial.folder + "/out");
-    paths::create_directory(folder.trial.folder + "/out");
+    folder.clear();
     {
       const limited_files limit(10);
       const auto failed = folder.run();

@@ -208,5 +208,36 @@ TEST(SteppedPipeline, ASaveThatFailsIsAWarningUnlessItIsTheLast) {
   }
 }
 
+// The check gives the edge room for four items, so the plan is changed behind it.
+TEST(SteppedPipeline, StagesThatWaitForEachOtherEndTheRunWithATimeoutThatNamesThem) {
+  for (std::uint32_t seed = 0; seed < 3; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    checkpoints files;
+    durable_items d;
+    pipeline p("ring");
+    p.add<number_source>("source", {.count = 20, .seed = 5}) >>
+        p.add<running_sum>("sum") >> p.add<batched>("four") >>
+        p.add<number_sink>("sink", sink_of(d));
+    stepped_options o = options_of(seed);
+    o.stall_ns = 200'000'000;
+    o.rest = std::chrono::milliseconds(3);
+    o.edit = [](flow::plan& plan) {
+      ASSERT_GE(plan.source.edges.at(1).window_items, 4U);
+      plan.source.edges.at(1).window_items = 2;
+    };
+    stepped_pipeline run(p, files.open(), o);
+    const auto& end = run.run();
+    ASSERT_TRUE(end) << "the run does not end";
+    ASSERT_FALSE(*end);
+    EXPECT_EQ(end->error().code(), errc::timeout);
+    const std::string text = end->error().message();
+    EXPECT_NE(text.find("\"sum\" waits for \"four\" to let go of an item; \"four\" waits "
+                        "for an item of \"sum\""),
+              std::string::npos)
+        << text;
+    EXPECT_FALSE(run.lost_credits());
+  }
+}
+
 }  // namespace
 }  // namespace weir::test

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,11 @@ struct stepped_options {
   bool proxies = false;          ///< answers of I/O hosts are late
   bool twice = false;            ///< and come twice
   std::optional<int> stop_at{};  ///< step at which the run is asked to stop, many times
+  /// Time without progress after which the run fails. @units{nanoseconds}
+  std::int64_t stall_ns = 60'000'000'000;
+  /// Real time that passes with each step in which no actor has a message.
+  std::chrono::nanoseconds rest{};
+  std::function<void(flow::plan&)> edit{};  ///< changes the plan behind its check
 };
 
 /// The actors of one run.
@@ -131,6 +138,7 @@ class stepped_pipeline : private stepped_system {
         continue;
       }
       ++silent;
+      std::this_thread::sleep_for(options_.rest);
       advance(std::chrono::milliseconds(100));
     }
     return end_;
@@ -191,6 +199,9 @@ class stepped_pipeline : private stepped_system {
   void start(pipeline& p) {
     using namespace actors;
     planned_ = or_throw(p.check());
+    if (options_.edit) {
+      options_.edit(planned_);
+    }
     supervisor_config watch;
     watch.failed = [this](error e) { end(std::move(e)); };
     supervisor_ = spawn(supervisor, std::move(watch));
@@ -214,7 +225,7 @@ class stepped_pipeline : private stepped_system {
     };
     conductor_ = child("conductor", epoch_conductor, std::move(conducting));
     progress_observer_config watching;
-    watching.stall_ns = 60'000'000'000;
+    watching.stall_ns = options_.stall_ns;
     for (const auto& s : planned_.source.stages) {
       watching.stages.push_back(s.name);
     }

@@ -12,7 +12,7 @@ namespace weir::test {
 namespace {
 
 std::uint64_t graphs() {
-  return case_count("WEIR_TEST_GRAPHS", 150);
+  return case_count("WEIR_TEST_GRAPHS", 250);
 }
 
 /// Returns the hosts of half of the stages in two of three cases.

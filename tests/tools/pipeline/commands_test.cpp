@@ -171,7 +171,11 @@ TEST(RunCommand, LeavesAFolderThatDescribesTheRun) {
             std::string::npos);
   const std::string page = pipeline_folder::read(folder / "run/report.html");
   EXPECT_NE(page.find("Pipeline three"), std::string::npos);
-  EXPECT_NE(page.find("class=\"pl-edge\""), std::string::npos);
+  for (const char* part : {"class=\"pl-edge\"", "busy for s", "most alive",
+                           "bytes of items, of at most", "checkpoints", "the rate",
+                           "until a checkpoint held them", "<td>twice</td>", "log"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
 
   // Five lines beside the file, since relative paths begin at its folder.
   const std::string lines = pipeline_folder::read(folder / "out.txt");

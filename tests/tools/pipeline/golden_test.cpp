@@ -314,7 +314,8 @@ TEST(CheckRefuses, ReservedKeysOfWrongKindOrOfALaterVersion) {
             "cannot add the stage \"a\": expected the key \"use\", found none\n"
             "  at two.toml:1:1");
   EXPECT_EQ(refusal_of("plugins = [\"a.so\"]\n" + source),
-            "cannot load the plug-in \"a.so\": expected a file, found none");
+            "cannot load the plug-in \"a.so\": expected a file, found none\n"
+            "  at two.toml:1:11");
 }
 
 TEST(CheckRefuses, AStageWithStateThatShouldSkipFailures) {

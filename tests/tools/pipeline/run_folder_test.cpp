@@ -143,6 +143,29 @@ TEST(RunFolder, AFailedRunSaysWhyInMetricsReportAndLog) {
             std::string::npos);
 }
 
+// A folder stands where the file should be, so that writing fails as on a full disk.
+TEST(RunFolder, ResultsThatCannotBeWrittenAreWarningsOfARunThatHasEndedWell) {
+  for (const std::string name : {"trace.json", "metrics.json", "report.html"}) {
+    const pipeline_folder folder(counting);
+    ASSERT_EQ(run_in(folder, "run").refusal, "");
+    const std::string output = pipeline_folder::read(folder / "out.tgm");
+    for (const auto& one : fs::directory_iterator(folder / "run/checkpoint")) {
+      fs::remove(one.path());  // so that the run begins anew in its folder
+    }
+    fs::remove(folder / ("run/" + name));
+    fs::create_directories(folder / ("run/" + name + "/in the way"));
+    const outcome o = resume_in(folder, "run");
+    EXPECT_EQ(o.refusal, "") << name;
+    EXPECT_EQ(o.code, 0) << name;
+    EXPECT_EQ(json::parse(o.out).at("ended"), "finished") << name;
+    EXPECT_EQ(pipeline_folder::read(folder / "out.tgm"), output) << name;
+    EXPECT_NE(pipeline_folder::read(folder / "run/log").find(name), std::string::npos)
+        << name;
+    fs::remove_all(folder / ("run/" + name));
+    EXPECT_EQ(resume_in(folder, "run").code, 0) << name;
+  }
+}
+
 TEST(RunFolder, AFinishedRunIsComparedWithItsOutput) {
   const pipeline_folder folder(counting);
   ASSERT_EQ(run_in(folder, "run").refusal, "");

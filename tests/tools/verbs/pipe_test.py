@@ -128,6 +128,24 @@ class Pipe(Case):
         self.assertIn("weir prove", lines)
         self.shell(f'weir() {{ "$weir" "$@"; }}; set -e; {lines}')
 
+    def test_the_files_of_the_guide_run(self):
+        page = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
+        files = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(files), 3)
+        for number, text in enumerate(files):
+            (self.folder / f"{number}.toml").write_text(text)
+            self.assertIn("finished", self.weir("run", f"{number}.toml", "--out", f"r{number}").stdout.decode())
+        self.weir("pipe", "generator count=5000 shape=[64] element=f64 ! elementwise type=f64[64] op=multiply operand=2 "
+                  "! tgm.write path=line.tgm")
+        self.assertEqual((self.folder / "doubles.tgm").read_bytes(), (self.folder / "line.tgm").read_bytes())
+
+    def test_every_example_of_the_guide_is_in_a_language_that_a_test_runs(self):
+        page = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
+        opened = re.findall(r"^```(.*)$", page, re.MULTILINE)[::2]
+        # `guide_test.cpp` compares C++ with programs that are built, and `docs_test.py` runs Python. The text is one table of other projects.
+        self.assertEqual({kind: opened.count(kind) for kind in opened},
+                         {"cpp": 3, "toml": 3, "python": 3, "toml python": 1, "sh": 2, "text": 1})
+
     def test_the_pipeline_of_the_readme_runs(self):
         text = re.search(r"^```toml\n(.*?)^```", (Path(SOURCE) / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
         (self.folder / "doubles.toml").write_text(text)

@@ -157,9 +157,11 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   pipeline& p = *made.stages;
   auto text = p.add(stage_names::text, "text.pulses", expand_text(config, replan));
   auto learn = p.add(stage_names::learn, "prose.learn", expand_learn(config, vocab));
-  // The window of the model is the number of pulses that are read ahead.
-  const auto ahead =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(config.prefetch, 1, 65'536));
+  // The window of the model is the number of pulses that are read ahead, of which an edge
+  // holds so many at most. The setting changes no result.
+  constexpr std::uint64_t max_ahead = 4096;
+  const auto ahead = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(config.prefetch, 1, max_ahead));
   learn.window(ahead);
   auto accounts = p.add(stage_names::accounts, "prose.accounts");
   auto curve = p.add(stage_names::curve, "tgm.replace", expand_curve(config));

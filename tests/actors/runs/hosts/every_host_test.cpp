@@ -2,20 +2,28 @@
 /// @file
 /// What is promised of every run, with its stages on the usual hosts, each on a thread of
 /// its own, and each in a child process: barriers anywhere, the bound of memory, enlarged
-/// windows, failed items, changed sources and outputs, mistakes of the author, drains and
-/// loops. `hosts_test` compares workers, windows and killed children on all hosts, and
-/// `random_hosts_test` random graphs.
+/// windows, failed items, exceptions, full disks, changed sources and outputs, mistakes
+/// of the author, drains, kills of the whole run, and loops. `hosts_test` compares
+/// workers, windows and killed children on all hosts, and `random_hosts_test` random
+/// graphs.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
+#include <thread>
 
 #include "actors/runs/hosts/host_stages.hpp"
 #include "pipeline/support/random_pipeline.hpp"
+#include "support/case_count.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/control.hpp"
 #include "weir/actors/pipelines.hpp"
@@ -224,6 +232,122 @@ TEST_P(EveryHost, TreatsFailedItemsAsTheirStageSays) {
           },
           options_in("refused")),
       errc::invalid_argument, "expected a stage without state");
+  expect_failure(run_once(
+                     [](pipeline& p) {
+                       auto stage = middle<fails_at<true>>(p, "fails", {3});
+                       source(p, 20) >> stage.failing(failure_policy::dead_letter) >>
+                           sink(p);
+                       static_cast<void>(stage["failed_x"] >> sink(p, "dead.tgm"));
+                     },
+                     options_in("refused too")),
+                 errc::invalid_argument, "expected a stage without state");
+}
+
+TEST_P(EveryHost, NamesTheStageAndTheItemOfAnException) {
+  for (const std::string where : {"open", "on_item", "on_done"}) {
+    const auto end = run_once(
+        [&](pipeline& p) {
+          source(p, 20) >> middle<throws_in>(p, "throws", {where}) >> sink(p);
+        },
+        options_in(where));
+    expect_failure(end, errc::kernel_failed, "planted exception in " + where);
+    const std::string text = end.error().message();
+    EXPECT_NE(text.find("\"throws\""), std::string::npos) << text;
+    EXPECT_EQ(text.find("item 3") != std::string::npos, where != "open") << text;
+  }
+}
+
+/// Limits the size of the files of this process and of its children while it is in scope,
+/// as a full disk does.
+class full_disk {
+ public:
+  explicit full_disk(rlim_t bytes) {
+    before_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &whole_);
+    const rlimit limit{bytes, whole_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    for (const auto& one : fs::directory_iterator("/proc/self/task")) {
+      std::ifstream children(one.path() / "children");
+      for (pid_t child = 0; children >> child;) {
+        ::prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
+      }
+    }
+  }
+  full_disk(const full_disk&) = delete;
+  full_disk& operator=(const full_disk&) = delete;
+  ~full_disk() {
+    ::setrlimit(RLIMIT_FSIZE, &whole_);
+    std::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit whole_{};
+  void (*before_)(int) = SIG_DFL;
+};
+
+// The disk becomes full behind the start of the stages, whose shared memory is a file.
+TEST_P(EveryHost, EndsWithOneErrorOnAFullDiskAndGoesOnWhenThereIsSpace) {
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);  // children inherit it
+  const builder build = [](pipeline& p) {
+    source(p, 2000) >> middle<running_sum>(p, "sum") >> sink(p);
+  };
+  const run_options calm = options_in("calm");
+  ASSERT_TRUE(run_once(build, calm));
+  run_options options = options_in("full");
+  options.every_items = 50;
+  std::unique_ptr<full_disk> limit;
+  options.progress = [&](const pipeline_progress&) {
+    if (!limit) {
+      limit = std::make_unique<full_disk>(100'000);
+    }
+  };
+  const auto failed = run_once(build, options);
+  limit.reset();
+  options.progress = nullptr;
+  ASSERT_FALSE(failed);
+  const errc code = failed.error().root().code();
+  EXPECT_TRUE(code == errc::no_space || code == errc::io) << failed.error().message();
+  EXPECT_NE(failed.error().message().find("out.tgm"), std::string::npos)
+      << failed.error().message();
+  const auto end = resume_once(build, options);
+  std::signal(SIGXFSZ, ignored);
+  ASSERT_TRUE(end) << end.error().message();
+  EXPECT_GT(end->resumed_item, 0U);
+  EXPECT_EQ(bytes_in(options, "out.tgm"), bytes_in(calm, "out.tgm"));
+}
+
+TEST_P(EveryHost, EndsWithTheSameBytesAfterTheWholeRunWasKilled) {
+  const builder build = [](pipeline& p) {
+    source(p, 3000) >> middle<running_sum>(p, "sum") >> middle<late_filter>(p, "late") >>
+        sink(p);
+  };
+  const run_options calm = options_in("calm");
+  ASSERT_TRUE(run_once(build, calm));
+  const std::string expected = bytes_in(calm, "out.tgm");
+  std::mt19937_64 random(5);
+  const auto kills = static_cast<int>(case_count("WEIR_TEST_KILLS", 5));
+  int killed = 0;
+  for (int round = 0; killed < kills; ++round) {
+    run_options options = options_in("killed" + std::to_string(round));
+    options.every_items = 100;
+    bool ended = false;
+    while (!ended) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::_exit(resume_once(build, options) ? 0 : 1);
+      }
+      if (killed < kills) {
+        ::usleep(static_cast<useconds_t>(random() % 200'000));
+        ::kill(child, SIGKILL);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      killed += WIFSIGNALED(status) ? 1 : 0;
+      ended = WIFEXITED(status);
+      ASSERT_TRUE(!ended || WEXITSTATUS(status) == 0) << status;
+    }
+    ASSERT_EQ(bytes_in(options, "out.tgm"), expected) << "round " << round;
+  }
 }
 
 TEST_P(EveryHost, SeesThatASourceOrAnOutputHasChanged) {
@@ -279,6 +403,25 @@ TEST_P(EveryHost, NamesTheMistakesOfTheAuthor) {
   EXPECT_EQ(
       message_of([](pipeline& p) { source(p, 3) >> middle<joined>(p, "joined")["a"]; }),
       "cannot leave the inlet \"joined.b\" open: expected one edge, found none");
+  const std::string key = message_of([](pipeline& p) {
+    const given_settings misspelt{{"type", "f32[3]"}, {"opp", "negate"}};
+    source(p, 3) >> place(p.add("half", "elementwise", misspelt)) >> sink(p);
+  });
+  EXPECT_NE(key.find("cannot add the stage \"half\""), std::string::npos) << key;
+  EXPECT_NE(key.find("did you mean \"op\"?"), std::string::npos) << key;
+  const std::string stage = message_of([](pipeline& p) {
+    source(p, 3) >> place(p.add("half", "elementwisee")) >> sink(p);
+  });
+  EXPECT_NE(stage.find("did you mean \"elementwise\"?"), std::string::npos) << stage;
+  const std::string numberings = message_of([](pipeline& p) {
+    auto four = middle<batched>(p, "four");
+    auto join = middle<joined>(p, "join");
+    auto from = source(p, 3);
+    from >> four >> join["b"];
+    static_cast<void>(from >> join["a"]);
+  });
+  EXPECT_NE(numberings.find("expected items of one numbering"), std::string::npos)
+      << numberings;
   const std::string ring = message_of([](pipeline& p) {
     auto head = middle<joined>(p, "head");
     source(p, 3) >> head["a"];
@@ -314,6 +457,32 @@ TEST_P(EveryHost, StopsWhenItIsAskedAndGoesOn) {
   options.progress = nullptr;
   ASSERT_TRUE(resume_once(build, options));
   EXPECT_EQ(bytes_in(options, "out.tgm"), bytes_in(calm, "out.tgm"));
+}
+
+TEST_P(EveryHost, StartsAndStopsManyTimes) {
+  for (int i = 0; i < 20; ++i) {
+    actors::run_control control;
+    run_options options = options_in("start" + std::to_string(i));
+    options.control = &control;
+    options.every_items = static_cast<std::uint64_t>(i % 3);
+    std::thread user;
+    if (i % 4 == 0) {
+      control.request_stop();
+    } else if (i % 4 == 1) {
+      user = std::thread([&control, i] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(i));
+        control.request_stop();
+      });
+    }
+    const auto end = run_once(
+        [](pipeline& p) { source(p, 20) >> middle<scaled>(p, "scaled") >> sink(p); },
+        options);
+    if (user.joinable()) {
+      user.join();
+    }
+    ASSERT_TRUE(end) << end.error().message();
+    EXPECT_EQ(end->ended == "finished", end->items == 20) << i;
+  }
 }
 
 /// Returns whether an address lies in memory that a child process shares.

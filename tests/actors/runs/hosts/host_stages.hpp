@@ -3,7 +3,9 @@
 /// Stages that fail, and a sink that is slow, for runs on every kind of host.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -51,6 +53,44 @@ struct fails_at {
   }
 };
 
+/// Hands items on, and throws an exception in one of its functions.
+struct throws_in {
+  struct settings {
+    std::string where = "open";
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::string where;
+  static void describe(stage_spec<throws_in>& s) {
+    s.name("test.throws_in", "throws at item 3");
+    s.port("x", &throws_in::x, "3").port("y", &throws_in::y, "3");
+    s.set("where", &settings::where, "open, on_item or on_done");
+  }
+  void look(const std::string& here, std::uint64_t item) const {
+    if (where == here && item == 3) {
+      throw std::runtime_error("planted exception in " + here);
+    }
+  }
+  result<void> open(opening&, const settings& with) {
+    where = with.where;
+    look("open", 3);
+    return {};
+  }
+  result<void> on_item(step& s) {
+    look("on_item", s.seq());
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [](auto from, auto out) { std::copy(from.begin(), from.end(), out.begin()); },
+        read(s[x]), write(to));
+    return {};
+  }
+  result<void> on_done(step& s) {
+    look("on_done", s.seq());
+    return s.emit();
+  }
+};
+
 /// Appends items to a file, much slower than the stages before it make them.
 struct slow_file {
   using offset = append_file::offset;
@@ -76,6 +116,7 @@ struct slow_file {
 inline void add_host_stages(flow::catalog& to) {
   or_throw(to.add<fails_at<false>>());
   or_throw(to.add<fails_at<true>>());
+  or_throw(to.add<throws_in>());
   or_throw(to.add<slow_file>());
 }
 

@@ -178,6 +178,48 @@ TEST(Png, FortyDamagedFilesGiveErrorsWithNamesAndCostNoMemory) {
   EXPECT_GE(files, 40U);
 }
 
+/// Reads the images of a folder by a pipeline of a source and a sink.
+result<std::vector<tape>> read_images(const temp_folder& folder, const std::string& type,
+                                      std::int64_t max_bytes) {
+  return run_tapes(
+      [&](pipeline& p, std::vector<tape>& all) {
+        add_stage(
+            p, "source", "png.read",
+            {{"path", folder / "images"}, {"type", type}, {"max_bytes", max_bytes}}) >>
+            add_recorder(p, "sink", all[0]);
+      },
+      1);
+}
+
+TEST(PngRead, FortyDamagedFilesStopTheRunWithTheirNameAndCostNoMemory) {
+  const temp_folder folder;
+  std::filesystem::create_directory(folder / "images");
+  write_content(folder / "images/1.png", encoded({16, 16, 3, false}));
+  std::int64_t usual = 0;  // of a run whose files are sound
+  {
+    const allocation_meter meter;
+    ASSERT_TRUE(read_images(folder, "u8[?,?,?]", 1 << 16));
+    usual = meter.peak();
+  }
+  std::size_t files = 0;
+  for (const auto& [damage, file] : damaged_files()) {
+    ++files;
+    write_content(folder / "images/2.png", file);
+    for (const char* type : {"u8[?,?,?]", "u8[16,16,3]"}) {
+      const allocation_meter meter;
+      const auto found = read_images(folder, type, 1 << 16);
+      const std::int64_t peak = meter.peak();
+      ASSERT_FALSE(found) << damage;
+      const std::string text = found.error().message();
+      EXPECT_NE(text.find("2.png"), std::string::npos) << damage << ": " << text;
+      EXPECT_NE(text.find("item 1 in stage \"source\""), std::string::npos) << text;
+      EXPECT_NE(text.find("expected"), std::string::npos) << damage << ": " << text;
+      EXPECT_LT(peak, usual + (1 << 16) + (64 << 10)) << damage;
+    }
+  }
+  EXPECT_GE(files, 40U);
+}
+
 TEST(Png, ALimitIsCheckedBeforeMemoryIsTaken) {
   const byte_vector good = encoded({256, 256, 4, true});
   const allocation_meter meter;

@@ -12,36 +12,28 @@
 
 #include <fmt/format.h>
 
-#include "stages/stage_inputs.hpp"
-#include "stages/stage_table.hpp"
+#include "stages/table/parts.hpp"
 
 namespace weir::test {
 namespace {
 
-given_value extents(std::vector<std::int64_t> all) {
-  setting_value::list list;
-  for (const std::int64_t one : all) {
-    list.push_back({one});
-  }
-  return given_value(setting_value{std::move(list)});
-}
-std::string floats(const stage_trial& t) {
-  return fmt::format("f32[{}]", t.extent);
-}
-given_settings numbers_of(const stage_trial& t) {
-  return {{"count", t.items}, {"shape", extents({t.extent})}};
-}
-node numbers_into(pipeline& p, const stage_trial& t) {
-  return add_stage(p, "source", "generator", numbers_of(t)).window(2);
-}
 /// Items u8[3,3], which are no items of any typed stage.
-node other_numbers(pipeline& p) {
-  return add_stage(p, "source", "generator",
-                   {{"shape", extents({3, 3})}, {"element", "u8"}});
+node other_numbers(pipeline& p, const stage_trial& t) {
+  return stage_in(p, t, "source", "generator",
+                  {{"shape", extents({3, 3})}, {"element", "u8"}});
 }
-node message_file_of(pipeline& p, const stage_trial& t,
-                     const std::string& name = "sink") {
-  return add_stage(p, name, "tgm.write", {{"path", t.out(name + ".tgm")}}).window(2);
+/// Returns the bytes of an item of f32.
+std::int64_t bytes_of_item(const stage_trial& t) {
+  return 4 * std::int64_t{t.extent};
+}
+std::int64_t items_of(const stage_trial& t) {
+  return t.items;
+}
+/// Returns the bytes of a file of the input.
+std::function<std::int64_t(const stage_trial&)> bytes_of(const std::string& name) {
+  return [=](const stage_trial& t) {
+    return static_cast<std::int64_t>(std::filesystem::file_size(t.in(name)));
+  };
 }
 
 /// A stage between the generator and a file.
@@ -51,11 +43,11 @@ stage_entry between(const std::string& stage,
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "stage", stage, settings(t)) >>
+    numbers_into(p, t) >> stage_in(p, t, "stage", stage, settings(t)) >>
         message_file_of(p, t);
   };
   out.wrong = [=](pipeline& p, const stage_trial& t) {
-    other_numbers(p) >> add_stage(p, "stage", stage, settings(t)) >>
+    other_numbers(p, t) >> stage_in(p, t, "stage", stage, settings(t)) >>
         message_file_of(p, t);
   };
   out.refusal = std::move(refusal);
@@ -69,7 +61,7 @@ stage_entry sink_entry(const std::string& stage, const std::string& name,
   out.build = [=](pipeline& p, const stage_trial& t) {
     given_settings all = settings;
     all.emplace("path", t.out(name));
-    numbers_into(p, t) >> add_stage(p, "sink", stage, all).window(2);
+    numbers_into(p, t) >> stage_in(p, t, "sink", stage, all);
   };
   return out;
 }
@@ -81,12 +73,12 @@ stage_entry source_entry(const std::string& stage,
   out.stage = stage;
   out.prepare = std::move(prepare);
   out.build = [=](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", stage, settings(t)) >> message_file_of(p, t);
+    stage_in(p, t, "source", stage, settings(t)) >> message_file_of(p, t);
   };
   out.wrong = [=](pipeline& p, const stage_trial& t) {
     given_settings other = settings(t);
     other.insert_or_assign("type", "u8[3,3]");
-    add_stage(p, "source", stage, other) >> message_file_of(p, t);
+    stage_in(p, t, "source", stage, other) >> message_file_of(p, t);
   };
   out.refusal = "expected";
   return out;
@@ -122,11 +114,13 @@ void add_volumes(std::vector<stage_entry>& all) {
     return given_settings{{"path", t.in("v.hn4")}, {"tensor", "w"}};
   }));
   stage_entry bytes = source_entry("hn4.read", raw_volume, [](const stage_trial& t) {
-    return given_settings{{"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}};
+    return limited(t, "block",
+                   {{"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}});
   });
+  bytes.needed = bytes_of_item;
   bytes.wrong = [](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", "hn4.read", {{"path", t.in("v.hn4")}, {"tag", "t"}}) >>
-        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
+    stage_in(p, t, "source", "hn4.read", {{"path", t.in("v.hn4")}, {"tag", "t"}}) >>
+        stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
         message_file_of(p, t);
   };
   bytes.empty_refusal = "expected";
@@ -147,23 +141,28 @@ void add_arrays(std::vector<stage_entry>& all) {
                 "png.write", {{"path", t.in("images/{item}.png")}});
       },
       [](const stage_trial& t) {
-        return given_settings{{"path", t.in("images")},
-                              {"type", fmt::format("u8[{},4,1]", t.extent / 4)}};
+        return limited(t, "max_bytes",
+                       {{"path", t.in("images")},
+                        {"type", fmt::format("u8[{},4,1]", t.extent / 4)}});
       }));
+  // The limit is for the file and for the image.
+  all.back().needed = [](const stage_trial& t) {
+    return std::max(bytes_of("images/0.png")(t), std::int64_t{t.extent});
+  };
   all.back().wrong = [](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", "png.read",
-              {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
+    stage_in(p, t, "source", "png.read",
+             {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
         message_file_of(p, t);
   };
   stage_entry images = sink_entry("png.write", "{item}.png");
   images.build = [=](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", "generator",
-              {{"count", t.items}, {"shape", image_size(t)}, {"element", "u8"}}) >>
-        add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
+    stage_in(p, t, "source", "generator",
+             {{"count", t.items}, {"shape", image_size(t)}, {"element", "u8"}}) >>
+        stage_in(p, t, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.wrong = [](pipeline& p, const stage_trial& t) {
     numbers_into(p, t) >>
-        add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
+        stage_in(p, t, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.refusal = "expected";
   all.push_back(std::move(images));
@@ -174,21 +173,26 @@ void add_arrays(std::vector<stage_entry>& all) {
         written_by("raw.write", "raw/{item}.raw")(t);
       },
       [](const stage_trial& t) {
-        return given_settings{{"path", t.in("raw")}, {"type", floats(t)}};
+        return limited(t, "max_bytes", {{"path", t.in("raw")}, {"type", floats(t)}});
       }));
+  all.back().needed = bytes_of_item;
   all.push_back(sink_entry("raw.write", "{item}.raw"));
   all.push_back(source_entry(
       "npy.read", written_by("npy.write", "in.npy"), [](const stage_trial& t) {
-        return given_settings{
-            {"path", t.in("in.npy")}, {"items", "rows"}, {"type", floats(t)}};
+        return limited(
+            t, "max_bytes",
+            {{"path", t.in("in.npy")}, {"items", "rows"}, {"type", floats(t)}});
       }));
+  all.back().needed = bytes_of_item;               // of a row
   all.back().empty_refusal = "expected at least";  // an empty file has no header
   all.push_back(sink_entry("npy.write", "a.npy"));
   all.push_back(source_entry(
       "json.read", written_by("json.write", "in.jsonl"), [](const stage_trial& t) {
-        return given_settings{
-            {"path", t.in("in.jsonl")}, {"type", floats(t)}, {"longest", 1 << 26}};
+        return limited(
+            t, "longest",
+            {{"path", t.in("in.jsonl")}, {"type", floats(t)}, {"longest", 1 << 26}});
       }));
+  all.back().needed = bytes_of("in.jsonl");
   all.push_back(sink_entry("json.write", "a.jsonl"));
 }
 
@@ -208,8 +212,10 @@ void add_messages(std::vector<stage_entry>& all) {
                      : result<void>(error(errc::io, "cannot make a pipe")));
       },
       [](const stage_trial& t) {
-        return given_settings{{"path", t.out("log.tgm")}, {"live", t.in("fifo")}};
+        return limited(t, "max_bytes",
+                       {{"path", t.out("log.tgm")}, {"live", t.in("fifo")}});
       });
+  log.needed = bytes_of("in.tgm");
   // Messages of another type are not accepted, so they are no items.
   log.wrong = {};
   log.refusal = "";
@@ -240,11 +246,13 @@ void add_messages(std::vector<stage_entry>& all) {
                    std::string(static_cast<std::size_t>(t.items * t.extent), 'x'));
       },
       [](const stage_trial& t) {
-        return given_settings{{"files", texts({t.in("a.txt")})}, {"chunk", t.extent}};
+        return limited(t, "chunk",
+                       {{"files", texts({t.in("a.txt")})}, {"chunk", t.extent}});
       });
+  text.needed = bytes_of("a.txt");
   text.wrong = [](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", "text.chunks", {{"files", texts({t.in("a.txt")})}}) >>
-        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
+    stage_in(p, t, "source", "text.chunks", {{"files", texts({t.in("a.txt")})}}) >>
+        stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
         message_file_of(p, t);
   };
   all.push_back(std::move(text));
@@ -253,14 +261,14 @@ void add_messages(std::vector<stage_entry>& all) {
 void add_routes(std::vector<stage_entry>& all) {
   stage_entry null = sink_entry("null", "");
   null.build = [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "sink", "null");
+    numbers_into(p, t) >> stage_in(p, t, "sink", "null");
   };
   null.writes = false;
   all.push_back(std::move(null));
   stage_entry select;
   select.stage = "select";
   select.build = [](pipeline& p, const stage_trial& t) {
-    auto s = add_stage(p, "stage", "select", {{"modulo", 2}});
+    auto s = stage_in(p, t, "stage", "select", {{"modulo", 2}});
     numbers_into(p, t) >> s;
     s["y0"] >> message_file_of(p, t, "even")["x"];
     s["y1"] >> message_file_of(p, t, "odd")["x"];
@@ -269,8 +277,8 @@ void add_routes(std::vector<stage_entry>& all) {
   stage_entry merge;
   merge.stage = "merge";
   merge.build = [](pipeline& p, const stage_trial& t) {
-    auto s = add_stage(p, "parity", "select", {{"modulo", 2}});
-    auto m = add_stage(p, "stage", "merge");
+    auto s = stage_in(p, t, "parity", "select", {{"modulo", 2}});
+    auto m = stage_in(p, t, "stage", "merge");
     numbers_into(p, t) >> s;
     s["y0"] >> m["b"];
     s["y1"] >> m["a"];
@@ -281,7 +289,7 @@ void add_routes(std::vector<stage_entry>& all) {
   zip.stage = "zip";
   const auto zipped = [](const std::string& second) {
     return [second](pipeline& p, const stage_trial& t) {
-      auto z = add_stage(p, "stage", "zip", {{"first", "f32[n]"}, {"second", second}});
+      auto z = stage_in(p, t, "stage", "zip", {{"first", "f32[n]"}, {"second", second}});
       auto n = numbers_into(p, t);
       n["x"] >> z["first"];
       n["x"] >> z["second"];
@@ -298,8 +306,8 @@ void add_routes(std::vector<stage_entry>& all) {
         {"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}};
   }));
   all.back().build = [](pipeline& p, const stage_trial& t) {
-    auto s = add_stage(
-        p, "stage", "split",
+    auto s = stage_in(
+        p, t, "stage", "split",
         {{"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}});
     numbers_into(p, t) >> s;
     s["rest"] >> message_file_of(p, t)["x"];
@@ -314,8 +322,8 @@ void add_numbers(std::vector<stage_entry>& all) {
     numbers_into(p, t) >> message_file_of(p, t);
   };
   generator.wrong = [](pipeline& p, const stage_trial& t) {
-    other_numbers(p) >>
-        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
+    other_numbers(p, t) >>
+        stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
         message_file_of(p, t);
   };
   generator.refusal = "expected";
@@ -331,11 +339,12 @@ void add_numbers(std::vector<stage_entry>& all) {
     };
     combined.prepare = written_by("npy.write", "in.npy");
     combined.build = [=](pipeline& p, const stage_trial& t) {
-      add_stage(p, "source", stage, {{"parts", parts(t, "f32")}}) >>
+      stage_in(p, t, "source", stage, {{"parts", parts(t, "f32")}}) >>
           message_file_of(p, t);
     };
     combined.wrong = [=](pipeline& p, const stage_trial& t) {
-      add_stage(p, "source", stage, {{"parts", parts(t, "u8")}}) >> message_file_of(p, t);
+      stage_in(p, t, "source", stage, {{"parts", parts(t, "u8")}}) >>
+          message_file_of(p, t);
     };
     combined.refusal = "expected the outlets of the first source";
     combined.empty_refusal = "expected at least";
@@ -345,194 +354,30 @@ void add_numbers(std::vector<stage_entry>& all) {
     return given_settings{{"type", "f32[n]"}, {"op", "negate"}};
   }));
   all.push_back(between("batch", [](const stage_trial& t) {
-    return given_settings{{"type", floats(t)}, {"size", 4}};
+    return limited(t, "size", {{"type", floats(t)}, {"size", 4}});
   }));
-  all.push_back(between("unbatch", [](const stage_trial&) {
-    return given_settings{{"type", "f32[]"}, {"size", 4096}};
+  all.push_back(between("unbatch", [](const stage_trial& t) {
+    return limited(t, "size", {{"type", "f32[]"}, {"size", 4096}});
   }));
+  all.back().needed = [](const stage_trial& t) { return std::int64_t{t.extent}; };
   all.push_back(between("window", [](const stage_trial& t) {
-    return given_settings{{"type", floats(t)}, {"count", 3}, {"step", 2}};
+    return limited(t, "count", {{"type", floats(t)}, {"count", 3}, {"step", 2}});
   }));
   all.push_back(between("reduce", [](const stage_trial& t) {
-    return given_settings{{"type", floats(t)}, {"size", 3}};
+    return limited(t, "size", {{"type", floats(t)}, {"size", 3}});
   }));
+  // These make one item of as many as their setting allows.
+  for (stage_entry& one : all) {
+    if (one.stage == "batch" || one.stage == "window" || one.stage == "reduce") {
+      one.needed = items_of;
+      one.limited_items = 4096;
+    }
+  }
   all.push_back(between("rate", [](const stage_trial&) {
     return given_settings{{"type", "f32[n]"}, {"items_per_second", 1e6}};
   }));
   all.push_back(between("deadline", [](const stage_trial&) { return given_settings(); }));
   all.back().wrong = {};
-}
-
-/// Returns the entry of the sink of predictions: that of the model, with a Stream phase.
-stage_entry predictions_of(const stage_entry& learn, given_settings model) {
-  stage_entry predictions = learn;
-  predictions.stage = "prose.predictions";
-  model.emplace("predictions", true);
-  predictions.build = [=](pipeline& p, const stage_trial& t) {
-    auto l = add_stage(p, "learn", "prose.learn", model);
-    add_stage(p, "source", "text.pulses",
-              {{"files", texts({t.in("a.txt")})},
-               {"build_tokens", 16},
-               {"stream_tokens", 100'000},
-               {"chunk", 16}}) >>
-        l;
-    l["score"] >> message_file_of(p, t)["x"];
-    l["predictions"] >>
-        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
-  };
-  predictions.wrong = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >>
-        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
-  };
-  return predictions;
-}
-
-void add_text_model(std::vector<stage_entry>& all) {
-  const auto text = [](const stage_trial& t) {
-    std::string content;
-    for (int n = 0; n < t.items; ++n) {
-      content += fmt::format("line {:08} of {:08} in a text of many lines and words\n", n,
-                             t.extent);
-    }
-    write_text(t.in("a.txt"), content);
-  };
-  const auto pulses = [](pipeline& p, const stage_trial& t) {
-    return add_stage(
-        p, "source", "text.pulses",
-        {{"files", texts({t.in("a.txt")})}, {"build_tokens", "all"}, {"chunk", 16}});
-  };
-  const given_settings model{{"vocab", 257},
-                             {"width", 32},
-                             {"blocks", 1},
-                             {"heads", 1},
-                             {"hidden", 32},
-                             {"max_chunk", 16},
-                             {"frequencies", extents({1, 8})}};
-  stage_entry pulse_entry;
-  pulse_entry.stage = "text.pulses";
-  pulse_entry.prepare = text;
-  pulse_entry.build = [=](pipeline& p, const stage_trial& t) {
-    pulses(p, t) >> message_file_of(p, t);
-  };
-  pulse_entry.wrong = [=](pipeline& p, const stage_trial& t) {
-    pulses(p, t) >>
-        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        message_file_of(p, t);
-  };
-  pulse_entry.refusal = "expected";
-  pulse_entry.empty_refusal = "expected";
-  stage_entry learn = pulse_entry;
-  learn.stage = "prose.learn";
-  learn.build = [=](pipeline& p, const stage_trial& t) {
-    pulses(p, t) >> add_stage(p, "stage", "prose.learn", model) >> message_file_of(p, t);
-  };
-  learn.wrong = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "stage", "prose.learn", model) >>
-        message_file_of(p, t);
-  };
-  stage_entry accounts = learn;
-  accounts.stage = "prose.accounts";
-  accounts.build = [=](pipeline& p, const stage_trial& t) {
-    auto a = add_stage(p, "stage", "prose.accounts");
-    pulses(p, t) >> add_stage(p, "learn", "prose.learn", model) >> a;
-    a["tokens"] >> message_file_of(p, t, "tokens")["x"];
-    a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
-  };
-  accounts.wrong = [=](pipeline& p, const stage_trial& t) {
-    auto a = add_stage(p, "stage", "prose.accounts");
-    numbers_into(p, t) >> a;
-    a["tokens"] >> message_file_of(p, t, "tokens")["x"];
-    a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
-  };
-  all.push_back(std::move(pulse_entry));
-  all.push_back(predictions_of(learn, model));
-  all.push_back(std::move(learn));
-  all.push_back(std::move(accounts));
-}
-
-node model_stage(pipeline& p, const stage_trial& t, const std::string& name,
-                 const std::string& stage, const std::string& tag,
-                 given_settings settings = {}) {
-  settings.emplace("volume", t.in("models.hn4"));
-  settings.emplace("tag", tag);
-  return add_stage(p, name, stage, settings);
-}
-node token_stage(pipeline& p, const stage_trial& t, const std::string& tag) {
-  return model_stage(p, t, "tokens", "text.tokens", tag, {{"truncate", true}});
-}
-node text_lines_of(pipeline& p, const stage_trial& t) {
-  return add_stage(p, "lines", "text.lines",
-                   {{"files", texts({t.in("a.txt")})}, {"lines", 1}});
-}
-void build_embedding(pipeline& p, const stage_trial& t) {
-  auto tokens = token_stage(p, t, "encoder");
-  text_lines_of(p, t) >> tokens;
-  auto first =
-      model_stage(p, t, "first", "bert.layers", "encoder", {{"layers", 1}, {"rows", 64}});
-  auto second =
-      model_stage(p, t, "second", "bert.layers", "encoder", {{"first", 1}, {"rows", 64}});
-  auto pool = add_stage(p, "pool", "bert.pool");
-  auto write = add_stage(p, "write", "tgm.embeddings", {{"path", t.out("e.tgm")}});
-  tokens["texts"] >> first["texts"];
-  tokens["texts"] >> second["texts"];
-  first["y"] >> second["rows"];
-  tokens["texts"] >> pool["texts"];
-  second["y"] >> pool["rows"];
-  tokens["texts"] >> write["texts"];
-  pool["y"] >> write["rows"];
-}
-
-/// The stages that process texts with models.
-void add_text_processing(std::vector<stage_entry>& all) {
-  stage_entry embed;
-  embed.prepare = [](const stage_trial& t) {
-    link_text_models(t.in("models.hn4"));
-    std::string content;
-    for (int n = 0; n < t.items; ++n) {
-      content += fmt::format("line {} {}\n", n,
-                             std::string(static_cast<std::size_t>(t.extent), 'x'));
-    }
-    write_text(t.in("a.txt"), content);
-  };
-  embed.build = build_embedding;
-  embed.refusal = "expected";
-  const auto add = [&](const std::string& stage, const trial_builder& wrong) {
-    all.push_back(embed);
-    all.back().stage = stage;
-    all.back().wrong = wrong;
-  };
-  add("text.lines", [](pipeline& p, const stage_trial& t) {
-    text_lines_of(p, t) >>
-        add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        message_file_of(p, t);
-  });
-  add("text.tokens", [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> token_stage(p, t, "encoder") >> message_file_of(p, t);
-  });
-  add("bert.layers", [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> model_stage(p, t, "stage", "bert.layers", "encoder") >>
-        message_file_of(p, t);
-  });
-  for (const char* stage : {"bert.pool", "tgm.embeddings"}) {
-    add(stage, [stage](pipeline& p, const stage_trial& t) {
-      const given_settings path{{"path", t.out("e.tgm")}};
-      auto s = add_stage(p, "stage", stage,
-                         stage == std::string("bert.pool") ? given_settings() : path);
-      auto numbers = numbers_into(p, t);
-      numbers["x"] >> s["texts"];
-      numbers["x"] >> s["rows"];
-    });
-  }
-  embed.build = [](pipeline& p, const stage_trial& t) {
-    text_lines_of(p, t) >> token_stage(p, t, "decoder") >>
-        model_stage(p, t, "answers", "llama.answers", "decoder", {{"max_tokens", 2}}) >>
-        add_stage(p, "sink", "json.write",
-                  {{"path", t.out("a.jsonl")}, {"form", "lines"}});
-  };
-  add("llama.answers", [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> model_stage(p, t, "answers", "llama.answers", "decoder") >>
-        message_file_of(p, t);
-  });
 }
 
 }  // namespace
@@ -544,8 +389,7 @@ std::vector<stage_entry> stage_table() {
   add_messages(all);
   add_routes(all);
   add_numbers(all);
-  add_text_model(all);
-  add_text_processing(all);
+  add_text_stages(all);
   std::sort(all.begin(), all.end(),
             [](const stage_entry& a, const stage_entry& b) { return a.stage < b.stage; });
   return all;

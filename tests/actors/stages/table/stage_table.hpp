@@ -18,6 +18,10 @@ struct stage_trial {
   std::string folder;
   int items = 6;   ///< items of the input
   int extent = 4;  ///< elements of an item
+  /// Value of the setting that limits the items of the stage; 0: the one of the table.
+  std::int64_t limit = 0;
+  /// Bytes that may be alive on the edges to the stages.
+  std::int64_t window_bytes = flow::default_window_bytes;
   /// Returns a path of the input.
   [[nodiscard]] std::string in(const std::string& name) const {
     return folder + "/" + name;
@@ -44,6 +48,10 @@ struct stage_entry {
   /// Part of the message with which an empty input is refused; empty: it is processed.
   std::string empty_refusal = "";
   bool writes = true;  ///< the pipeline writes files, so that a full disk matters
+  /// Returns the smallest `limit` for the input of a trial; empty if no setting limits
+  /// the size of an item.
+  std::function<std::int64_t(const stage_trial&)> needed = {};
+  int limited_items = 1;  ///< items of the input when the limit is tried
   /// Begins what must go on beside a run; may be empty.
   std::function<std::thread(const stage_trial&, bool resuming)> beside = {};
 };
