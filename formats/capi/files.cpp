@@ -107,11 +107,10 @@ outcome<void> message_file::append(bytes_view bytes) {
   {
     auto to = posix_file_system().open(name_, open_mode::create_or_open);
     if (!to) {
-      // The length is asked for each append.
       return cannot_open(to.error());
     }
-    // A failed write is undone, so that no part of a message stays at the end of the
-    // file.
+    // The length is asked anew for each append. A failed write is undone, so that no
+    // part of a message stays at the end of the file.
     WEIR_TRY(const std::uint64_t end, (*to)->size());
     if (const auto done = write_all(**to, end, bytes); !done) {
       // If cutting fails too, both reasons are reported.

@@ -66,9 +66,9 @@ result<preamble> read_preamble(file& f) {
   return p;
 }
 
-/// The alignment of sections in memory.
 namespace {
 
+/// Alignment of sections in memory.
 constexpr std::align_val_t section_page{section_alignment};
 
 /// Returns the bytes of memory of the machine.

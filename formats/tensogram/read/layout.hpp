@@ -29,10 +29,10 @@ class piece_reader {
   /// Returns whether `read` returns views that stay valid.
   [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
 
- private:                      ///< outlives the reader
-  const byte_source& source_;  ///< of the whole source, if it is in memory
-  std::optional<bytes_view> view_;
-  byte_vector buffer_;  ///< bytes of the last call, if the source has no view
+ private:
+  const byte_source& source_;       ///< outlives the reader
+  std::optional<bytes_view> view_;  ///< of the whole source, if it is in memory
+  byte_vector buffer_;              ///< bytes of the last call, if the source has no view
 };
 
 /// An issue and the kind of error that it is for a reader.

@@ -160,7 +160,7 @@ class live_mix final : public mixture {
  private:
   static constexpr int wait_for_ever = -1;
 
-  /// It is asked between the restored state and the first read.
+  /// Called between the restore of a state and the first read.
   result<mix_place> read_before(std::uint64_t /*index*/) const override {
     mix_place out = at_;
     mix_place chosen = at_;
@@ -171,8 +171,8 @@ class live_mix final : public mixture {
     }
     return out;
   }
-  // The base class asks for this after parts have changed.
-  void forget_draw() override {}  // nothing was read
+  // The base class calls this after parts have changed, when nothing was read yet.
+  void forget_draw() override {}
 
   /// Place of a kept token.
   struct found_place {
