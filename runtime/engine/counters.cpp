@@ -12,8 +12,7 @@
 
 namespace weir::runtime {
 
-/// Collects the counters of all parts. Each counter is read by itself, so while tasks run
-/// the numbers belong to slightly different moments.
+/// Collects the counters of all parts.
 engine_counters engine::counters() const noexcept {
   const impl& s = *impl_;
   const auto get = [](const auto& counter) {
