@@ -124,7 +124,6 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       small_(ranks_),
       heard_(ranks_, now_ns()),
       told_(ranks_) {
-  // The pump starts last, when all members exist.
   pump_ = std::thread([this] { pump(); });
 }
 
@@ -138,7 +137,7 @@ void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> by
   one.is_send = true;
   one.is_forgotten = true;
   one.buffer = std::move(bytes);
-  // A failure is ignored here: the receiver misses a sign of life at worst.
+  // A failure is not reported: nobody waits for the end of this message.
   if (mpi_.send(0, static_cast<int>(to), tag, one.buffer.data(),
                 static_cast<int>(one.buffer.size()), false, &one) == 0) {
     unsent_ += static_cast<std::int64_t>(one.buffer.size());

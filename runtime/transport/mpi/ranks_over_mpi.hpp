@@ -38,7 +38,7 @@ using runtime::transfer_id;
 constexpr std::uint32_t channels_of_communicator = 255;
 
 /// The ranks of a launcher or of a communicator.
-/// @threads{thread-compatible; the pump is a thread of the object}
+/// @threads{as `runtime::transport` says; the pump is a thread of the object}
 class ranks_over_mpi final : public runtime::transport {
  public:
   /// Takes over calls that have been started.
