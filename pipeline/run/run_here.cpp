@@ -201,7 +201,7 @@ class serial_host {
       return {};
     }
     const bool wants_stop = options_.stop && options_.stop();
-    // From here on nothing is read, and the last epoch begins.
+    // The last epoch. What is read behind its barrier is in no checkpoint.
     if (run_.all_ended() || wants_stop || failure_) {
       last_begun_ = true;
       return run_.begin_epoch();

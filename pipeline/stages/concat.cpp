@@ -168,8 +168,7 @@ class mix final : public stage_object {
         ended_(parts_.size(), 0),
         seed_(seed) {}
 
-  /// All parts are opened at the start.
-  // An error names the part.
+  /// All parts are opened at the start. An error names the part.
   result<void> open(opening& run) override {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
@@ -235,8 +234,7 @@ class mix final : public stage_object {
   /// Moves every part to its stored cursor.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
-    // Both the cursor and the state must be those of as many parts.
-    // A state of other parts would move them to wrong places.
+    // A state of another number of parts would move them to wrong places.
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
       return error(
           errc::corrupt,
@@ -347,7 +345,6 @@ result<void> add_part(described_stage& whole, const stage_info& part,
   const auto same = [](const port_info& a, const port_info& b) {
     return a.name == b.name && a.type == b.type;
   };
-  // All parts are seen as one source by the stages behind.
   if (!std::equal(part.ports.begin(), part.ports.end(), whole.info.ports.begin(),
                   whole.info.ports.end(), same)) {
     return error(errc::invalid_argument,
