@@ -180,9 +180,12 @@ class mix final : public stage_object {
   /// Draws a part and lets it make the item. A part that ends is drawn no more, and
   /// another one is drawn for the same number.
   result<bool> next(pull& p) override {
-    for (std::uint64_t attempt = 0;; ++attempt) {
-      // The number of the attempt gives another random number for the same item.
-      const std::size_t part = draw(attempt);
+    for (;;) {
+      // The parts that have ended for this item give each draw another random number.
+      // They are counted in the state, so the draws do not begin anew if a part has
+      // nothing yet and `next` is called again, or if the run is resumed there.
+      const auto attempt = std::count(ended_.begin(), ended_.end(), ended_now);
+      const std::size_t part = draw(static_cast<std::uint64_t>(attempt));
       if (part == parts_.size()) {
         return false;
       }
@@ -196,14 +199,15 @@ class mix final : public stage_object {
       if (*more) {
         // An item changes the position of its part.
         const small_record after = parts_[part]->position();
-        made_ += std::equal(before.view().begin(), before.view().end(),
-                            after.view().begin(), after.view().end())
-                     ? 0
-                     : 1;
+        if (!std::equal(before.view().begin(), before.view().end(), after.view().begin(),
+                        after.view().end())) {
+          ++made_;
+          std::replace(ended_.begin(), ended_.end(), ended_now, ended_before);
+        }
         return true;
       }
       // The part has ended, and another one is drawn.
-      ended_[part] = 1;
+      ended_[part] = ended_now;
     }
   }
   /// The number of items; the cursors of the parts are state.
@@ -268,6 +272,9 @@ class mix final : public stage_object {
 
  private:
   static constexpr const char* cursors_part = "CURSORS";
+  // Values of `ended_` beside 0.
+  static constexpr std::uint8_t ended_before = 1;  ///< at an earlier item
+  static constexpr std::uint8_t ended_now = 2;     ///< at the item that is drawn
 
   /// Names the part in an error.
   static error at_part(std::size_t part, error cause) {
@@ -308,7 +315,7 @@ class mix final : public stage_object {
 
   std::vector<std::unique_ptr<stage_object>> parts_;
   std::vector<double> weights_;
-  std::vector<std::uint8_t> ended_;  ///< 1 for sources that have ended
+  std::vector<std::uint8_t> ended_;  ///< 0 for sources that have not ended
   std::uint64_t seed_;
   std::uint64_t made_ = 0;  ///< items so far
   byte_vector cursors_;     ///< of all sources, as stored
@@ -352,6 +359,13 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                              "source, found others in \"{}\"",
                              name, line))
         .hint("give all sources the same type");
+  }
+  // Items of every source must fit, and a limit that one source lacks is no limit.
+  for (std::size_t i = 0; i < part.ports.size(); ++i) {
+    std::int64_t& longest = whole.info.ports[i].longest;
+    longest = longest == 0 || part.ports[i].longest == 0
+                  ? 0
+                  : std::max(longest, part.ports[i].longest);
   }
   // Guarantees are ordered from weak to strong.
   whole.info.promise = std::min(whole.info.promise, part.promise);
