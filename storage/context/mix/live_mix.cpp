@@ -127,6 +127,14 @@ class live_mix final : public mixture {
                                "found the one at {}",
                                index, restored.place.index + restored.inside));
     }
+    // A unit that was read in part belongs to the part that the plan chooses next.
+    mix_place chosen = restored.place;
+    if (restored.inside > 0 && !plan_.choose(chosen)) {
+      return error(errc::corrupt,
+                   fmt::format("cannot resume a mixture: expected a source that has not "
+                               "ended for the {} tokens of a unit, found none",
+                               restored.inside));
+    }
     base_ = at_ = restored.place;
     first_ = index;
     // The unit was read in part before the resume.
