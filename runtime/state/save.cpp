@@ -115,8 +115,7 @@ result<void> world_state::open_state::save(std::int64_t step) {
   job->manifest.items = descriptions_;
   job->manifest.values.resize(descriptions_.size());
   job->plan = plan_;
-  job->part = std::make_unique<part_writer>(
-      *site_->files, join_path(site_->part_folder, part_name(newest_, site_->rank)));
+  job->part = std::make_unique<part_writer>(*site_->files, site_->path_of_part(newest_));
   const std::size_t own = plan_.parts[site_->rank].tiles;
   job->tiles.reserve(own);  // tasks read the vectors while later tasks are submitted
   job->places.reserve(own);
