@@ -4,6 +4,7 @@
 /// validating.
 #include <sys/resource.h>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -139,9 +140,14 @@ TEST(tensogram_c, appends_of_several_writers_do_not_overwrite_each_other) {
   const std::string path = folder / "shared.tgm";
   const std::string one = encode_two();
   write_whole(path, "");
-  constexpr std::size_t each = 200;
+  constexpr std::size_t each = 1000;
+  std::atomic<int> ready{0};
   const auto write = [&] {
     const auto open = make<file>(tgm_file_open, path.c_str());
+    // Both begin at the same time.
+    for (++ready; ready < 2;) {
+      std::this_thread::yield();
+    }
     for (std::size_t i = 0; i < each; ++i) {
       EXPECT_EQ(tgm_file_append_raw(open.get(), as_u8(one), one.size()), TGM_ERROR_OK)
           << last_error();
