@@ -98,7 +98,7 @@ class ranks_over_mpi final : public runtime::transport {
                                             std::span<std::byte> into);
   [[nodiscard]] std::vector<std::byte> take_buffer(std::size_t bytes);
   void keep_buffer(std::vector<std::byte> buffer);
-  void send_control(rank_id to, int tag, std::vector<std::byte> bytes);
+  bool send_control(rank_id to, int tag, std::vector<std::byte> bytes);
   void close(std::uint32_t channel) noexcept;
   void cancel(operation& one, std::optional<error> cause);
 
