@@ -59,9 +59,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 }
 
 // Returns an error with the path of the file, which the user knows, in the place of the
-// path of the temporary file.
-// Causes are rewritten as well. `path` is what the user knows; the other name exists only
-// while a file is written.
+// path of the temporary file. Causes are rewritten as well.
 error naming_the_file(const error& e, const std::string& temporary,
                       const std::string& path) {
   std::string text = e.text();

@@ -66,9 +66,9 @@ namespace weir::capi {
 /// tgm_bytes_free(), and is freed here if it was never handed out.
 class owned_bytes {
  public:
-  /// @error{out_of_memory}
+  /// Allocates `size` bytes, which are not cleared. @error{TGM_ERROR_IO, no memory}
   [[nodiscard]] static outcome<owned_bytes> make(std::size_t size);
-  /// Copies bytes. @error{out_of_memory}
+  /// Copies bytes. @error{TGM_ERROR_IO, no memory}
   [[nodiscard]] static outcome<owned_bytes> copy_of(bytes_view bytes);
 
   /// Returns the memory, to be written.

@@ -122,7 +122,6 @@ size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter) {
 tgm_error tgm_buffer_iter_next(tgm_buffer_iter_t* iter, const uint8_t** out_buf,
                                size_t* out_len) {
   if (!given(iter, out_buf, out_len)) {
-    // The place is given before it is moved on.
     return report(missing_pointer());
   }
   if (iter->next == iter->spans.size()) {

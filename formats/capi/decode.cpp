@@ -2,7 +2,6 @@
 /// @file
 /// Decoding of a message in a buffer, and the functions on which decoding from files
 /// rests.
-/// rests.
 ///
 /// Every decoding ends in a handle that owns all its data (`tgm_message_t`). A failure is
 /// translated by `cannot_read`, which examines the message again to find the code that
@@ -89,7 +88,6 @@ result<message_handle> decode_objects(const message_reader& reader, unsigned thr
 }
 
 /// Returns the failure of reading a message from its place.
-/// Translates an error with the place of the message.
 failure cannot_read(const error& e, const message_place& message) {
   return capi::cannot_read(e, message.source, message.span);
 }

@@ -5,7 +5,6 @@
 /// The library's error codes are finer than those of the C interface in some places and
 /// coarser in others, and callers of the reference depend on its codes. Where one kind of
 /// error stands for several codes, the input is examined once more, which costs nothing
-/// error stands for several codes, the input is examined once more, which costs nothing
 /// on success.
 ///
 ///   result<T> of the library  ->  outcome<T> of this folder  ->  tgm_error, and a text

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "capi/encode.hpp"
 #include "weir/base/file.hpp"
@@ -100,18 +101,40 @@ outcome<message_place> message_file::place(std::size_t index,
   return message_place{found->source, found->spans[index]};
 }
 
+namespace {
+
+/// Waits up to half a minute for other processes that append to the file. Returns no lock
+/// if the file system has none; the append then goes on without.
+outcome<std::optional<file_lock>> lock_for_append(const std::string& path) {
+  constexpr int attempts = 30;  // of a second each
+  auto lock = file_lock::acquire(path);
+  for (int i = 1; i < attempts && !lock && lock.error().code() == errc::locked; ++i) {
+    lock = file_lock::acquire(path);
+  }
+  if (lock) {
+    return std::optional<file_lock>(std::move(*lock));
+  }
+  if (lock.error().code() == errc::locked) {
+    return failure(TGM_ERROR_IO, lock.error().message());
+  }
+  return std::optional<file_lock>();
+}
+
+}  // namespace
+
 /// Opens the file for each append, and finds its end anew, so that bytes which another
-/// process has appended are not overwritten.
+/// process has appended are not overwritten. The lock of the file keeps its end in place
+/// between the question and the write.
 outcome<void> message_file::append(bytes_view bytes) {
   const std::lock_guard lock(mutex_);
   {
+    WEIR_TRY(const auto file_lock, lock_for_append(name_));
     auto to = posix_file_system().open(name_, open_mode::create_or_open);
     if (!to) {
-      // The length is asked for each append.
       return cannot_open(to.error());
     }
-    // A failed write is undone, so that no part of a message stays at the end of the
-    // file.
+    // The length is asked anew for each append. A failed write is undone, so that no
+    // part of a message stays at the end of the file.
     WEIR_TRY(const std::uint64_t end, (*to)->size());
     if (const auto done = write_all(**to, end, bytes); !done) {
       // If cutting fails too, both reasons are reported.

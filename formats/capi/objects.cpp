@@ -89,7 +89,7 @@ const char* tgm_object_dtype(const tgm_message_t* msg, size_t index) {
   return object != nullptr ? object->dtype : nullptr;
 }
 
-/// The order of the decoded bytes, not that of the file.
+/// Returns the byte order of the file, whatever order the elements were decoded to.
 const char* tgm_object_byte_order(const tgm_message_t* msg, size_t index) {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? object->order : nullptr;

@@ -23,9 +23,9 @@ namespace {
 using head_buffer = std::array<unsigned char, 9>;
 
 /// Appends a head that one of libcbor's primitives, which choose the shortest form, has
-/// written.
+/// written. `write` gets a buffer and its size, and returns the number of bytes that it
+/// has written.
 template <class Write>
-/// `write` gets the place and its size, and returns the bytes that it has written.
 void append_head(byte_vector& to, Write write) {
   head_buffer buffer{};
   const std::size_t size = write(buffer.data(), buffer.size());

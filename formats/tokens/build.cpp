@@ -19,6 +19,11 @@ namespace weir::formats::tokens {
 
 namespace {
 
+/// Ids below this number are accepted in a vocabulary of any size.
+constexpr std::uint64_t max_sparse_ids = 1U << 20;
+/// Larger vocabularies may have this many ids for each token.
+constexpr std::uint64_t max_ids_per_token = 16;
+
 /// Checks the id, the size and the characters of one token.
 result<void> check_token(std::string_view content, std::uint64_t id) {
   if (id >= max_vocabulary) {
@@ -52,8 +57,9 @@ bool equal(const added_token& a, const added_token& b) {
 }  // namespace
 
 /// All entries are checked before memory is taken, because the largest id determines the
-/// size of the table: 2^24 entries at most. `by_spelling` refers to the strings of
-/// `tokens`, so it is filled when these do not move any more.
+/// size of the table: 2^24 entries at most, and 2^20 or 16 for each token, so that a
+/// small file takes little memory. `by_spelling` refers to the strings of `tokens`, so it
+/// is filled when these do not move any more.
 result<void> set_vocabulary(model& to,
                             std::vector<std::pair<std::string, std::uint64_t>> entries) {
   // First pass: checks only.
@@ -61,6 +67,16 @@ result<void> set_vocabulary(model& to,
   for (const auto& [content, id] : entries) {
     WEIR_CHECK(check_token(content, id));
     largest = std::max(largest, id);
+  }
+  // Gaps are allowed, but not a table that is almost empty.
+  const std::uint64_t limit =
+      std::max(max_sparse_ids, max_ids_per_token * std::uint64_t{entries.size()});
+  if (largest >= limit) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot read a vocabulary: expected an id below {} for {} "
+                             "tokens, found {}",
+                             limit, entries.size(), largest))
+        .hint("number the tokens with fewer gaps");
   }
   // Ids need not be without gaps, and a vocabulary may be empty.
   const std::size_t size = entries.empty() ? 0 : static_cast<std::size_t>(largest) + 1;

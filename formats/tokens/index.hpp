@@ -37,8 +37,8 @@ class text_index {
     while (slots_[i].id != no_id) {
       if (slots_[i].key == key) {
         return false;
-        // The next slot is tried, until one is free.
       }
+      // The next slot is tried, until one is free.
       i = (i + 1) & mask_;
     }
     // The upper bits are the tag.

@@ -348,7 +348,20 @@ result<std::uint32_t> read_pair(const node& at, const char* key) {
   return pair.element(1).id();
 }
 
+/// Largest number of ids that are put before a text, and behind it. Known tokenizers put
+/// fewer than ten there.
+constexpr std::size_t max_special_ids = 4096;
+
+/// Returns the error of a post-processor that adds more ids than the limit.
+error too_many_special_ids(const node& at) {
+  return at.wrong(
+      fmt::format("at most {} ids of special tokens before a text and as "
+                  "many behind it",
+                  max_special_ids));
+}
+
 /// Appends the ids that a special token of a template stands for.
+/// There are never more than `max_special_ids`.
 result<void> append_special(const node& at, const node& piece,
                             std::vector<std::uint32_t>& ids) {
   WEIR_TRY(const std::string name, piece.text_of("id"));
@@ -356,6 +369,10 @@ result<void> append_special(const node& at, const node& piece,
   WEIR_TRY(const node special, all.member(name.c_str()));
   WEIR_TRY(const node list, special.member("ids"));
   WEIR_TRY(const std::size_t count, list.size());
+  // The limit is checked first, because a small file can name a long list many times.
+  if (count > max_special_ids - ids.size()) {
+    return too_many_special_ids(at);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     WEIR_TRY(const std::uint32_t id, list.element(i).id());
     ids.push_back(id);
@@ -423,6 +440,11 @@ result<void> read_post_processor(const node& at, tokenizer_parts& to, int depth)
     return at.unsupported(
         "a post-processor Sequence, ByteLevel, TemplateProcessing, BertProcessing or "
         "RobertaProcessing");
+  }
+  // A sequence may have many post-processors.
+  if (before.size() > max_special_ids - to.prefix.size() ||
+      behind.size() > max_special_ids - to.suffix.size()) {
+    return too_many_special_ids(at);
   }
   to.prefix.insert(to.prefix.begin(), before.begin(), before.end());
   to.suffix.insert(to.suffix.end(), behind.begin(), behind.end());

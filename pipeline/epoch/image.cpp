@@ -494,6 +494,11 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
   WEIR_TRY(const image_section* s, section(from, name));
   record_reader items(s->data);
   const std::size_t count = items.get<std::uint32_t>();
+  // The pool of these items has space for as many as the delay says.
+  if (count > to.delay) {
+    return bad_section(name, fmt::format("at most {} items", to.delay),
+                       fmt::format("{}", count));
+  }
   // The edge begins behind the barrier of the image.
   to.to->epoch_passed = from.epoch;
   for (std::size_t i = 0; i < count && !items.failed(); ++i) {

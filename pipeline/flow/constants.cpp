@@ -20,10 +20,10 @@ result<runtime::tensor> opening::constant_bytes(const std::string& file,
   if (!run_.load) {
     return error(errc::unsupported,
                  fmt::format("cannot load the tensor \"{}\" of \"{}\": expected a host "
-                             // The host waits until the tensor is there.
                              "with a loader of tensors, found none",
                              name, file));
   }
+  // The host waits until the tensor is there.
   WEIR_TRY(const runtime::tensor loaded, run_.load(*run_.engine, file, name));
   flow::port_type found;
   found.element = loaded.type();

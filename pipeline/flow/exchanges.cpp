@@ -5,14 +5,9 @@
 ///
 /// Indices: calls are numbered from `first_open_`. The first `handed_out_` of them are
 /// with the stage or have come back; of these the first `returned_` have come back
-/// without a gap before them. Items come back in any order within a batch, but are handed
-/// on in the order of the calls.
-///
-/// first_open_ ... +returned_ ... +handed_out_ ... next_open_: returned
-///
-/// with the stage
-///
-/// waiting.
+/// without a gap before them. The calls from `handed_out_` on, up to `next_open_`, wait
+/// for the stage. Items come back in any order within a batch, but are handed on in the
+/// order of the calls.
 #include <algorithm>
 
 #include <fmt/format.h>

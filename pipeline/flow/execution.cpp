@@ -163,8 +163,7 @@ result<void> execution::state::open_stages(const image* from) {
         {facts.host, options.folder, from != nullptr, options.seed, options.load});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
-      // Constants are compared while the stage is restored.
-      // Constants are noted for the image before the state is restored.
+      // The constants are noted first, because `restore` compares them with the image.
       s->set_constants(run.constants());
       WEIR_CHECK(from != nullptr ? s->restore(*from) : s->fill_feedback());
       // The position before the first item, for a barrier that comes before it.

@@ -399,8 +399,7 @@ result<void> stage_run::emitted_once(const call& c, const char* function) const 
                                    function, c.emissions, c.skipped ? " and skip" : "")));
 }
 
-/// Returns the call that `on_item` or `on_done` is being called for to its empty state.
-/// Everything that the call held goes back: credits, items, slots.
+/// Empties a call. Everything that it held goes back: credits, items, slots.
 void stage_run::finish(call& c) {
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());

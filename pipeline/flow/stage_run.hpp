@@ -108,10 +108,12 @@ struct run_facts {
   }
 };
 
-/// @threads{thread-compatible; belongs to the submitter of the engine}
+/// A stage of a run: its calls, ports and pools, and its part of an epoch.
+///
 /// The functions of this class are in stage_run.cpp (taking and handing on),
 /// plain_work.cpp (the short path), settling.cpp (ends of calls), ports.cpp (sources and
 /// sinks), exchanges.cpp (blocking stages), and epoch/image.cpp (images).
+/// @threads{thread-compatible; belongs to the submitter of the engine}
 class stage_run {
  public:
   /// @param name      Name of the stage in the pipeline.

@@ -102,8 +102,7 @@ class type_reader {
 
   /// Reads the extents and the closing bracket.
   result<void> read_shape(port_type& type) {
-    // The bracket was seen by `read_element`.
-    ++next_;  // the bracket
+    ++next_;  // the bracket, which `read_element` has seen
     skip_blanks();
     // A shape without extents is that of a single element.
     if (take(']')) {
@@ -194,8 +193,7 @@ class type_reader {
   std::size_t next_ = 0;
 };
 
-/// The counterpart of `read_extent`.
-/// Text of an extent.
+/// Text of an extent; the counterpart of `read_extent`.
 std::string extent_text(const extent& e) {
   switch (e.is) {
     case extent::kind::fixed: return std::to_string(e.number);
@@ -207,8 +205,7 @@ std::string extent_text(const extent& e) {
 
 }  // namespace
 
-/// Types without a name of their own have that of Tensogram.
-/// Name of an element type.
+/// Name of an element type. Types without a name of their own have that of Tensogram.
 std::string_view port_text(dtype type) {
   for (const auto& row : element_names) {
     if (row.type == type) {

@@ -21,8 +21,7 @@
 namespace weir::flow {
 namespace {
 
-/// ASCII only; names do not depend on a locale.
-/// Letters and digits.
+/// Letters and digits of ASCII, because names do not depend on a locale.
 bool is_alphanumeric(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -159,8 +158,8 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
   if (s.on_failure == failure_policy::stop) {
     return {};
   }
-  // State is named in the message, because the author may not know that it counts.
-  // What contradicts the policy, in words.
+  // What contradicts the policy, in words. A state is named, because the author may not
+  // know that it counts.
   std::string found;
   if (!s.info.state.empty()) {
     found = fmt::format("the state \"{}\"", s.info.state.front().name);
@@ -192,8 +191,7 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
       .hint("let a failed item stop the run");
 }
 
-/// A stage in a child process is made there by its name.
-// The stage's own wish, or what its face needs.
+/// Checks the host of a stage: the one that was asked for, or what its face needs.
 result<void> check_host(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
   const host_kind host = host_of(s);

@@ -14,8 +14,8 @@ inline constexpr std::size_t max_name_bytes = 64;
 inline constexpr std::uint32_t max_window_items = 4096;
 
 /// Checks each stage and each edge by itself, and that names are unique.
-/// @error{already_exists, two stages, or two ports of a stage, have one name}
-/// @error{invalid_argument, a name, a port, a rate, a window or an edge cannot be used}
+/// @error{invalid_argument, a name, a port, a rate, a window or an edge cannot be used;
+/// or two stages, or two ports of a stage, have one name}
 [[nodiscard]] result<void> check_form(const graph& g);
 
 /// Enters the edges of each stage into its plan; outlets without an edge get a note.

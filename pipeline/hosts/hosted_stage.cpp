@@ -15,10 +15,10 @@
 #include "weir/pipeline/host/nested_stage.hpp"
 
 namespace weir::flow {
-// Tensors cannot be shared, because the engine of the run does not know their memory.
 namespace {
 
-/// Copies an item that the stage alone has made to an item of the run.
+/// Copies an item that the stage alone has made to an item of the run. Tensors cannot be
+/// shared, because the engine of the run does not know their memory.
 result<void> copy_made(const made_view& from, blank& to) {
   set_attributes(to, *from.about);
   pull p(to);

@@ -54,8 +54,7 @@ constexpr std::int64_t nested_calls_ns = 1'000'000'000;
 /// Tasks in flight of the engine of one stage.
 constexpr std::uint32_t task_window = 1024;
 
-/// Removes the parts of an error that the host of the run adds itself.
-/// The host of the run adds stage and number once more.
+/// Removes stage and number from an error, because the host of the run adds them itself.
 error without_item(error e, const std::string& name, std::uint64_t seq) {
   const bool same =
       e.cause() != nullptr && e.text() == item_error(name, seq, *e.cause()).text();
@@ -89,7 +88,7 @@ struct nested_stage::state {
   std::size_t pending = 0;
   std::size_t first_pending_slot = 0;  ///< of the oldest of these calls
 
-  /// Makes engine, edges and pools for at most `most` calls at a time.
+  /// Makes engine, edges and pools.
   [[nodiscard]] result<void> build(std::int64_t budget, std::uint64_t seed);
   [[nodiscard]] result<runtime::tensor> adopt(const runtime::tensor& foreign);
   [[nodiscard]] result<void> feed(const call_view& one);
@@ -556,7 +555,7 @@ filled_items nested_stage::fill(std::uint64_t seq, std::size_t count,
       return done;
     }
     if (!*more) {
-      // The cursor at the end is that of the last checkpoint.
+      // The last checkpoint of the run holds this cursor.
       done.ended = true;
       done.cursor = s.object->position();
       return done;

@@ -35,9 +35,9 @@ void note_cut(output_cut one) {
 
 /// Sets the length of an output; bytes that are cut off are noted.
 result<void> cut_output(file& output, std::uint64_t length) {
-  // The length is right already.
   // Asked of the file, which another program may have changed.
   WEIR_TRY(const std::uint64_t size, output.size());
+  // The length is right already.
   if (size == length) {
     return {};
   }

@@ -88,12 +88,14 @@ class serial_host {
 
  private:
   /// Lets each source fill up to `turn_items` items. A failure of a source ends the
-  /// reading of all of them.
+  /// reading of all of them, and so does the last barrier.
   result<bool> feed_sources() {
     bool any = false;
     quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
-      for (std::uint32_t n = 0; n < options_.turn_items && !failure_; ++n) {
+      // Items behind the last barrier would be written although no checkpoint has them.
+      for (std::uint32_t n = 0; n < options_.turn_items && !failure_ && !last_begun_;
+           ++n) {
         // A source gets one item at a time here.
         blank* b = run_.grant(source);
         if (b == nullptr) {
@@ -201,7 +203,7 @@ class serial_host {
       return {};
     }
     const bool wants_stop = options_.stop && options_.stop();
-    // From here on nothing is read, and the last epoch begins.
+    // The last epoch. Nothing is read behind its barrier.
     if (run_.all_ended() || wants_stop || failure_) {
       last_begun_ = true;
       return run_.begin_epoch();

@@ -44,7 +44,7 @@ void add_common(settings_table<batch_settings>& table) {
       .unit("items");
 }
 
-/// `unbatch` has only the common settings.
+/// The common settings, and what becomes of the last batch.
 settings_table<batch_settings> batch_table() {
   settings_table<batch_settings> table("the stage batch");
   add_common(table);
@@ -57,7 +57,7 @@ settings_table<batch_settings> batch_table() {
   return table;
 }
 
-/// See `batch_table`.
+/// `unbatch` has only the common settings.
 settings_table<batch_settings> unbatch_table() {
   settings_table<batch_settings> table("the stage unbatch");
   add_common(table);

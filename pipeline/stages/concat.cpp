@@ -168,8 +168,7 @@ class mix final : public stage_object {
         ended_(parts_.size(), 0),
         seed_(seed) {}
 
-  /// All parts are opened at the start.
-  // An error names the part.
+  /// All parts are opened at the start. An error names the part.
   result<void> open(opening& run) override {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (auto opened = parts_[i]->open(run); !opened) {
@@ -181,9 +180,12 @@ class mix final : public stage_object {
   /// Draws a part and lets it make the item. A part that ends is drawn no more, and
   /// another one is drawn for the same number.
   result<bool> next(pull& p) override {
-    for (std::uint64_t attempt = 0;; ++attempt) {
-      // The number of the attempt gives another random number for the same item.
-      const std::size_t part = draw(attempt);
+    for (;;) {
+      // The parts that have ended for this item give each draw another random number.
+      // They are counted in the state, so the draws do not begin anew if a part has
+      // nothing yet and `next` is called again, or if the run is resumed there.
+      const auto attempt = std::count(ended_.begin(), ended_.end(), ended_now);
+      const std::size_t part = draw(static_cast<std::uint64_t>(attempt));
       if (part == parts_.size()) {
         return false;
       }
@@ -195,11 +197,14 @@ class mix final : public stage_object {
       if (*more) {
         // A source that has nothing yet is asked again for the same item. Its position is
         // not asked for: that may take as long as reading the item.
-        made_ += p.has_nothing() ? 0 : 1;
+        if (!p.has_nothing()) {
+          ++made_;
+          std::replace(ended_.begin(), ended_.end(), ended_now, ended_before);
+        }
         return true;
       }
       // The part has ended, and another one is drawn.
-      ended_[part] = 1;
+      ended_[part] = ended_now;
     }
   }
   /// The number of items; the cursors of the parts are state.
@@ -230,8 +235,7 @@ class mix final : public stage_object {
   /// Moves every part to its stored cursor.
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
-    // Both the cursor and the state must be those of as many parts.
-    // A state of other parts would move them to wrong places.
+    // A state of another number of parts would move them to wrong places.
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
       return error(
           errc::corrupt,
@@ -265,6 +269,9 @@ class mix final : public stage_object {
 
  private:
   static constexpr const char* cursors_part = "CURSORS";
+  // Values of `ended_` beside 0.
+  static constexpr std::uint8_t ended_before = 1;  ///< at an earlier item
+  static constexpr std::uint8_t ended_now = 2;     ///< at the item that is drawn
 
   /// Names the part in an error.
   static error at_part(std::size_t part, error cause) {
@@ -305,7 +312,7 @@ class mix final : public stage_object {
 
   std::vector<std::unique_ptr<stage_object>> parts_;
   std::vector<double> weights_;
-  std::vector<std::uint8_t> ended_;  ///< 1 for sources that have ended
+  std::vector<std::uint8_t> ended_;  ///< 0 for sources that have not ended
   std::uint64_t seed_;
   std::uint64_t made_ = 0;  ///< items so far
   byte_vector cursors_;     ///< of all sources, as stored
@@ -342,7 +349,6 @@ result<void> add_part(described_stage& whole, const stage_info& part,
   const auto same = [](const port_info& a, const port_info& b) {
     return a.name == b.name && a.type == b.type;
   };
-  // All parts are seen as one source by the stages behind.
   if (!std::equal(part.ports.begin(), part.ports.end(), whole.info.ports.begin(),
                   whole.info.ports.end(), same)) {
     return error(errc::invalid_argument,
@@ -350,6 +356,13 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                              "source, found others in \"{}\"",
                              name, line))
         .hint("give all sources the same type");
+  }
+  // Items of every source must fit, and a limit that one source lacks is no limit.
+  for (std::size_t i = 0; i < part.ports.size(); ++i) {
+    std::int64_t& longest = whole.info.ports[i].longest;
+    longest = longest == 0 || part.ports[i].longest == 0
+                  ? 0
+                  : std::max(longest, part.ports[i].longest);
   }
   // Guarantees are ordered from weak to strong.
   whole.info.promise = std::min(whole.info.promise, part.promise);

@@ -14,8 +14,9 @@
 
 namespace weir::flow {
 
-/// Operations of the stage `elementwise`.
-/// The first two are `a` and `b` below; `clamp` has two operands and `convert` none.
+/// Operations of the stage `elementwise`. Their operands are `a` and `b` of
+/// `element_kernel`: `clamp` has both; `negate`, `absolute`, `relu` and `convert` have
+/// none; all others have `a`.
 enum class element_operation : std::uint8_t {
   add,
   subtract,

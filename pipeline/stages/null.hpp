@@ -27,7 +27,6 @@ use = "null"
 struct null_sink {
   /// Number of items so far.
   struct offset {
-    // The functions are found by their names; see `stage_spec`.
     std::uint64_t items;
   };
   any_in x;

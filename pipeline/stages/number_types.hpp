@@ -23,7 +23,6 @@ namespace weir::flow {
 
 /// Calls a function with a value of the C++ type of an element type.
 /// @pre `is_number_type(type)`
-/// The types are those of `is_number_type`.
 template <class Function>
 decltype(auto) with_number_type(dtype type, const Function& function) {
   switch (type) {

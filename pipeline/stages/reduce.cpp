@@ -176,14 +176,13 @@ class reduce_items final : public stage_object {
   }
 
   /// Makes a tensor for each level of the tree.
-  /// A tree of n leaves needs at most one tensor per bit of n.
   result<void> open(opening& run) override {
     std::int64_t count = 1;
     for (const std::int64_t one : shape_) {
       count *= one;
     }
     WEIR_TRY(const std::int64_t bytes, byte_size(element_, count));
-    // A size of n needs as many levels as n has bits.
+    // A tree of n leaves has at most as many levels as n has bits.
     const auto levels = static_cast<std::size_t>(std::bit_width(settings_.size));
     for (std::size_t i = 0; bytes != 0 && i < levels; ++i) {
       WEIR_TRY(const runtime::storage memory,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that hand tensors on without looking at them: `select`,
-/// `split`, `merge` and `zip`.
+/// Stages that hand tensors on without looking at them: `select`, `split`, `merge` and
+/// `zip`.
 ///
 /// Nothing is copied: the item that goes on names the slot of the item that came.
 #include <algorithm>
@@ -18,7 +18,6 @@ namespace {
 stage_info forwarding(std::string name, std::string documentation) {
   stage_info info;
   info.name = std::move(name);
-  // An item that is left out is no loss for the stage itself.
   info.documentation = std::move(documentation);
   info.stateless = true;
   info.forwards = true;
@@ -91,8 +90,7 @@ class select_stage final : public stage_object {
 /// One of the two ways to select must be chosen, and completely.
 /// By number: `modulo` alone. By attribute: its name and the values.
 result<void> check_select(const select_settings& s) {
-  // Exactly one of both ways must be complete.
-  // Zero is no number of outlets here.
+  // The modulo 0 stands for the other way.
   const bool by_number = s.modulo != 0;
   const bool by_attribute = !s.attribute.empty() && !s.values.empty();
   // Settings of the other way must be absent, because they would be ignored.
@@ -175,8 +173,8 @@ class split_stage final : public stage_object {
                        found == s.about().end() ? "none" : fmt::format("\"{}\"", value)))
           .hint("set other to rest or drop");
     }
-    // Without a match, the place is that of the outlet `rest`.
-    // Only `other = "rest"` comes here without a match.
+    // Only `other = "rest"` comes here without a match; the place is then that of the
+    // outlet `rest`.
     s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
     return s.emit();
   }
@@ -185,8 +183,8 @@ class split_stage final : public stage_object {
   split_settings settings_;
 };
 
-/// Outlets have names of their own, and each has one value.
-/// Sets the values, if there are none.
+/// Outlets have names of their own, and each has one value. Sets the values, if there are
+/// none.
 result<void> check_split(split_settings& s) {
   // The names serve as values if no others are given.
   if (s.values.empty()) {
@@ -501,7 +499,6 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info.details = merge_details;
   made.info.example = merge_example;
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
-  // A gap at all inlets but one is the usual case here.
   made.info.gaps = gap_policy::pass;
   for (std::uint32_t i = 0; i < settings.count; ++i) {
     // Letters from a on; there are at most as many as ports.

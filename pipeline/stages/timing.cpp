@@ -132,11 +132,10 @@ settings_table<deadline_settings> deadline_table() {
   return table;
 }
 
-/// Returns the deadline of an item. @error{invalid_argument, it is no integer from 0 on}
-/// Without the attribute, the preset counts.
+/// Returns the deadline of an item; without the attribute, the preset counts.
+/// @error{invalid_argument, it is no integer from 0 on}
 result<std::uint64_t> deadline_of(const attributes& about, const std::string& name,
                                   std::uint64_t preset) {
-  // An item without a deadline of its own has the preset.
   const auto found = about.find(name);
   if (found == about.end()) {
     return preset;
@@ -157,9 +156,8 @@ result<std::uint64_t> deadline_of(const attributes& about, const std::string& na
                                       found->second)));
 }
 
-/// An item is late if its bytes are complete behind its deadline. A task that reads them
-/// tells when.
-/// The task reads the tensor, so it runs after the tasks that write it.
+/// An item is late if its bytes are complete behind its deadline. A task that reads them,
+/// and so runs after those that write them, tells when.
 class deadline_stage final : public stage_object {
  public:
   explicit deadline_stage(deadline_settings settings) : settings_(std::move(settings)) {}

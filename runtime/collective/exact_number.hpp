@@ -2,9 +2,8 @@
 /// @file
 /// Sums of doubles without rounding, for elements whose sum needs more than two doubles.
 ///
-/// It is slow and used rarely: for elements whose sum needs more than two doubles, for
-/// the few elements behind the last whole block, and for the last step of fixed-point
-/// sums.
+/// It is slow and used rarely; its other uses are the few elements behind the last whole
+/// block, and the last step of fixed-point sums.
 #pragma once
 
 #include <array>

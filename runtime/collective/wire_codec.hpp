@@ -2,8 +2,7 @@
 /// @file
 /// Encoding of numbers that may be rounded on their way between ranks.
 ///
-/// Steps of a plan encode and decode. A plan needs the sizes to reserve
-/// scratch memory.
+/// Steps of a plan encode and decode. A plan needs the sizes to reserve scratch memory.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ error refused(errc code, std::string text) {
   return error(code, std::move(text));
 }
 
-/// Strides of a row-major tensor; its bytes.
+/// Sets the strides of a row-major tensor and returns its size in bytes.
 /// An extent of 0 counts as 1 here, so that the strides of a tensor of no elements are
 /// those of its other extents. The product is checked, because strides of a too large
 /// tensor would wrap.

@@ -12,8 +12,7 @@
 
 namespace weir::runtime {
 
-/// Collects the counters of all parts. Each counter is read by itself, so while tasks run
-/// the numbers belong to slightly different moments.
+/// Collects the counters of all parts.
 engine_counters engine::counters() const noexcept {
   const impl& s = *impl_;
   const auto get = [](const auto& counter) {
@@ -106,9 +105,13 @@ std::uint64_t engine::impl::ended_tasks() const noexcept {
 }
 
 /// Returns the number of tasks in flight. The two counters are read one after the other,
-/// so the result may lag.
+/// so the result may lag. The ended tasks are counted first: all of them were submitted
+/// before, so the number that is read then is not smaller and the difference does not
+/// wrap.
 std::uint64_t engine::impl::in_flight() const noexcept {
-  return window.submitted().load(std::memory_order_relaxed) - ended_tasks();
+  const std::uint64_t ended = ended_tasks();
+  const std::uint64_t submitted = window.submitted().load(std::memory_order_acquire);
+  return submitted > ended ? submitted - ended : 0;
 }
 
 /// Starts the watchdog's thread. Its functions read atomics only.

@@ -231,8 +231,8 @@ class dependency_map {
   };
   [[nodiscard]] const counters& counted() const noexcept { return counters_; }
 
-  /// A write of a failed task, and the task where the failure began.
  private:
+  /// A write of a failed task, and the task where the failure began.
   struct failed_write {
     footprint bytes;
     task_id root;

@@ -3,6 +3,7 @@
 /// Tasks at places: the copies before a task, and its accesses in the memory of its
 /// place.
 ///
+/// The program addresses tensors by their storage in place 0, the memory of the machine.
 /// A task at place p sees its tensors in the memory of p. Before it is submitted,
 ///
 ///   1. its accesses are translated to the storages at p,
@@ -21,9 +22,6 @@
 #include "places/access_needs.hpp"
 #include "places/byte_runs.hpp"
 
-/// The program addresses tensors by their storage in place 0, the memory of the machine.
-/// For a task at another place, each access is translated to the storage of the copy
-/// there, and missing bytes are copied by tasks before it.
 namespace weir::runtime {
 namespace {
 

@@ -202,7 +202,9 @@ const std::vector<outer_edge>& captured_graph::edges_after(
   if (after.size() >= max_remembered) {
     after.clear();
   }
-  std::vector<outer_edge>& out = after[earlier.serial];
+  // The edges are stored when they are complete: without memory for all of them, the next
+  // call must not find some.
+  std::vector<outer_edge> out;
   conflict_search search(
       static_cast<std::uint32_t>(earlier.accesses.size() + accesses.size()),
       window_for(earlier.size() + size()));
@@ -228,7 +230,7 @@ const std::vector<outer_edge>& captured_graph::edges_after(
       }
     }
   }
-  return out;
+  return after.emplace(earlier.serial, std::move(out)).first->second;
 }
 
 std::size_t capture::size() const noexcept {

@@ -39,11 +39,8 @@ class bit_rows {
 
 }  // namespace
 
-/// Removes edges that others imply, with one bit row of reachable tasks per task. Tasks
-/// are visited from the last to the first, so the rows of all successors are complete. An
-/// edge that carries failures may only be implied by a path on which every edge does. The
-/// cost grows with the square of the number of tasks, so large graphs are left as they
-/// are.
+/// Removes edges that others imply. The cost grows with the square of the number of
+/// tasks, so large graphs are left as they are.
 void graph_edges::reduce() {
   const std::size_t n = after_.size();
   if (n > max_reduced) {

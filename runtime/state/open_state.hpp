@@ -48,6 +48,8 @@ struct state_site {
   std::string part_folder;  ///< of the parts of this rank
   // Parts need not be where the manifests are.
   bool apart = false;  ///< true if the folders differ
+  /// Identity of the state in the names of parts that lie apart; otherwise empty.
+  std::string identity;
   std::string machine;
   rank_id rank = 0;
   std::size_t kept = 2;
@@ -59,8 +61,12 @@ struct state_site {
   ///
   /// Names of parts in the same folder are relative.
   [[nodiscard]] std::string name_of_part(std::uint64_t generation) const {
-    const std::string name = part_name(generation, rank);
+    const std::string name = part_name(generation, rank, identity);
     return apart ? join_path(part_folder, name) : name;
+  }
+  /// Returns the path of a part of this rank.
+  [[nodiscard]] std::string path_of_part(std::uint64_t generation) const {
+    return join_path(part_folder, part_name(generation, rank, identity));
   }
 };
 

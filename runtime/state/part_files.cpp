@@ -39,8 +39,7 @@ result<void> visit_blocks(const tensor& tile, const Visit& visit) {
 
 }  // namespace
 
-/// The file is made at the first write, so a rank without tiles has a file with digests
-/// only.
+/// The file is made at the first write. That of a rank without tiles is empty.
 result<void> part_writer::open() {
   if (!file_) {
     WEIR_TRY(file_, files_.open(path_, open_mode::create_or_open));

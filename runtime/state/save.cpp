@@ -4,7 +4,8 @@
 /// 0 writes the manifest, or the parts are removed.
 ///
 /// A save only submits tasks and returns; the program goes on, and later writers of the
-/// tensors wait for the tasks that read them.
+/// tensors wait for the tasks that read them. The saved state is therefore that of the
+/// step in which the save was asked for.
 ///
 ///   save tile (owner)  reads the tile, writes its digest
 ///   save number (0)    copies numbers into the manifest
@@ -18,9 +19,6 @@
 
 #include "state/open_state.hpp"
 
-/// All of it are tasks of the world, so the program goes on while the state is written.
-/// Bytes are read by the tasks in the order of the stream, so the saved state is that of
-/// the step.
 namespace weir::runtime {
 namespace {
 
@@ -117,8 +115,7 @@ result<void> world_state::open_state::save(std::int64_t step) {
   job->manifest.items = descriptions_;
   job->manifest.values.resize(descriptions_.size());
   job->plan = plan_;
-  job->part = std::make_unique<part_writer>(
-      *site_->files, join_path(site_->part_folder, part_name(newest_, site_->rank)));
+  job->part = std::make_unique<part_writer>(*site_->files, site_->path_of_part(newest_));
   const std::size_t own = plan_.parts[site_->rank].tiles;
   job->tiles.reserve(own);  // tasks read the vectors while later tasks are submitted
   job->places.reserve(own);
@@ -163,7 +160,7 @@ result<void> world_state::open_state::submit_tiles(const std::shared_ptr<save_jo
 result<void> world_state::open_state::submit_values(
     const std::shared_ptr<save_job>& job) {
   const std::array<std::int64_t, 1> one{1};
-  // The accesses to `verdict` put these tasks in front of the publication.
+  // The tasks update the verdict, which orders them before the publication.
   WEIR_TRY(const tensor verdict, tensor::over(verdict_, dtype::uint64, one));
   for (std::size_t k = 0; k < items_.size(); ++k) {
     if (!descriptions_[k].tile.empty()) {
@@ -173,7 +170,6 @@ result<void> world_state::open_state::submit_values(
     const auto bytes =
         static_cast<std::size_t>(value.count()) * info_of(value.type()).size;
     WEIR_CHECK(ranks_.submit(
-        // Updating the verdict orders these tasks before the publication.
         {0, 0}, "save number", std::array{reads(value), updates(verdict)},
         [own = job.get(), k, from = value.data(), bytes](const task_context&) {
           own->manifest.values[k].assign(from, from + bytes);

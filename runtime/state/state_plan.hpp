@@ -22,7 +22,7 @@ struct item_description {
   friend bool operator==(const item_description&, const item_description&) = default;
 };
 
-/// Returns the words of an item for messages, such as `"depth": fp64 [8, 8] in tiles
+/// Returns the words of an item for messages, such as `"depth": float64 [8, 8] in tiles
 /// [4, 8]`.
 [[nodiscard]] std::string describe_item(const item_description& item);
 /// Returns the number of tiles; 0 for a number that all ranks have.

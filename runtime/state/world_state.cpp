@@ -217,10 +217,25 @@ result<void> world_state::open_state::list() {
 /// removed, each on all ranks together.
 result<void> world_state::open_state::begin() {
   WEIR_CHECK(allocate());
-  WEIR_CHECK(agree("open state", [site = site_]() { return prepare_folders(*site); }));
+  std::string identity;
+  const auto open_folders = [site = site_, &identity]() -> result<void> {
+    WEIR_CHECK(prepare_folders(*site));
+    // Other ranks may have parts apart even if rank 0 has none.
+    if (site->rank == 0) {
+      WEIR_TRY(identity, state_identity(join_path(site->folder, "lock")));
+    }
+    return {};
+  };
+  WEIR_CHECK(agree("open state", open_folders));
+  const bytes_view own = as_view(identity);
+  WEIR_TRY(const byte_vector told, from_rank_0({own.begin(), own.end()}));
+  if (site_->apart) {
+    site_->identity = as_text(told);
+  }
   WEIR_CHECK(list());
   return agree("clean state", [this]() {
-    return remove_lonely_parts(*site_->files, site_->part_folder, generations_);
+    return remove_lonely_parts(*site_->files, site_->part_folder, site_->identity,
+                               generations_);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 #include <concurrentqueue/concurrentqueue.h>
 
@@ -27,6 +28,14 @@ constexpr std::size_t many = 64;
 /// were pushed.
 struct ready_queues::shared_queue {
   explicit shared_queue(std::uint32_t window) : items(window, 1, 0), owner(items) {}
+  /// Called by the owner. Its memory was allocated for the whole window, so more is
+  /// rarely needed. If there is none, it waits until others have taken tasks from the
+  /// queue: a task that is left out would never run.
+  void push(task* t) {
+    while (!items.enqueue(owner, t)) {
+      std::this_thread::yield();
+    }
+  }
   moodycamel::ConcurrentQueue<task*> items;
   moodycamel::ProducerToken owner;
 };
@@ -39,9 +48,14 @@ struct ready_queues::special_queues {
     std::atomic<std::int32_t> count{0};
     moodycamel::ConcurrentQueue<task*> items{32};
 
-    void push(task& t) {
+    /// Returns false if there is no memory for the task; nothing has happened then.
+    [[nodiscard]] bool try_push(task& t) {
       count.fetch_add(1, std::memory_order_seq_cst);
-      items.enqueue(&t);
+      const bool done = items.enqueue(&t);
+      if (!done) {
+        count.fetch_sub(1, std::memory_order_relaxed);
+      }
+      return done;
     }
     [[nodiscard]] task* pop() {
       task* t = nullptr;
@@ -85,23 +99,30 @@ ready_queues::ready_queues(unsigned workers, unsigned hinted, std::uint32_t wind
 ready_queues::~ready_queues() = default;
 
 /// The queue depends on the task: one for its wanted worker, the urgent ones, or the
-/// worker's own.
+/// worker's own. Without memory for the other queues, a task goes to the worker's own.
 void ready_queues::push(unsigned worker, task& t) {
   if (queues_.empty()) {
     (t.urgent ? urgent_ring_ : ring_).push(t, window_);
-  } else if (t.worker != submit_options::anywhere) {
-    send(t.worker % hinted_, t);
-  } else if (t.urgent) {
-    special_->urgent.push(t);
-  } else {
-    shared_queue& own = *queues_[worker];
-    own.items.enqueue(own.owner, &t);
+    return;
+  }
+  const bool done = t.worker != submit_options::anywhere
+                        ? try_send(t.worker % hinted_, t)
+                        : t.urgent && special_->urgent.try_push(t);
+  if (!done) {
+    queues_[worker]->push(&t);
   }
 }
 
-// Unlike `push`, it ignores the worker that the task asks for.
+// Unlike `push`, it ignores the worker that the task asks for. A task must not be lost,
+// so it is tried until other threads have freed memory.
 void ready_queues::send(unsigned worker, task& t) {
-  (t.urgent ? special_->sent_urgent : special_->sent)[worker].push(t);
+  while (!try_send(worker, t)) {
+    std::this_thread::yield();
+  }
+}
+
+bool ready_queues::try_send(unsigned worker, task& t) {
+  return (t.urgent ? special_->sent_urgent : special_->sent)[worker].try_push(t);
 }
 
 /// Takes up to half of a queue, so that tasks spread over idle workers in a few steps.
@@ -123,7 +144,7 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   shared_queue& own = *queues_[worker];
   for (std::size_t i = 1; i < count; ++i) {
     prefetch_to_write(got[i]);
-    own.items.enqueue(own.owner, got[i]);
+    own.push(got[i]);
   }
   return {got[0], static_cast<unsigned>(count - 1)};
 }

@@ -72,6 +72,8 @@ class ready_queues {
   struct shared_queue;
   struct special_queues;
 
+  /// Sends the task, unless there is no memory for it. Returns whether it was sent.
+  [[nodiscard]] bool try_send(unsigned worker, task& t);
   /// Takes up to half of the queue of `victim`, if it has at least `least` tasks.
   [[nodiscard]] taken take_half(unsigned worker, unsigned victim, std::size_t least);
 

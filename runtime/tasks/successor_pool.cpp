@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Takes and returns blocks of successors. Blocks are never freed before the engine.
+/// Takes and returns blocks of successors.
 ///
 /// Blocks are made one by one until the limit is reached, and are used again through a
 /// free list. They are never freed before the engine ends, since a steady program needs

@@ -20,7 +20,7 @@ namespace weir::runtime {
 
 /// Returns the smallest x >= 0 with `low <= (step * x) mod modulus <= high`, or -1 if
 /// there is none up to `max`. Takes O(log modulus) steps. @pre 0 <= step < modulus, 0 <=
-/// low <= high < modulus, most >= 0
+/// low <= high < modulus, max >= 0
 [[nodiscard]] std::int64_t first_landing(std::int64_t step, std::int64_t modulus,
                                          std::int64_t low, std::int64_t high,
                                          std::int64_t max = INT64_MAX) noexcept;

@@ -18,7 +18,6 @@ namespace {
 
 /// Copies as much of a text as fits in front of a zero.
 ///
-/// A longer text is cut.
 /// Reports have fixed sizes, since they are sent as bytes of structures.
 template <std::size_t Size>
 void put_text(std::array<char, Size>& to, std::string_view text) {

@@ -77,7 +77,7 @@ piece& pieces::take(const piece_order& what) {
   return p;
 }
 
-/// @pre the mutex is locked Called once the task and the transfer have ended.
+/// Called once the task and the transfer have ended. @pre the mutex is locked
 void pieces::give_back(piece& p) {
   p.outcome = {};
   spare_.push_back(&p);
@@ -197,7 +197,6 @@ bool pieces::poll() {
   std::vector<ending> endings;
   bool any = false;
   {
-    // Tasks are ended after the lock is released, because that may start others.
     const std::lock_guard lock(mutex_);
     if (is_closed_) {
       return false;
@@ -234,8 +233,7 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
     out.push_back({&p, std::move(p.waits), {}});
     return;
   }
-  // The sender notes the failure of its task itself. Failures of the task itself are
-  // known to the sender, others are noted here.
+  // The sender notes a failure of the task that it has run; others are noted here.
   if (!one.outcome &&
       (one.abandoned || one.outcome.error().code() != errc::upstream_failed)) {
     note_(p.step, p.name, one.outcome.error());

@@ -27,9 +27,6 @@
 #include "weir/base/clock.hpp"
 #include "world/ranked.hpp"
 
-/// Each call of the stream is made by all ranks in the same order. A rank computes from
-/// its ledger which pieces a task lacks; the sender and the receiver come to the same
-/// result without a message.
 namespace weir::runtime {
 namespace {
 

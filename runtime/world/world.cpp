@@ -87,14 +87,13 @@ result<void> world::bring_everywhere(const tensor& t) {
   const std::array<access, 1> accesses{reads(t)};
   return ranked_ ? ranked_->bring(accesses) : result<void>();
 }
-// All tasks have ended, so no kept object is in use.
 result<void> world::wait() {
   result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
   // The engine wraps the error of the kernel.
   if (!ranked_ && !outcome && outcome.error().cause() != nullptr) {
     outcome = as_on_several_ranks(outcome.error());
   }
-  // All tasks have ended, so nothing needs to be kept.
+  // All tasks have ended, so no kept object is in use.
   kept_.clear();
   return outcome;
 }
@@ -185,7 +184,6 @@ void world::ask_to_stop() noexcept {
     ranked_->ask_to_stop();
   }
 }
-/// Without other ranks nothing is counted.
 /// With one rank nothing is counted, so all counters are 0.
 const world_counters& world::counters() const noexcept {
   static constexpr world_counters none;

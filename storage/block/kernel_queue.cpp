@@ -4,13 +4,19 @@
 #include <liburing.h>
 
 #include <cerrno>
+#include <chrono>
 #include <deque>
+#include <thread>
 
 #include "block/queued_reads.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::storage {
 
 namespace {
+
+/// Longest time for which an entry is offered to a kernel that is short of memory.
+constexpr std::int64_t max_busy_ns = 10'000'000'000;
 
 /// A ring of its own for each queue: the kernel takes requests from it and puts their
 /// results into it, in any order.
@@ -79,13 +85,18 @@ class kernel_queue final : public queued_reads {
 
  private:
   /// Hands the new entry to the kernel. It may lack memory for the moment (EAGAIN) or
-  /// have to deliver results first (EBUSY).
+  /// have to deliver results first (EBUSY), so the call is repeated for a limited time.
   [[nodiscard]] int submit() {
-    // The call is repeated until the kernel takes the entry or refuses it for good.
-    for (;;) {
+    for (const std::int64_t start = now_ns();;) {
       const int n = ::io_uring_submit(&ring_);
-      if (n != 0 && n != -EINTR && n != -EAGAIN && n != -EBUSY) {
+      // With EBUSY or EAGAIN after this time, the kernel has refused the entry for good.
+      const bool is_busy = n == -EAGAIN || n == -EBUSY;
+      if (n != 0 && n != -EINTR && (!is_busy || now_ns() - start > max_busy_ns)) {
         return n;
+      }
+      // Other threads of the system have to free memory meanwhile.
+      if (is_busy) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
   }

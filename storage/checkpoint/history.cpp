@@ -3,8 +3,8 @@
 /// Encodes and decodes the history of a run.
 ///
 /// The section is a version, a count, and for each change the pulse, the token, and
-/// three texts, each behind its length. docs and `weir` show it as the list of settings
-/// that were changed when a run was resumed.
+/// three texts, each behind its length. The command `weir` shows it as the list of
+/// settings that were changed when a run was resumed.
 #include "weir/storage/run_history.hpp"
 
 #include <fmt/core.h>

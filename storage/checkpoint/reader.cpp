@@ -66,9 +66,9 @@ result<preamble> read_preamble(file& f) {
   return p;
 }
 
-/// The alignment of sections in memory.
 namespace {
 
+/// Alignment of sections in memory.
 constexpr std::align_val_t section_page{section_alignment};
 
 /// Allocates page-aligned memory, so that sections are aligned in memory as in the file.

@@ -37,7 +37,8 @@ class chained_tokens final : public token_source {
     std::vector<source_leaf> leaves;
     bool digested = true;
     bool listed = true;
-    // What a part leaves out is part of its state, not of the identity. The separators.
+    // The separators count; ranges that a part leaves out belong to its state, not to
+    // the identity.
     identity_.tokens = parts_.size() - 1;
     for (const auto& part : parts_) {
       first_leaf_.push_back(leaves.size());

@@ -198,10 +198,10 @@ source_identity get_identity(record_reader& from) {
   return out;
 }
 
-/// Live sources have no size and are never digested.
 namespace {
 
-/// Returns whether all tokens of an identity are covered by digests.
+/// Returns whether all tokens of an identity are covered by digests. Live sources have no
+/// size and are never digested.
 bool is_digested(const source_identity& identity) {
   return identity.segment_tokens != 0 && identity.tokens != unknown_size;
 }

@@ -195,7 +195,7 @@ std::uint64_t context_stream::state::tokens_of(std::span<const lane_state> state
   return sum;
 }
 
-/// The same for chunks.
+/// Chunks of all lanes, those before the origin included.
 std::uint64_t context_stream::state::chunks_of(std::span<const lane_state> states) const {
   std::uint64_t sum = origin ? origin->chunks : 0;
   for (const lane_state& one : states) {

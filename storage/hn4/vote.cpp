@@ -30,11 +30,10 @@ struct found_copy {
   std::uint64_t offset = 0;
 };
 
-/// All valid copies, North first.
+/// What was found at the places of copies.
 struct ballot {
-  // At most three sizes of a block lead to one valid copy, yet all of them are tried.
-  std::vector<found_copy> copies;
-  std::string north_problem;  ///< why North is not among them; empty if it is
+  std::vector<found_copy> copies;  ///< all valid ones, North first
+  std::string north_problem;       ///< why North is not among them; empty if it is
   /// The first copy that is valid except for its layout.
   std::optional<found_copy> impossible;
 };

@@ -224,6 +224,49 @@ byte_vector bare_frame(std::uint16_t type, bytes_view body, bytes_view before_sl
   return out;
 }
 
+/// Counts the reads of a source that is not in memory.
+class counted_source final : public byte_source {
+ public:
+  explicit counted_source(byte_vector bytes) : bytes_(std::move(bytes)) {}
+  std::uint64_t size() const noexcept override { return bytes_.size(); }
+  const std::string& name() const noexcept override { return name_; }
+  result<void> read(std::uint64_t offset, mutable_bytes to) const override {
+    ++reads;
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), to.size(),
+                to.begin());
+    return {};
+  }
+  mutable std::uint64_t reads = 0;
+
+ private:
+  byte_vector bytes_;
+  std::string name_ = "counted";
+};
+
+TEST(tensogram_damage, many_damaged_streams_that_share_their_frames_are_scanned_once) {
+  constexpr std::uint64_t starts = 1000;
+  constexpr std::uint64_t frames = 2000;
+  byte_vector bytes;
+  // The first frame of each start reaches over all later starts to the same end marker.
+  const byte_vector start = from_hex(
+      "54454E534F47524D 0003 0000 00000000 0000000000000000"
+      "4652 0001 0001 0000 0000000000000000");
+  for (std::uint64_t i = 0; i < starts; ++i) {
+    append(bytes, start);
+    store_be<std::uint64_t>(bytes.data() + bytes.size() - 8,
+                            (starts - 1 - i) * start.size() + 16 + 16);
+  }
+  append(bytes, from_hex("00000000 0000000000000000 454E4446"));
+  for (std::uint64_t i = 0; i < frames; ++i) {
+    append(bytes, bare_frame(1, {}));
+  }
+  append(bytes, as_view("no frame and no end of a stream"));
+  const counted_source source(bytes);
+  EXPECT_TRUE(or_throw(scan(source)).empty());
+  // Walking the frames again for each start would take millions of reads.
+  EXPECT_LT(source.reads, std::uint64_t{200'000});
+}
+
 /// Returns a message without an index whose only object claims `extent` elements of uint8
 /// over a payload of any size.
 byte_vector boasting_message(std::int64_t extent, const std::string& compression,

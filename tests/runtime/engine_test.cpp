@@ -55,6 +55,23 @@ TEST(EngineOptions, RejectNoWorkersAndOddWindows) {
   }
 }
 
+TEST_P(Engine, NeverHasMoreTasksInFlightThanWereSubmitted) {
+  std::atomic<std::uint64_t> asked{0};
+  std::uint64_t largest = 0;
+  std::thread asker([&] {
+    for (; asked < 10'000'000; ++asked) {
+      largest = std::max(largest, e->in_flight());
+    }
+  });
+  std::uint64_t tasks = 0;
+  for (; asked < 10'000'000; ++tasks) {
+    submit(*e, "short", {}, [](const task_context&) {});
+  }
+  or_throw(e->wait_all());
+  asker.join();
+  EXPECT_LE(largest, tasks);
+}
+
 TEST_P(Engine, RunsAChainInOrder) {
   const storage s = or_throw(e->allocate(8, "test"));
   auto* value = reinterpret_cast<std::uint64_t*>(s.base);

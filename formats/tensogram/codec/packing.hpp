@@ -61,12 +61,13 @@ struct simd_done {
                                     double reference, double factor, unsigned bits,
                                     std::byte* to) noexcept;
 
-/// Smallest and largest value; `finite` is false if some value is not finite.
-struct value_span {   ///< smallest value
-  double lowest = 0;  ///< largest value
-  double highest = 0;
-  bool finite = true;
+/// Smallest and largest of some values.
+struct value_span {
+  double lowest = 0;   ///< smallest value
+  double highest = 0;  ///< largest value
+  bool finite = true;  ///< no value is a NaN or an infinity
 };
+/// Returns the span of native doubles; 0 to 0 if there are none.
 [[nodiscard]] value_span span_of_values(bytes_view values, unsigned threads);
 
 }  // namespace weir::formats

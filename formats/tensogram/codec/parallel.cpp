@@ -95,7 +95,8 @@ class helper {
  private:
   /// Excludes `processor` from those on which the helper may run. The kernel often wakes
   /// a thread on the processor of the waker even if another one idles, and calls are too
-  /// short for its balancing to notice.
+  /// short for its balancing to notice. If the helper may run on this processor alone,
+  /// nothing changes.
   void leave(int processor) noexcept {
     cpu_set_t others = allowed_;
     if (processor >= 0 && processor < CPU_SETSIZE) {
@@ -105,8 +106,6 @@ class helper {
       static_cast<void>(::pthread_setaffinity_np(thread_, sizeof others, &others));
     }
   }
-  /// If the thread may run on this processor alone, nothing changes.
-
   /// The loop of the helper's thread.
   [[noreturn]] void serve() noexcept {
     for (;;) {

@@ -32,9 +32,8 @@ void spread(const std::byte* from, std::size_t size, std::size_t count, std::siz
   }
 }
 
-/// Reverses spread().
+/// Reverses spread(), whose parameters it has.
 template <std::size_t Size>
-/// The parameters are those of `spread`.
 void gather(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
             std::size_t last, std::byte* to) noexcept {
   const std::size_t width = Size == 0 ? size : Size;

@@ -46,7 +46,8 @@ struct szip_stream {
 };
 
 /// Decodes the stream into `to`, which has the decoded size. Offsets let several threads
-/// decode; wrong offsets do not change the result. @error{corrupt}
+/// decode; wrong offsets do not change the result.
+/// @error{corrupt; unsupported, the stream can be read with and without padding}
 [[nodiscard]] result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                                        unsigned threads);
 /// Decodes bytes `[first, first + to.size())`, beginning at the start of the stream.

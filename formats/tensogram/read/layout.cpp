@@ -562,13 +562,13 @@ result<void> walk_frames(piece_reader& pieces, message_layout& layout,
 }
 
 /// The issues are dropped: a stream either leads to a postamble or it does not.
-result<std::uint64_t> walk_stream(piece_reader& pieces, message_span within) {
+result<walked_stream> walk_stream(piece_reader& pieces, message_span within) {
   message_layout layout;
   layout.span = {within.offset, 0};
   issue_list issues;
   WEIR_CHECK(frame_walk(pieces, layout, issues).run(within.length, true));
   // Zero means that there is no whole stream.
-  return layout.complete ? layout.span.length : 0;
+  return walked_stream{layout.complete ? layout.span.length : 0, layout.frames.size()};
 }
 
 }  // namespace weir::formats

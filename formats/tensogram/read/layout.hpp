@@ -29,10 +29,10 @@ class piece_reader {
   /// Returns whether `read` returns views that stay valid.
   [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
 
- private:                      ///< outlives the reader
-  const byte_source& source_;  ///< of the whole source, if it is in memory
-  std::optional<bytes_view> view_;
-  byte_vector buffer_;  ///< bytes of the last call, if the source has no view
+ private:
+  const byte_source& source_;       ///< outlives the reader
+  std::optional<bytes_view> view_;  ///< of the whole source, if it is in memory
+  byte_vector buffer_;              ///< bytes of the last call, if the source has no view
 };
 
 /// An issue and the kind of error that it is for a reader.
@@ -91,9 +91,14 @@ struct message_layout {
                                        std::uint64_t begin, std::uint64_t end,
                                        issue_list& issues);
 
-/// Returns the length of the stream that starts at `within.offset`, by walking its
-/// frames; 0 if they do not lead to a postamble. @error{those of the source}
-[[nodiscard]] result<std::uint64_t> walk_stream(piece_reader& pieces,
+/// Length and number of frames of a stream, as a walk along its frames finds them.
+struct walked_stream {
+  std::uint64_t length = 0;  ///< in bytes; 0 if the frames do not lead to a postamble
+  std::uint64_t frames = 0;  ///< frames that were walked, also if there is no length
+};
+/// Walks the frames of the stream that starts at `within.offset`. @error{those of the
+/// source}
+[[nodiscard]] result<walked_stream> walk_stream(piece_reader& pieces,
                                                 message_span within);
 
 /// Body of a frame, between its header and its tail. Offsets count from the start of the

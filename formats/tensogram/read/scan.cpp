@@ -123,11 +123,17 @@ class scanner {
 
   /// Returns the length of the stream at `offset`. A stream ends where its frames lead;
   /// if they are damaged, at the next end magic. That place is remembered, so that many
-  /// damaged starts before it cost one search.
+  /// damaged starts before it cost one search. A file can be made such that all of its
+  /// damaged starts lead to the same frames. When more frames have been walked in vain
+  /// than the file can hold, later starts are therefore treated as damaged at once.
   result<std::uint64_t> stream_at(std::uint64_t offset) {
-    WEIR_TRY(const std::uint64_t walked, walk_stream(pieces_, {offset, size_ - offset}));
-    if (walked > 0) {
-      return walked;
+    if (vain_frames_ <= size_ / frame_header_size) {
+      WEIR_TRY(const walked_stream walked,
+               walk_stream(pieces_, {offset, size_ - offset}));
+      if (walked.length > 0) {
+        return walked.length;
+      }
+      vain_frames_ += walked.frames;
     }
     const std::uint64_t from = offset + preamble_size;
     // The search is repeated only if the known end lies before this start.
@@ -166,8 +172,9 @@ class scanner {
   piece_reader pieces_;  ///< reads the source
   std::uint64_t size_;   ///< end of the bytes that are still to be scanned
   std::optional<std::uint64_t>
-      known_end_;              ///< next end magic, so that it is searched for once
-  bool no_more_ends_ = false;  ///< no end magic behind the last search
+      known_end_;                  ///< next end magic, so that it is searched for once
+  bool no_more_ends_ = false;      ///< no end magic behind the last search
+  std::uint64_t vain_frames_ = 0;  ///< frames of walks that led to no postamble
 };
 
 }  // namespace

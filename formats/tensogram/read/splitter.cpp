@@ -146,7 +146,7 @@ message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) 
       // checks.
       const memory_source whole(rest().first(length));
       piece_reader pieces(whole);
-      if (walk_stream(pieces, {0, length}).value_or(0) == length) {
+      if (walk_stream(pieces, {0, length}).value_or(walked_stream()).length == length) {
         return walked;
       }
     }

@@ -2,7 +2,6 @@
 /// @file
 /// Addresses of http, https and S3: parsing, the URL to request, and the form for
 /// messages, which contains no secrets. libcurl parses URLs, so that the address that is
-/// messages, which contains no secrets. libcurl parses URLs, so that the address that is
 /// checked here is the one that it connects to.
 ///
 /// An address can have secrets in four places: the user, the password, the query (signed

@@ -405,11 +405,15 @@ bool is_storage_option(std::string_view name) {
 /// Replaces secrets in a text that goes into an error or a log.
 /// Only the secret key and the token are secrets; an access key names its owner.
 std::string remote_settings::without_secrets(std::string text) const {
+  constexpr std::string_view mask = "***";
   // A short secret may occur by chance, which does no harm.
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;
          !secret->empty() && (found = text.find(*secret, found)) != std::string::npos;) {
-      text.replace(found, secret->size(), "***");
+      text.replace(found, secret->size(), mask);
+      // The search goes on behind the mask, because a secret of asterisks would be found
+      // in the mask again.
+      found += mask.size();
     }
   }
   return text;

@@ -36,10 +36,15 @@ constexpr std::uint64_t small_read = 1 << 20;
 constexpr std::uint64_t longest_part = 4 << 20;
 
 /// Returns the point in time at which a call must end.
-/// Without a limit, the deadline is the end of time.
+/// Without a limit, or with one that the clock cannot count to, the deadline is the end
+/// of time.
 steady_time deadline_of(const call_limits& limits) {
-  return limits.timeout.count() == 0 ? steady_time::max()
-                                     : std::chrono::steady_clock::now() + limits.timeout;
+  const steady_time now = std::chrono::steady_clock::now();
+  // Milliseconds are compared, because the clock counts smaller units and would overflow.
+  const auto longest =
+      std::chrono::floor<std::chrono::milliseconds>(steady_time::max() - now);
+  return limits.timeout.count() == 0 || limits.timeout >= longest ? steady_time::max()
+                                                                  : now + limits.timeout;
 }
 
 }  // namespace

@@ -18,11 +18,14 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 namespace weir::formats {
 
 namespace {
 
+/// Largest size of a file that a server may claim, in bytes.
+constexpr std::uint64_t max_file_size = std::numeric_limits<std::int64_t>::max();
 /// Bytes of an error's body that are kept.
 /// An error of S3 is a short XML document.
 constexpr std::size_t longest_error_body = 4096;
@@ -314,6 +317,14 @@ bool transfer::accept_part() {
   if (!range->total && wanted_.version == nullptr) {
     return fail(errc::source_unavailable,
                 "expected the size of the file in Content-Range, found none");
+  }
+  // No file system has files of 2^63 bytes. Below this limit, no sum of an offset and a
+  // length can overflow in the code that reads the file.
+  if (range->total.value_or(0) > max_file_size) {
+    return fail(errc::source_unavailable,
+                fmt::format("expected a file of at most {} bytes, found a server that "
+                            "claims {}",
+                            max_file_size, *range->total));
   }
   // A server may leave the size out later; it then counts as unchanged.
   found_.size = range->total ? *range->total : wanted_.version->size;

@@ -255,13 +255,13 @@ result<region_collective> region_collective::create(engine& e,
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     WEIR_CHECK(check_tensor(call, inputs[r], touched.inputs[r], "input", r));
     WEIR_CHECK(check_tensor(call, outputs[r], touched.outputs[r], "output", r));
+    // Tensors that the plan does not touch are replaced by empty ones, so that the
+    // collective does not keep them.
     s->inputs.push_back(touched.inputs[r] != 0 ? inputs[r] : tensor());
     s->outputs.push_back(touched.outputs[r] != 0 ? outputs[r] : tensor());
     s->input_bytes.push_back(s->inputs[r].data());
     s->output_bytes.push_back(s->outputs[r].data());
   }
-  // Tensors that the plan does not touch were replaced by empty ones above, so that the
-  // collective does not keep them.
   WEIR_CHECK(check_apart(call, touched, inputs, outputs));
   const auto scratch = static_cast<std::int64_t>(s->plan.scratch_bytes());
   WEIR_TRY(s->scratch, e.allocate(std::max<std::int64_t>(scratch, 1), "collectives"));

@@ -99,6 +99,9 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
   if (const int code = plugin.start(communicator, &facts); code != 0) {
     std::array<char, 512> text{};
     plugin.explain(code, text.data(), text.size());
+    // MPI itself may have been started, and a launcher reports a process that ends
+    // without MPI_Finalize as failed.
+    static_cast<void>(plugin.finish());
     return error(errc::io, fmt::format("ranks not started: expected success of {}, "
                                        "found: {}",
                                        plugin.library, text.data()));
@@ -109,7 +112,17 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
     static_cast<void>(plugin.finish());
     return std::move(usable).error();
   }
-  return std::make_unique<ranks_over_mpi>(plugin, facts, options);
+  try {
+    return std::make_unique<ranks_over_mpi>(plugin, facts, options);
+  } catch (const std::exception& e) {
+    // MPI is not ended: MPI_Finalize would wait for the other ranks, which run on. They
+    // find this rank silent.
+    return error(errc::out_of_memory,
+                 fmt::format("ranks not started: expected memory and a thread for the "
+                             "messages of rank {}, found: {}",
+                             facts.rank, e.what()))
+        .hint("raise the limits of memory and threads of the process");
+  }
 }
 
 }  // namespace
@@ -124,13 +137,12 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       small_(ranks_),
       heard_(ranks_, now_ns()),
       told_(ranks_) {
-  // The pump starts last, when all members exist.
   pump_ = std::thread([this] { pump(); });
 }
 
 /// Sends a message that belongs to no user. The operation is forgotten at once, so
-/// nobody is told its end.
-void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> bytes) {
+/// nobody is told its end. Returns false if MPI has not taken the message.
+bool ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> bytes) {
   auto owned = std::make_unique<operation>();
   operation& one = *owned;
   one.other = to;
@@ -138,12 +150,14 @@ void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> by
   one.is_send = true;
   one.is_forgotten = true;
   one.buffer = std::move(bytes);
-  // A failure is ignored here: the receiver misses a sign of life at worst.
+  // A failure is no error: nobody waits for the end of this message.
   if (mpi_.send(0, static_cast<int>(to), tag, one.buffer.data(),
-                static_cast<int>(one.buffer.size()), false, &one) == 0) {
-    unsent_ += static_cast<std::int64_t>(one.buffer.size());
-    operations_.emplace(&one, std::move(owned));
+                static_cast<int>(one.buffer.size()), false, &one) != 0) {
+    return false;
   }
+  unsent_ += static_cast<std::int64_t>(one.buffer.size());
+  operations_.emplace(&one, std::move(owned));
+  return true;
 }
 
 // An ordinary end (`stopping`) is no failure, so the transport can still end in order.
@@ -157,7 +171,7 @@ void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
   has_failed_ = has_failed_ || cause.code() != errc::stopping;
   for (rank_id to = 0; to < ranks_; ++to) {
     if (to != rank_) {
-      send_control(to, farewell_tag, bytes_of_cause(channel, cause));
+      static_cast<void>(send_control(to, farewell_tag, bytes_of_cause(channel, cause)));
     }
   }
 }
@@ -228,8 +242,8 @@ void ranks_over_mpi::pump() {
       lived_ns_ = now;
       for (rank_id to = 0; to < ranks_; ++to) {
         if (to != rank_ && !told_[to]) {
-          told_[to] = true;
-          send_control(to, life_tag, {});
+          // A sign that was not sent has no end that would clear the mark.
+          told_[to] = send_control(to, life_tag, {});
         }
       }
     }

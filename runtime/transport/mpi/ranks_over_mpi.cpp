@@ -89,7 +89,6 @@ result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
                              "[0, {}), found {}",
                              key.number, key.channel, ranks_, other));
   }
-  // MPI counts with int.
   if (bytes > INT_MAX) {
     return error(errc::out_of_range,
                  fmt::format("message {} of channel {} not moved: expected at most {} "

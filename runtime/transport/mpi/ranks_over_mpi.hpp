@@ -38,7 +38,7 @@ using runtime::transfer_id;
 constexpr std::uint32_t channels_of_communicator = 255;
 
 /// The ranks of a launcher or of a communicator.
-/// @threads{thread-compatible; the pump is a thread of the object}
+/// @threads{as `runtime::transport` says; the pump is a thread of the object}
 class ranks_over_mpi final : public runtime::transport {
  public:
   /// Takes over calls that have been started.
@@ -98,7 +98,7 @@ class ranks_over_mpi final : public runtime::transport {
                                             std::span<std::byte> into);
   [[nodiscard]] std::vector<std::byte> take_buffer(std::size_t bytes);
   void keep_buffer(std::vector<std::byte> buffer);
-  void send_control(rank_id to, int tag, std::vector<std::byte> bytes);
+  bool send_control(rank_id to, int tag, std::vector<std::byte> bytes);
   void close(std::uint32_t channel) noexcept;
   void cancel(operation& one, std::optional<error> cause);
 

@@ -313,6 +313,13 @@ result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> sh
                              "has, found {}",
                              info_of(type).tensogram));
   }
+  // This also bounds the header: its length is written in 16 bits.
+  if (shape.size() > max_npy_dims) {
+    return error(errc::unsupported,
+                 fmt::format("cannot write an array: expected at most {} dimensions, "
+                             "found {}",
+                             max_npy_dims, shape.size()));
+  }
   const std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                   known->text, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");

@@ -412,7 +412,7 @@ result<std::unique_ptr<token_source>> open_token_files(
   return std::unique_ptr<token_source>(std::move(source));
 }
 
-/// The same for bytes without a format, with the options of a source.
+/// Opens files as plain bytes, with the options of a source.
 result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
                                                     std::vector<std::string> paths,
                                                     source_options options) {
@@ -423,7 +423,7 @@ result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
   return open_token_files(fs, std::move(paths), given);
 }
 
-/// A source of one file.
+/// Opens one file as plain bytes.
 result<std::unique_ptr<token_source>> open_file_source(file_system& fs,
                                                        const std::string& path,
                                                        source_options options) {

@@ -317,6 +317,13 @@ result<void> remove_stale(const socket_address& at) {
   return {};
 }
 
+/// Returns the error of a system call. `number` is its errno, which the caller reads
+/// before any other call can change it.
+error cannot_listen(std::string_view action, const std::string& address, int number) {
+  return error(errc::source_unavailable, fmt::format("cannot listen at \"{}\"", address))
+      .because(system_error(std::string(action).c_str(), address, number));
+}
+
 }  // namespace
 
 /// Everything that can be wrong with the settings is found before the socket is made.
@@ -338,17 +345,17 @@ result<opened_listener> make_listener_feed(const std::string& address,
   }
   owned_descriptor fd(
       ::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) {
+    return cannot_listen("make a socket for", address, errno);
+  }
   const int on = 1;
   // A run that is started again may use the port at once.
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   // Set before `bind`, which creates the file with these rights.
   ::fchmod(fd.get(), 0600);  // a socket file is for its owner
-  if (fd.get() < 0 ||
-      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) != 0 ||
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) != 0 ||
       ::listen(fd.get(), 8) != 0) {
-    return error(errc::source_unavailable,
-                 fmt::format("cannot listen at \"{}\"", address))
-        .because(system_error("bind", address, errno));
+    return cannot_listen("bind", address, errno);
   }
   opened_listener out;
   // The address names the port, even if it was chosen by the system.

@@ -27,8 +27,8 @@ class live_window {
 
   /// Takes tokens that stand at `index` and later. Those that have arrived before are
   /// compared with the tokens that are kept.
-  /// @param index  At most `end()`.
   /// @error{history_mismatch, a token differs from the one that has arrived before}
+  /// @error{corrupt, `index` is larger than `end()`}
   [[nodiscard]] result<void> put(std::uint64_t index,
                                  std::span<const std::uint32_t> tokens);
   /// Notes that a context begins before the token at `index`.
@@ -39,7 +39,7 @@ class live_window {
   /// Returns whether a context begins before the token at `index`.
   [[nodiscard]] bool reset_at(std::uint64_t index) const noexcept;
 
-  /// Begins at `index`, with the tokens directly before it.
+  /// Begins at `index`, with the tokens directly before it. @pre they are at most `index`
   void begin(std::uint64_t index, std::span<const std::uint32_t> before);
   /// Drops tokens that lie more than `remembered` before `index`. It waits until half of
   /// the memory can be dropped, so that every token is moved once on average.

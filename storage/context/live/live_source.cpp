@@ -109,6 +109,15 @@ class live_tokens final : public token_source {
       return error(errc::unsupported,
                    fmt::format("cannot continue {}: it has been read already", name_));
     }
+    // Both may come from a damaged checkpoint.
+    if (before.size() > index) {
+      return error(
+                 errc::corrupt,
+                 fmt::format("cannot continue {}: expected at most {} tokens before the "
+                             "place, found {}",
+                             name_, index, before.size()))
+          .located(place_text(index));
+    }
     window_.begin(index, before);
     // The input has no state for this place, so it goes on at the number of tokens.
     if (restored_ != index) {

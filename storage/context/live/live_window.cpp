@@ -16,7 +16,16 @@ namespace weir::storage {
 // `index` is that of the first token of `tokens`.
 result<void> live_window::put(std::uint64_t index,
                               std::span<const std::uint32_t> tokens) {
-  WEIR_EXPECT(index <= end());
+  // The place at which an input goes on may come from a damaged checkpoint.
+  if (index > end()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot go on at token {}: expected a place up to token {}, "
+                             "to which the source has been read",
+                             index, end()))
+        .hint(
+            "the stored states of the run do not belong together; resume from an "
+            "earlier checkpoint");
+  }
   const std::uint64_t known = std::min<std::uint64_t>(end() - index, tokens.size());
   const std::uint64_t skip =
       // Tokens that were forgotten cannot be compared.

@@ -127,6 +127,14 @@ class live_mix final : public mixture {
                                "found the one at {}",
                                index, restored.place.index + restored.inside));
     }
+    // A unit that was read in part belongs to the part that the plan chooses next.
+    mix_place chosen = restored.place;
+    if (restored.inside > 0 && !plan_.choose(chosen)) {
+      return error(errc::corrupt,
+                   fmt::format("cannot resume a mixture: expected a source that has not "
+                               "ended for the {} tokens of a unit, found none",
+                               restored.inside));
+    }
     base_ = at_ = restored.place;
     first_ = index;
     // The unit was read in part before the resume.
@@ -160,7 +168,7 @@ class live_mix final : public mixture {
  private:
   static constexpr int wait_for_ever = -1;
 
-  /// It is asked between the restored state and the first read.
+  /// Called between the restore of a state and the first read.
   result<mix_place> read_before(std::uint64_t /*index*/) const override {
     mix_place out = at_;
     mix_place chosen = at_;
@@ -171,8 +179,8 @@ class live_mix final : public mixture {
     }
     return out;
   }
-  // The base class asks for this after parts have changed.
-  void forget_draw() override {}  // nothing was read
+  // The base class calls this after parts have changed, when nothing was read yet.
+  void forget_draw() override {}
 
   /// Place of a kept token.
   struct found_place {

@@ -19,7 +19,7 @@ namespace weir::storage::hn4 {
 inline constexpr std::uint64_t max_probes = 1024;
 /// Largest number of entries of one filter that the reference implementation looks at.
 inline constexpr std::size_t max_candidates = 4096;
-/// Head of a block of a long name: magic number, kind and length in bytes.
+/// Magic number, kind, and size in bytes of the head of a block of a long name.
 inline constexpr std::uint32_t chain_magic = 0x4D455441U;
 inline constexpr std::uint32_t chain_long_name = 2;
 inline constexpr std::size_t chain_header = 16;

@@ -99,12 +99,11 @@ class resolver {
   resolver(const core& c, std::string_view tag, const named_entries& named, bool vouched)
       : c_(c), tag_(tag), named_(named), vouched_(vouched) {}
 
+  /// A resolver is used once: this moves its result away.
   result<resolved_tag> resolve();
 
-  /// Sorts the entries into groups and foreign ones, and drops removed ones.
-  ///
-  /// A resolver is used once: `resolve` moves its result away.
  private:
+  /// Sorts the entries into groups and foreign ones, and drops removed ones.
   result<void> sort_out();
   void follow(std::uint32_t generation);
   void take(std::uint32_t generation, const group& g);

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -46,8 +48,12 @@ class team {
     const auto count = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(pieces, 1)));
     std::vector<std::jthread> helpers;
-    for (std::uint32_t i = 1; i < count; ++i) {
-      helpers.emplace_back([this] { work(); });
+    try {
+      for (std::uint32_t i = 1; i < count; ++i) {
+        helpers.emplace_back([this] { work(); });
+      }
+    } catch (const std::exception&) {
+      // The system gives no more threads or memory. Those that run read everything.
     }
     // The calling thread works, too. Clearing the list joins the helpers.
     work();
@@ -75,14 +81,23 @@ class team {
         return;
       }
       const std::uint64_t n = std::min<std::uint64_t>(piece_, to_.size() - start);
-      auto got = stream_.read(
-          offset_ + start,
-          to_.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(n)));
+      auto got = read(start, static_cast<std::size_t>(n));
       if (!got) {
         fail(start, std::move(got).error());
         return;
       }
       report(n);
+    }
+  }
+  /// Reads a piece. An exception would end the process if it left the thread of a helper.
+  result<std::size_t> read(std::uint64_t start, std::size_t bytes) const {
+    try {
+      return stream_.read(offset_ + start,
+                          to_.subspan(static_cast<std::size_t>(start), bytes));
+    } catch (const std::bad_alloc&) {
+      return error(errc::out_of_memory,
+                   "cannot read the stream: expected memory for a piece of " +
+                       std::to_string(bytes) + " bytes, found too little");
     }
   }
   /// Notes a failure; the one of the lowest offset counts. Called with the offset of the

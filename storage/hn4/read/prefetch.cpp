@@ -12,6 +12,8 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -42,9 +44,7 @@ struct hn4_prefetcher::shared {
     const std::uint64_t begin = std::min(options.offset, stream.size());
     end = begin + std::min(options.length, stream.size() - begin);
     pieces = (end - begin + options.piece - 1) / options.piece;
-    for (std::uint32_t i = 0; i < std::max(options.threads, 1U); ++i) {
-      threads.emplace_back([this] { work(); });
-    }
+    start_threads();
   }
   shared(const shared&) = delete;
   shared& operator=(const shared&) = delete;
@@ -53,6 +53,23 @@ struct hn4_prefetcher::shared {
   ~shared() {
     stop();
     threads.clear();
+  }
+
+  // Fewer threads than were asked for are slower, and have no other effect. Without a
+  // first one nothing could be read.
+  void start_threads() {
+    try {
+      for (std::uint32_t i = 0; i < std::max(options.threads, 1U); ++i) {
+        threads.emplace_back([this] { work(); });
+      }
+    } catch (const std::exception& e) {
+      if (threads.empty()) {
+        ready.emplace(0, error(errc::out_of_memory,
+                               std::string("cannot read ahead: expected a thread of the "
+                                           "system, found: ") +
+                                   e.what()));
+      }
+    }
   }
 
   /// Ends all waiting.
@@ -78,19 +95,32 @@ struct hn4_prefetcher::shared {
       lock.unlock();
       auto piece = read(index);
       lock.lock();
-      ready.emplace(index, std::move(piece));
+      try {
+        ready.emplace(index, std::move(piece));
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
       changed.notify_all();
     }
   }
 
   /// Reads one piece. A stream that gives less than was asked for ends the piece early.
+  /// An exception would end the process, because it would leave a thread.
   result<byte_vector> read(std::uint64_t index) const {
     const std::uint64_t start = options.offset + index * options.piece;
-    byte_vector bytes(
-        static_cast<std::size_t>(std::min<std::uint64_t>(options.piece, end - start)));
-    WEIR_TRY(const std::size_t got, stream.read(start, bytes));
-    bytes.resize(got);
-    return bytes;
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(options.piece, end - start));
+    try {
+      byte_vector bytes(size);
+      WEIR_TRY(const std::size_t got, stream.read(start, bytes));
+      bytes.resize(got);
+      return bytes;
+    } catch (const std::bad_alloc&) {
+      return error(errc::out_of_memory,
+                   "cannot read ahead: expected memory for a piece of " +
+                       std::to_string(size) + " bytes, found too little")
+          .hint("use smaller pieces or a smaller window");
+    }
   }
 
   hn4_stream stream;
@@ -100,6 +130,7 @@ struct hn4_prefetcher::shared {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  bool out_of_memory = false;  ///< a piece could not be put into `ready`
   /// Pieces that a thread has begun to read.
   std::uint64_t started = 0;
   /// Pieces that the consumer has taken.
@@ -126,9 +157,14 @@ result<std::optional<byte_vector>> hn4_prefetcher::next() {
   if (s.taken == s.pieces && !s.stopped) {
     return std::optional<byte_vector>();
   }
-  s.changed.wait(lock, [&] { return s.stopped || s.ready.count(s.taken) != 0; });
+  s.changed.wait(
+      lock, [&] { return s.stopped || s.out_of_memory || s.ready.count(s.taken) != 0; });
   if (s.stopped) {
     return cancelled();
+  }
+  if (s.out_of_memory) {
+    return error(errc::out_of_memory,
+                 "cannot read ahead: expected memory for a piece, found too little");
   }
   const auto found = s.ready.find(s.taken);
   if (!found->second) {

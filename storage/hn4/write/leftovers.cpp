@@ -75,8 +75,13 @@ result<void> remove_temporaries(const std::string& path, Select select) {
   }
   for (const std::string& name : *names) {
     const auto maker = maker_of(name, file);
-    if (maker && select(*maker)) {
-      WEIR_CHECK(files.remove(join_path(folder, name)));
+    if (!maker || !select(*maker)) {
+      continue;
+    }
+    // Another process may have removed the file since the folder was listed.
+    if (auto removed = files.remove(join_path(folder, name));
+        !removed && removed.error().code() != errc::not_found) {
+      return removed;
     }
   }
   return {};

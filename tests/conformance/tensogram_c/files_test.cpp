@@ -4,10 +4,12 @@
 /// validating.
 #include <sys/resource.h>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "conformance/tensogram_c/support.hpp"
 #include "support/temp_folder.hpp"
@@ -130,6 +132,31 @@ TEST(tensogram_c, a_file_is_walked_message_by_message_also_after_it_was_closed) 
   EXPECT_EQ(tgm_file_iter_next(walk.get(), &none.bytes), TGM_ERROR_END_OF_ITER)
       << "a message that was appended later is not found by the iterator";
   EXPECT_EQ(none.bytes.data, nullptr);
+}
+
+// Each thread has a handle of its own, as two processes would.
+TEST(tensogram_c, appends_of_several_writers_do_not_overwrite_each_other) {
+  const temp_folder folder;
+  const std::string path = folder / "shared.tgm";
+  const std::string one = encode_two();
+  write_whole(path, "");
+  constexpr std::size_t each = 1000;
+  std::atomic<int> ready{0};
+  const auto write = [&] {
+    const auto open = make<file>(tgm_file_open, path.c_str());
+    // Both begin at the same time.
+    for (++ready; ready < 2;) {
+      std::this_thread::yield();
+    }
+    for (std::size_t i = 0; i < each; ++i) {
+      EXPECT_EQ(tgm_file_append_raw(open.get(), as_u8(one), one.size()), TGM_ERROR_OK)
+          << last_error();
+    }
+  };
+  std::thread other(write);
+  write();
+  other.join();
+  EXPECT_EQ(std::filesystem::file_size(path), 2 * each * one.size());
 }
 
 // A limit on the size of files makes the append fail in the middle of the message.

@@ -201,6 +201,15 @@ TEST(RemoteSettings, TakeFromTheEnvironmentWhatIsNotGiven) {
   EXPECT_EQ(or_throw(make_settings({}, true)).region, "r3");
 }
 
+TEST(RemoteSettings, HideASecretThatOccursInItsReplacement) {
+  formats::remote_settings settings;
+  settings.secret_key = "*";
+  EXPECT_EQ(settings.without_secrets("a*b*"), "a***b***");
+  settings.secret_key = "key";
+  settings.session_token = "**";
+  EXPECT_EQ(settings.without_secrets("a key"), "a ****");
+}
+
 TEST(RemoteSettings, ReadTimesWithTheirUnits) {
   const auto ms = [](const char* text) { return or_throw(parse_duration(text)).count(); };
   EXPECT_EQ(ms("30s"), 30'000);

@@ -203,6 +203,18 @@ TEST_F(RemoteFaults, AnAbsurdLengthTakesNoMemory) {
   EXPECT_LT(peak_memory() - before, std::uint64_t{64} << 20);
 }
 
+TEST_F(RemoteFaults, ASizeThatNoFileCanHaveIsRefused) {
+  for (const char* fault : {"total:9223372036854775808", "total:18446744073709551615"}) {
+    server.faults("a.bin", {}, fault);
+    const auto opened = try_open();
+    ASSERT_FALSE(opened) << fault;
+    EXPECT_EQ(opened.error().code(), errc::source_unavailable);
+    EXPECT_TRUE(says(opened.error(),
+                     "expected a file of at most 9223372036854775807 bytes, found a "
+                     "server that claims "));
+  }
+}
+
 TEST_F(RemoteFaults, AFileThatChangesIsNoticed) {
   expect_refused("total:300001", errc::source_unavailable,
                  "expected the file as it was opened, of 300000 bytes, found another "
@@ -272,6 +284,12 @@ TEST_F(RemoteFaults, ACallEndsAtItsTimeLimit) {
   const auto opened = try_open({{}, milliseconds(200)});
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code(), errc::timeout);
+}
+
+TEST_F(RemoteFaults, ATimeLimitBeyondTheRangeOfTheClockIsNoLimit) {
+  const auto found = read_under({}, "", {.timeout = std::chrono::milliseconds::max()});
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(*found, wanted());
 }
 
 TEST_F(RemoteFaults, ACallEndsWhenItIsCancelled) {

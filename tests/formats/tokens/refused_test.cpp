@@ -125,6 +125,36 @@ TEST(TokenizerRefuses, PatternsThatMeanSomethingElseInOniguruma) {
   }
 }
 
+TEST(TokenizerRefuses, TemplatesThatNameTooManyIds) {
+  json description = wordpiece();
+  json& processor = description["post_processor"];
+  processor["special_tokens"]["[CLS]"]["ids"] = json(std::vector<int>(4096, 2));
+  EXPECT_TRUE(tokenizer::from_json(as_view(description.dump())));
+  // One more piece of the template names the same 4096 ids again.
+  json again = description;
+  again["post_processor"]["single"].insert(again["post_processor"]["single"].begin(),
+                                           processor["single"][0]);
+  // A second template in a sequence adds to those of the first.
+  json twice = description;
+  twice["post_processor"] = {{"type", "Sequence"},
+                             {"processors", json::array({processor, processor})}};
+  for (const json& one : {again, twice}) {
+    const auto made = tokenizer::from_json(as_view(one.dump()), "made.json");
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code(), errc::corrupt);
+    EXPECT_NE(made.error().message().find("at most 4096 ids of special tokens"),
+              std::string::npos)
+        << made.error().message();
+  }
+}
+
+TEST(TokenizerRefuses, AnIdFarBeyondTheNumberOfTokens) {
+  // The table of tokens has an entry for each id up to the largest.
+  expect_refused(byte_level(some_merges()),
+                 {{"/model/vocab/x", (1U << 24) - 1, errc::out_of_range,
+                   "expected an id below 1048576"}});
+}
+
 TEST(TokenizerRefuses, BytesThatAreNotJson) {
   for (const char* text : {"", "{", "[1,]", "\xFF", "{\"model\":}", "nul"}) {
     const auto made = tokenizer::from_json(as_view(text), "made.json");

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "pipeline/support/number_stages.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::test {
@@ -161,6 +162,15 @@ TEST(PipelineFailures, SkippedItemsLeaveNoTraceBehindTheStage) {
       expect_skipped<breaking<true>>(fails_at, workers);
     }
   }
+}
+
+TEST(PipelineFailures, AnythingThatAStageThrowsBecomesAnError) {
+  const auto thrown = flow::guarded([]() -> result<void> { throw 7; });
+  ASSERT_FALSE(thrown);
+  EXPECT_EQ(thrown.error().code(), errc::kernel_failed);
+  const auto no_memory = flow::guarded([]() -> result<void> { throw std::bad_alloc(); });
+  ASSERT_FALSE(no_memory);
+  EXPECT_EQ(no_memory.error().code(), errc::out_of_memory);
 }
 
 TEST(PipelineFailures, AStoppedRunNamesStageItemTaskAndCause) {

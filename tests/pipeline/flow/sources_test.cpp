@@ -219,6 +219,27 @@ TEST(PipelineSources, OfTwoSourcesEitherMayFail) {
   }
 }
 
+TEST(PipelineSources, NothingIsReadBehindTheLastBarrier) {
+  for (std::uint64_t turns = 1; turns < 8; ++turns) {
+    memory_store store;
+    durable_items d;
+    pipeline p("stopped");
+    p.add<number_source>("source", {.count = 1000, .seed = 5}) >>
+        p.add<running_sum>("first") >> p.add<running_sum>("second") >>
+        p.add<number_sink>("sink", sink_of(d));
+    auto options = options_with(store, 0);
+    options.turn_items = 1;
+    std::uint64_t left = turns;
+    options.stop = [&] { return left == 0 || --left == 0; };
+    const auto report = flow::run_here(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(store.images.size(), 1U);
+    EXPECT_EQ(report->items, store.images.back().next_item);
+    EXPECT_EQ(d.items.size(), store.images.back().next_item);
+    EXPECT_FALSE(report->finished);
+  }
+}
+
 TEST(PipelineSources, ARunOfTwoSourcesStopsWhereverTheyStand) {
   for (std::uint64_t turns = 1; turns < 12; ++turns) {
     memory_store store;
@@ -240,6 +261,62 @@ TEST(PipelineSources, ARunOfTwoSourcesStopsWhereverTheyStand) {
     EXPECT_EQ(d.items[19].second,
               joined::make(number_source::make(5, 19), numbers{19, 19, 19}));
   }
+}
+
+/// A loop that adds to each item the item that it made two items before.
+void build_loop(pipeline& p, durable_items& d) {
+  auto join = p.add<joined>("join");
+  auto ends = p.add<scaled>("scaled");
+  p.add<number_source>("source", {.count = 9, .seed = 5}) >> join["a"];
+  join >> ends >> p.add<number_sink>("sink", sink_of(d));
+  ends["y"].feed_back(join["b"], 2);
+}
+
+TEST(PipelineSources, AnImageWithTooManyItemsOfALoopIsRefused) {
+  memory_store store;
+  {
+    durable_items d;
+    pipeline p("loop");
+    build_loop(p, d);
+    auto options = options_with(store, 3);
+    const auto report = flow::run_here(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+  }
+  // The first image has items that are still to come.
+  store.images.resize(1);
+  flow::image& old = store.images.front();
+  // The edge of the loop is the second one of the outlet.
+  const std::string name = "LOOP/scaled/0/1";
+  flow::image_section* loop = nullptr;
+  const flow::image_section* item = nullptr;
+  for (flow::image_section& one : old.sections) {
+    loop = one.name == name ? &one : loop;
+    item = one.name == name + "/1" ? &one : item;
+  }
+  ASSERT_NE(loop, nullptr);
+  ASSERT_NE(item, nullptr);
+  const flow::image_section last_item = *item;
+  // Twenty equal items in place of two.
+  constexpr std::uint32_t count = 20;
+  const std::size_t size = (loop->data.size() - sizeof count) / 2;
+  const byte_vector last(loop->data.end() - static_cast<std::ptrdiff_t>(size),
+                         loop->data.end());
+  std::memcpy(loop->data.data(), &count, sizeof count);
+  for (std::uint32_t i = 2; i < count; ++i) {
+    loop->data.insert(loop->data.end(), last.begin(), last.end());
+  }
+  for (std::uint32_t i = 2; i < count; ++i) {
+    old.sections.push_back(last_item);
+    old.sections.back().name = name + "/" + std::to_string(i);
+  }
+  durable_items d;
+  pipeline p("loop");
+  build_loop(p, d);
+  const auto refused = flow::run_here(p, options_with(store, 3));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::corrupt) << refused.error().message();
+  EXPECT_NE(refused.error().message().find("at most 2 items"), std::string::npos)
+      << refused.error().message();
 }
 
 }  // namespace

@@ -62,6 +62,108 @@ TEST(Mix, DrawsSourcesByWeightAndSeed) {
       << "a source of weight 0 comes last";
 }
 
+/// Counts from a number on, and has nothing to give at every `pause`-th question.
+struct pausing_source {
+  struct settings {
+    std::uint64_t first = 0;
+    std::uint64_t count = 10;
+    std::uint64_t pause = 0;
+  };
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  settings with;
+  cursor at = 0;
+  std::uint64_t questions = 0;
+  static void describe(stage_spec<pausing_source>& s) {
+    s.name("test.pausing", "counts with pauses").port("x", &pausing_source::x, "n");
+    s.set("first", &settings::first, "first number");
+    s.set("count", &settings::count, "items");
+    s.set("pause", &settings::pause, "questions from one pause to the next").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    with = s;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == with.count) {
+      return false;
+    }
+    if (with.pause != 0 && ++questions % with.pause != 0) {
+      p.nothing_yet();
+      return true;
+    }
+    WEIR_TRY(auto v, p.fill(x, 1));
+    v[0] = with.first + at++;
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+/// Returns a catalog with the source above, and with one of items up to a length.
+flow::catalog& with_pauses() {
+  static flow::catalog& all = *[] {
+    auto* made = new flow::catalog();
+    or_throw(flow::add_basic_stages(*made));
+    or_throw(made->add<pausing_source>());
+    for (const std::int64_t longest : {0, 5, 9}) {
+      or_throw(made->add(
+          "test.up_to_" + std::to_string(longest),
+          [longest](flow::described_stage& one, const given_settings&) -> result<void> {
+            WEIR_TRY(one, flow::make_stage<pausing_source>({}));
+            one.info.ports.back().longest = longest;
+            return {};
+          }));
+    }
+    return made;
+  }();
+  return all;
+}
+
+TEST(Mix, HasOneOrderHoweverLongItsSourcesTake) {
+  const auto values = [](int pause) {
+    const std::string paused = " pause=" + std::to_string(pause);
+    // The first sources end soon, so that other sources are drawn in their place.
+    const auto parts = list_of<std::string>({"test.pausing count=1 first=100",
+                                             "test.pausing count=2 first=200",
+                                             "test.pausing count=30 first=300" + paused,
+                                             "test.pausing count=30 first=400" + paused});
+    const auto tapes = run_tapes(
+        [&](pipeline& p, std::vector<tape>& all) {
+          p.add_made("source", with_pauses().make(
+                                   "mix", {{"parts", parts},
+                                           {"weights", list_of<double>({9, 9, 1, 1})},
+                                           {"seed", 3}})) >>
+              add_recorder(p, "sink", all[0]);
+        },
+        1);
+    EXPECT_TRUE(tapes) << tapes.error().message();
+    std::vector<std::uint64_t> out;
+    for (const recorded& one : (*tapes)[0]) {
+      out.push_back(one.values<std::uint64_t>()[0]);
+    }
+    return out;
+  };
+  const auto expected = values(0);
+  EXPECT_EQ(expected.size(), 63U);
+  for (const int pause : {2, 3, 5}) {
+    EXPECT_EQ(values(pause), expected) << pause;
+  }
+}
+
+TEST(Mix, ItsItemsAreAsLongAsThoseOfAnySource) {
+  const auto longest = [](const std::vector<std::string>& parts) {
+    const auto made = or_throw(with_pauses().make("mix", {{"parts", list_of(parts)}}));
+    return made.info.ports.back().longest;
+  };
+  EXPECT_EQ(longest({"test.up_to_5", "test.up_to_9"}), 9);
+  EXPECT_EQ(longest({"test.up_to_9", "test.up_to_5"}), 9);
+  EXPECT_EQ(longest({"test.up_to_9", "test.up_to_0"}), 0) << "one has no limit";
+}
+
 /// A source of `count` items that counts how often it is asked for its position, and has
 /// nothing yet before every item.
 struct hesitant {

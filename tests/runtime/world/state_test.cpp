@@ -187,9 +187,29 @@ TEST(WorldState, PartsOfRanksMayLieInFoldersOfTheirOwn) {
     });
   };
   run(2, 4, 0);
-  EXPECT_EQ(names_in(folder / "disk1"), std::vector<std::string>{"state-2.rank-1.part"});
+  // The lock of the state holds its identity.
+  std::string identity;
+  ASSERT_TRUE(std::getline(std::ifstream(folder / "state" + "/lock"), identity));
+  EXPECT_EQ(names_in(folder / "disk1"),
+            std::vector<std::string>{"state-2.rank-1.of-" + identity + ".part"});
   run(3, 8, 4);
-  EXPECT_EQ(names_in(folder / "disk1"), std::vector<std::string>{"state-4.rank-1.part"});
+  EXPECT_EQ(names_in(folder / "disk1"),
+            std::vector<std::string>{"state-4.rank-1.of-" + identity + ".part"});
+}
+
+TEST(WorldState, StatesWithOneFolderOfPartsLeaveThePartsOfEachOtherAlone) {
+  test::temp_folder folder;
+  const auto run = [&](const std::string& state, std::int64_t steps, std::int64_t from) {
+    run_to(steps, 2, rows(2), folder / state, from,
+           {.every = 2, .kept = 1, .parts = folder / "disk"});
+  };
+  run("first", 4, 0);
+  // The other state has no generations, and then generations of the same numbers.
+  run("second", 4, 0);
+  EXPECT_EQ(names_in(folder / "disk").size(), 4u);
+  run("first", 6, 4);
+  run("second", 6, 4);
+  EXPECT_EQ(names_in(folder / "disk").size(), 4u);
 }
 
 TEST(WorldState, PartsWithoutAManifestAreRemovedAtTheStart) {

@@ -138,6 +138,9 @@ TEST(TokenFiles, HeadersAreComparedWithTheSizeOfTheFile) {
   EXPECT_EQ(said(npy_file(dtype::fp32, 1, "abcd")),
             "cannot read \"a.bin\" as tokens: expected integers in one dimension, found "
             "float32 in 1");
+  const std::vector<std::int64_t> long_shape(70'000, 1);
+  EXPECT_EQ(make_npy_header(dtype::uint8, long_shape, false).error().text(),
+            "cannot write an array: expected at most 8 dimensions, found 70000");
   const byte_vector square = or_throw(make_npy_header(dtype::uint8, {{2, 2}}, false));
   EXPECT_EQ(said(std::string(as_text(square)) + "abcd"),
             "cannot read \"a.bin\" as tokens: expected integers in one dimension, found "

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "../../../storage/hn4/directory/directory.hpp"
 #include "support.hpp"
@@ -137,6 +139,24 @@ TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   }
   for (const std::string& file : others) {
     EXPECT_TRUE(std::filesystem::exists(v.scratch / file)) << file;
+  }
+}
+
+TEST(Hn4Index, SeveralProcessesMayRemoveTheSameLeftovers) {
+  const weir::test::temp_folder folder;
+  const std::string path = folder / "v";
+  const std::string maker = path + "." + std::to_string(gone()) + "-";
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 200; ++i) {
+      std::ofstream(maker + std::to_string(i) + ".tmp") << "x";
+    }
+    result<void> other;
+    std::thread remover([&] { other = hn4_remove_leftovers(path); });
+    const auto own = hn4_remove_leftovers(path);
+    remover.join();
+    EXPECT_TRUE(own) << own.error().message();
+    EXPECT_TRUE(other) << other.error().message();
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }
 

@@ -122,6 +122,29 @@ TEST(LiveChild, IsNotResumedWithOtherDocuments) {
   EXPECT_EQ(resume(first + end, other), errc::history_mismatch);
 }
 
+TEST(LiveChild, StatesThatContradictEachOtherAreAnError) {
+  const temp_folder folder;
+  write_text(
+      folder / "lines",
+      "{\"ids\": [1, 2, 3]}\n{\"state\": 2}\n{\"ids\": [4, 5]}\n{\"end\": true}\n");
+  tokens some(5);
+  auto whole = or_throw(open_child_source(child_of(folder / "lines")));
+  ASSERT_EQ(or_throw(whole->read(0, some)), 5U);
+  const byte_vector behind_three = or_throw(whole->state(4));
+  // The child goes on behind three tokens, and the source has been read up to one.
+  auto source = or_throw(open_child_source(child_of(folder / "lines")));
+  or_throw(source->restore_state(1, {}));
+  or_throw(source->restore_state(4, behind_three));
+  const auto read = source->read(1, some);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), errc::corrupt) << read.error().message();
+  // A place has no more tokens before it than its number says.
+  auto fresh = or_throw(open_child_source(child_of(folder / "lines")));
+  const auto behind = fresh->continue_at(2, std::array<std::uint32_t, 3>{1, 2, 3});
+  ASSERT_FALSE(behind);
+  EXPECT_EQ(behind.error().code(), errc::corrupt) << behind.error().message();
+}
+
 TEST(LiveChild, FaultsHaveNames) {
   const std::string hello = "{\"hello\": 1}\n";
   const auto code = [](std::unique_ptr<token_source> source) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sockets: tokens of peers, peers that go and come, addresses, and turns without an end.
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -117,6 +119,18 @@ TEST(LiveSocket, RefusesAddressesThatOthersReachWithoutAToken) {
   EXPECT_EQ(open_socket_source("tcp:0", options).error().code(),
             errc::source_unavailable);
   EXPECT_EQ(open_fifo_source("/dev/null").error().code(), errc::source_unavailable);
+}
+
+TEST(LiveSocket, ASystemWithoutASocketIsNamedAsTheCause) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto refused = open_socket_source("tcp:127.0.0.1:0");
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find(std::strerror(EMFILE)), std::string::npos)
+      << refused.error().message();
 }
 
 TEST(LiveMemory, ATurnWithoutAnEndIsReadInPieces) {

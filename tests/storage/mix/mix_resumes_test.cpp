@@ -137,6 +137,23 @@ TEST(MixSource, AnotherSeedIsRngMismatchAndOtherWeightsAnotherSource) {
             errc::history_mismatch);
 }
 
+TEST(MixSource, AStateInsideOfAUnitIsRefusedWhenAllPartsHaveEnded) {
+  const std::vector<part_text> texts = {{tokens(20, 1), 1, exhaustion::drop, true},
+                                        {tokens(20, 2), 1, exhaustion::drop, true}};
+  const auto source = open_mix(texts, {});
+  const std::uint64_t end = all_of(*source).size();
+  byte_vector state = or_throw(source->state(end));
+  // The number of tokens of a unit follows the version and the number of the parts; the
+  // last of the six counters of a part says that it has ended.
+  store_le<std::uint64_t>(state.data() + 8, 5);
+  for (const std::size_t part : {0U, 1U}) {
+    store_le<std::uint64_t>(state.data() + 32 + 48 * part + 40, 1);
+  }
+  const auto refused = open_mix(texts, {})->restore_state(end + 5, state);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::corrupt) << refused.error().message();
+}
+
 TEST(MixSource, NoFlippedByteOfItsStateCrashesTheReader) {
   const auto texts = three_parts(exhaustion::loop, exhaustion::drop, exhaustion::loop);
   const auto source = open_mix(texts, {});

@@ -150,10 +150,10 @@ class message_reader {
   /// @error{unsupported; the bytes must be copied} @error{not_found; no such object}
   /// @error{hash_mismatch; its digest differs} @error{missing_hash; it has none}
   [[nodiscard]] result<bytes_view> view(std::size_t i) const;
-  /// Checks the digest of every frame, the digest lists and the size of every payload
-  /// without decoding. @error{hash_mismatch; a digest differs} @error{missing_hash; an
-  /// object has none}
-  /// @error{corrupt; a size is wrong}
+  /// Verifies the digest of every object as `read_options::hashes` demands, without
+  /// decoding; does nothing if that is `none`. Opening has checked the other frames, the
+  /// digest lists and the sizes. Errors of the source are returned.
+  /// @error{hash_mismatch; a digest differs} @error{missing_hash; an object has none}
   [[nodiscard]] result<void> verify() const;
 
   /// Returns the place of the message in its source.

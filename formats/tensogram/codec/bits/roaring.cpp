@@ -145,7 +145,7 @@ class roaring_reader {
     }
     if (run_flags_.empty() || containers >= offsets_from) {
       // The offsets are redundant, because the containers lie one after the other.
-      (void)from_.get_bytes(4 * containers);  // containers follow each other anyway
+      (void)from_.get_bytes(4 * containers);
     }
     for (std::size_t c = 0; c < containers; ++c) {
       if (!read_container(heads, c)) {

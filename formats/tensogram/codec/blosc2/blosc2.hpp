@@ -21,7 +21,7 @@ namespace weir::formats {
 enum class blosc2_codec : std::uint8_t { blosclz = 0, lz4 = 1, zlib = 3, zstd = 4 };
 
 /// Parameters of the writer.
-struct blosc2_parameters {                 ///< how streams are compressed
+struct blosc2_parameters {
   blosc2_codec codec = blosc2_codec::lz4;  ///< codec of the streams
   int level = 5;                           ///< 0 stores chunks plain, 9 is the slowest
   unsigned type_size = 1;  ///< bytes of an item for the shuffle filter, 1..255

@@ -28,9 +28,9 @@ struct item_range {
   std::uint64_t last = 0;   ///< first number behind the range
 };
 
-/// The state of a run behind item `last_item`: states and kept items of stages, cursors
+/// The state of a run before item `next_item`: states and kept items of stages, cursors
 /// of sources, offsets of sinks. It equals the state of a serial run that has processed
-/// all items up to `last_item` and no other.
+/// all items before `next_item` and no other.
 /// @threads{a value}
 struct image {
   std::uint64_t epoch = 0;      ///< number of the epoch, from 1

@@ -23,6 +23,9 @@ template <class Function>
     return error(errc::out_of_memory, "cannot allocate memory for a stage");
   } catch (const std::exception& e) {
     return error(errc::kernel_failed, std::string("a stage has thrown: ") + e.what());
+  } catch (...) {
+    return error(errc::kernel_failed,
+                 "a stage has thrown an object that is no std::exception");
   }
 }
 
