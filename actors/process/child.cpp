@@ -27,7 +27,6 @@
 extern char** environ;  // NOLINT: the name is that of POSIX
 
 namespace weir::actors {
-/// How much of the output of a child is kept for errors.
 namespace {
 
 /// Bytes of the last words that an error shows.

@@ -494,8 +494,8 @@ result<void> go_back(run_origin& origin) {
   return {};
 }
 
-/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
-/// all stages again, as a resumed run in another process would.
+/// Returns the error of a run in which more child processes have died than `restarts`
+/// allows.
 error no_restart_left(std::uint32_t restarts, const error& last) {
   return error(last.code(),
                fmt::format("cannot go back to a checkpoint once more: expected at most "
@@ -505,6 +505,8 @@ error no_restart_left(std::uint32_t restarts, const error& last) {
       .because(last);
 }
 
+/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
+/// all stages again, as a resumed run in another process would.
 result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
                                           run_origin origin) {
   run_options again = options;

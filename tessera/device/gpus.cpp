@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opens GPUs. The code of a module keeps their backend, because it ends before that.
+/// Opens GPUs. The code of a module keeps their backend alive, because it must be
+/// unloaded before the backend ends.
 #include "device/gpus.hpp"
 
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 
 /// Code of a module on GPUs, which keeps their backend.
 ///
-/// It may be the last that keeps the backend.
+/// It may be the last object that keeps the backend alive.
 class gpu_code final : public device_code {
  public:
   gpu_code(std::shared_ptr<cuda_backend> gpus, std::unique_ptr<cuda_module> code)

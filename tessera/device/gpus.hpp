@@ -20,8 +20,9 @@ class group_collectives {
  public:
   virtual ~group_collectives() = default;
   /// Starts a collective with the buffers of each rank. May wait for memory of a device.
-  /// `done` is called exactly once, by a thread that must not wait for a device. Work
-  /// that comes before or after the collective is ordered by the caller.
+  /// `done` is called exactly once, on any thread, perhaps before the call returns, and
+  /// must not wait for a device. Work that comes before or after the collective is
+  /// ordered by the caller.
   virtual void submit(const collective::collective_call& call,
                       std::span<const std::byte* const> inputs,
                       std::span<std::byte* const> outputs, completion done) = 0;

@@ -46,8 +46,8 @@ class reader {
       into = *value;
     }
   }
-  /// Sets `into` to the value and returns true, if the value is a number in [least,
-  /// most]. Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
+  /// Sets `into` to the value and returns true, if the value is a number in [min, max].
+  /// Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
   template <class T>
   bool take(const char* name, T& into, std::uint64_t min, std::uint64_t max) const {
     const auto value = text(name);
@@ -70,7 +70,7 @@ class reader {
         ++next;
       }
     }
-    // Comparing with `most >> shift` avoids the overflow of the shifted number.
+    // Comparing with `max >> shift` avoids the overflow of the shifted number.
     if (problem != std::errc() || next != end || number > (max >> shift) ||
         (number << shift) < min) {
       warn(name, fmt::format("a number in [{}, {}]", min, max), *value);
