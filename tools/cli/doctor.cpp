@@ -239,7 +239,7 @@ json clock_facts() {
 }
 
 // Returns a fact as text. Keys that end with "_bytes" hold sizes.
-// Array and folders are handled here, so the caller need not know the shape of a section.
+// Arrays and objects are handled here, so the caller need not know the shape of a value.
 std::string in_words(const std::string& key, const json& value) {
   if (value.is_array()) {
     std::string out;

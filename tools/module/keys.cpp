@@ -30,7 +30,7 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
   }
   const ssize_t written = ::write(descriptor, text.data(), text.size());
   const bool whole = written == static_cast<ssize_t>(text.size());
-  // The key is durable before the command reports success.
+  // The content is on the disk before the command reports success.
   const bool good = whole && ::fsync(descriptor) == 0;
   // A write that stores only a part sets no errno: the disk is full.
   const int problem = written >= 0 && !whole ? ENOSPC : errno;

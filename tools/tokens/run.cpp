@@ -324,7 +324,7 @@ command_result tokens_pack(const tokens_options& options, output& out) {
   // Looked up before any text is read.
   WEIR_TRY(const std::uint32_t behind, end_of_text(with, options));
   text_list list;
-  // The list of all texts is made first, so a missing folder shows at once.
+  // The list of all texts is made first, so a folder that cannot be read shows at once.
   for (const std::string& path : options.files) {
     WEIR_CHECK(list.add(path));
   }

@@ -2,7 +2,7 @@
 /// @file
 /// Headers of token files, and ids of 16 and 32 bits.
 ///
-/// Four formats: ids in words, ids alone, ids behind the header of llm.c, and ids as a
+/// Four formats: ids as text, ids alone, ids behind the header of llm.c, and ids as a
 /// NumPy array. The last two have the number of ids in front, which is known only at the
 /// end, so their header is written twice.
 /// @source{llm.c, the header of its data files; NumPy, format 1.0 of npy files}
