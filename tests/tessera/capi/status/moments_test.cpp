@@ -445,6 +445,45 @@ TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
   }
 }
 
+// One stream never comes to its end. Memory that only another stream uses is found all
+// the same, and memory that the first stream uses is missing after a limited time.
+TEST(TesseraMemory, IsNotWaitedForForeverIfAStreamDoesNotEnd) {
+  gate never;
+  gate soon;
+  const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"},
+                           {"TESS_TIMEOUT_MS", "2000"},
+                           {"TESS_NUM_THREADS", "4"}});
+  session s;
+  tessMesh_t other = nullptr;
+  tessStream_t busy = nullptr;
+  const int device = 0;
+  ASSERT_TESS(tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &other));
+  ASSERT_TESS(tessStreamCreate(other, 0, &busy));
+  void* held = nullptr;
+  void* x = nullptr;
+  void* y = nullptr;
+  ASSERT_TESS(tessMalloc(other, 200'000, &held));
+  ASSERT_TESS(tessMalloc(s.mesh, 700'000, &x));
+  never.put_into(busy);
+  soon.put_into(s.stream);
+  ASSERT_TESS(tessFree(other, held));
+  ASSERT_TESS(tessFree(s.mesh, x));
+  // The stream that never ends is let go if the calls below do not return.
+  std::atomic<bool> over{false};
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    soon.open();
+    for (int i = 0; i < 1000 && !over; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    never.open();
+  });
+  EXPECT_TESS(tessMalloc(s.mesh, 700'000, &y));
+  EXPECT_EQ(tessMalloc(s.mesh, 200'000, &x), TESS_ERR_OUT_OF_MEMORY);
+  over = true;
+  opens.join();
+}
+
 // The profiler is stopped after its context has ended and another context has existed.
 // The trace must have the records from before.
 TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
