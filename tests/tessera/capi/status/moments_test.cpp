@@ -532,5 +532,29 @@ TEST(TesseraSettings, ReportVariablesThatTheyCannotRead) {
                                               "wait, so that the missing rank is named";
 }
 
+/// Returns the settings that these variables give.
+tessera::runtime_settings settings_of(const std::map<std::string, std::string>& set) {
+  std::vector<std::string> warnings;
+  return or_throw(tessera::read_settings(
+      [&](const char* name) {
+        const auto found = set.find(name);
+        return found == set.end() ? nullptr : found->second.c_str();
+      },
+      warnings));
+}
+
+TEST(TesseraSettings, KeepTheirDefaultsForVariablesThatAreEmptyOrUnusable) {
+  const tessera::runtime_settings usual = settings_of({});
+  for (const char* const text : {"", "soon", "-1"}) {
+    const tessera::runtime_settings s =
+        settings_of({{"TESS_TIMEOUT_MS", text}, {"TESS_AUTOTUNE", text}});
+    EXPECT_EQ(s.wait_limit_ms, usual.wait_limit_ms) << text;
+    EXPECT_EQ(s.rendezvous_limit_ms, usual.rendezvous_limit_ms) << text;
+    EXPECT_EQ(s.autotune, usual.autotune) << text;
+  }
+  EXPECT_EQ(settings_of({{"TESS_TIMEOUT_MS", "0"}}).rendezvous_limit_ms, 0);
+  EXPECT_EQ(settings_of({{"TESS_AUTOTUNE", "0"}}).autotune, std::optional(false));
+}
+
 }  // namespace
 }  // namespace weir::test
