@@ -56,8 +56,8 @@ TESS_API tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release,
                                        void* user);
 
 /** Writes the address of the instance that rank `rank` has of the memory at `devPtr`.
- * @error{TESS_ERR_INVALID_VALUE; `devPtr` is not memory of a mesh, or there is no such
- * rank} */
+ * @error{TESS_ERR_INVALID_VALUE; `devPtr` is not memory of the mesh, or there is no
+ * such rank} */
 TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
                                         void** rankPtr);
 /** Writes the free and the total memory of the device of a rank. Each pointer may be
