@@ -54,6 +54,7 @@ class gpu_collectives final : public group_collectives {
         made->group_ = *std::move(opened);
         return std::unique_ptr<group_collectives>(std::move(made));
       }
+      made->nccl_failure_ = std::move(opened).error();
     }
     // Copies and kernels of this project.
     WEIR_TRY(made->group_, cuda::device_collectives::open(*made->backend_, of_ranks));
@@ -68,6 +69,9 @@ class gpu_collectives final : public group_collectives {
       calls.push_back({call, {inputs[r], outputs[r]}});
     }
     group_->submit(calls, std::move(done));
+  }
+  [[nodiscard]] std::optional<error> nccl_failure() const override {
+    return nccl_failure_;
   }
 
  private:
@@ -90,6 +94,7 @@ class gpu_collectives final : public group_collectives {
   std::shared_ptr<cuda_backend> backend_;
   cuda::nccl_library nccl_;
   cuda::driver driver_;
+  std::optional<error> nccl_failure_;
   std::unique_ptr<cuda::device_collectives> group_;  ///< ends before the others
 };
 

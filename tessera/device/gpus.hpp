@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "weir/collective/call.hpp"
@@ -26,6 +27,9 @@ class group_collectives {
   virtual void submit(const collective::collective_call& call,
                       std::span<const std::byte* const> inputs,
                       std::span<std::byte* const> outputs, completion done) = 0;
+  /// Returns why NCCL, which the machine has, does not work with the devices, so that
+  /// copies and kernels do its work; nothing if it works or is not wanted.
+  [[nodiscard]] virtual std::optional<error> nccl_failure() const = 0;
 };
 /// Makes the collectives of ranks on these devices; those of level 0 use NCCL if the
 /// machine has it.
