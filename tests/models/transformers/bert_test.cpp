@@ -255,6 +255,46 @@ TEST(Bert, CallsOverlap) {
   }
 }
 
+/// Releases the storage of an engine that was made last, as far as its number tells.
+bool release_last(runtime::engine& engine) {
+  for (std::uint32_t index = 1000; index > 0; --index) {
+    for (std::uint32_t generation = 0; generation < 4; ++generation) {
+      if (engine.release({index - 1, generation})) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The results of the last call of several are gone, so its tasks are refused behind those
+// of the layers.
+TEST(Bert, TasksOfACallThatIsRefusedHaveEnded) {
+  const bert_config config = small_bert();
+  const some_source weights = bert_weights_of(config, weight_type::f32);
+  const texts all = some_texts(config);
+  const auto engine = bert_engine(2);
+  const auto model = or_throw(make_bert(*engine, config, weights, {"auto", 600}));
+  const auto expected = encode_all(*model, {all.runs[0]});
+  ASSERT_TRUE(release_last(*engine));
+  std::vector<step_ticket> tickets;
+  for (std::size_t i = 1; i < encoder::max_in_flight; ++i) {
+    tickets.push_back(or_throw(model->submit({&all.runs[i], 1})));
+  }
+  for (const step_ticket& one : tickets) {
+    or_throw(model->rows(one));
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto refused = model->submit(all.runs);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::not_found);
+    const runtime::engine_counters now = engine->counters();
+    EXPECT_EQ(now.submitted, now.finished);
+  }
+  or_throw(model->finish(tickets.front()));
+  EXPECT_TRUE(equal_vectors(encode_all(*model, {all.runs[0]}), expected));
+}
+
 TEST(Bert, CallsAndPartsThatDoNotFitAreRefused) {
   const bert_config config = small_bert();
   const some_source weights = bert_weights_of(config, weight_type::f32);
