@@ -310,7 +310,6 @@ command_result tokens_count(const tokens_options& options, output& out) {
                                         {"tokens", all_ids},
                                         {"vocabulary", with.vocabulary_size()},
                                         {"texts", texts}}));
-    ;
   } else if (options.files.size() > 1) {
     // A sum is printed only if there is more than one number.
     out.print("{}\ttotal\n", all_ids);
