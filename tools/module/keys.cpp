@@ -80,8 +80,10 @@ result<void> write_key_files(const std::string& path, const tessera::key_pair& k
   // Nobody has used the new secret key yet, so nothing is lost by its removal.
   if (!written) {
     ::unlink(path.c_str());
+    return written;
   }
-  return written;
+  // The names of both files are durable before the command reports success.
+  return posix_file_system().sync_folder(folder_of(path));
 }
 
 }  // namespace weir::tools
