@@ -142,8 +142,8 @@ json built_in() {
       {"volumes", {"hn4"}},
       {"devices", {"cpu"}},
       {"gpus",
-       "a backend for CUDA 12.0 and newer, not yet used by streams; it has run over a "
-       "stand-in for the driver, and no result on a physical GPU has been seen"},
+       "a backend for CUDA 12.0 and newer, which TESS_BACKEND=cuda selects; it has run "
+       "over a stand-in for the driver, and no result on a physical GPU has been seen"},
       {"models",
        {"prose", std::string(name_of(models::architecture::llama)),
         std::string(name_of(models::architecture::bert))}}};
