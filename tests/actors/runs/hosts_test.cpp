@@ -380,6 +380,8 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
            {"writes garbage into the shared memory", errc::corrupt, "call 0"},
            {"claims more items", errc::corrupt, "items"},
            {"makes no progress", errc::corrupt, "items"},
+           {"has no item yet, as a source", errc::corrupt, "flags 4"},
+           {"has ended, as a source", errc::corrupt, "flags 2"},
            {"repeats an answer", errc::corrupt, "the request"},
            {"answers with a wrong first word", errc::corrupt, "the first word"},
            {"claims a large payload", errc::corrupt, "payload"},
