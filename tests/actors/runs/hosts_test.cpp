@@ -404,6 +404,22 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
   }
 }
 
+// In nanoseconds these times are beyond 64 bits.
+TEST(PipelineHosts, TimesOfManyCenturiesHaveNotPassed) {
+  add_standard_stages();
+  pipeline p("patient");
+  auto source = p.add("source", "generator", {{"count", 10}});
+  auto stage = p.add("stage", "elementwise", {{"type", "f32[1]"}, {"op", "negate"}});
+  auto sink = p.add("sink", "null");
+  source >> stage.host(host_kind::process) >> sink;
+  run_options options;
+  options.deadline_s = 10'000'000'000;
+  options.stall_s = 10'000'000'000;
+  options.every_seconds = 1e30;
+  const auto end = run(p, options);
+  EXPECT_TRUE(end) << end.error().message();
+}
+
 TEST(PipelineHosts, EndWithTheErrorAfterTheLastRestart) {
   const scoped_variable program("WEIR_STAGE_HOST", WEIR_BAD_CHILD_PROGRAM);
   const scoped_variable which("WEIR_BAD_CHILD", "kills itself");
