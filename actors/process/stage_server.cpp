@@ -266,6 +266,13 @@ class stage_server {
     for (std::uint32_t i = 0; i < count; ++i) {
       // A copy of the record; it cannot change any more.
       const auto c = memory_->read<wire::call_record>(layout_.calls, i);
+      // `tensors_` has space for this many items.
+      if (c.count > start_.stage.info.takes) {
+        return error(errc::corrupt,
+                     fmt::format("cannot read call {} of a request: expected at most {} "
+                                 "items, found {}",
+                                 i, start_.stage.info.takes, c.count));
+      }
       flow::call_view& to = calls_[i];
       to.seq = c.seq;
       to.lane = c.lane;
