@@ -88,6 +88,13 @@ result<void> read_stages(stored_run& run) {
   }
   WEIR_TRY(const bytes_view budget,
            section_of(run.file, state_of(stage_names::text, "BUDGET")));
+  if (budget.size() != sizeof(run.build_budget)) {
+    return error(errc::corrupt,
+                 fmt::format("reading section {} failed: expected {} bytes, found {}",
+                             state_of(stage_names::text, "BUDGET"),
+                             sizeof(run.build_budget), budget.size()))
+        .located(run.file.path());
+  }
   run.build_budget = record_reader(budget).get<std::uint64_t>();
   return read_accounts(run, state_of(stage_names::accounts, "METRICS"));
 }
