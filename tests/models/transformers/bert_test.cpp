@@ -20,6 +20,7 @@ namespace {
 using test::bert_weights_of;
 using test::plain_row;
 using test::plain_rows;
+using test::release_last;
 using test::small_bert;
 using test::some_source;
 using test::some_token_ids;
@@ -253,18 +254,6 @@ TEST(Bert, CallsOverlap) {
                    expected.begin() + static_cast<std::ptrdiff_t>(i * config.width)));
     or_throw(model->finish(tickets[i]));
   }
-}
-
-/// Releases the storage of an engine that was made last, as far as its number tells.
-bool release_last(runtime::engine& engine) {
-  for (std::uint32_t index = 1000; index > 0; --index) {
-    for (std::uint32_t generation = 0; generation < 4; ++generation) {
-      if (engine.release({index - 1, generation})) {
-        return true;
-      }
-    }
-  }
-  return false;
 }
 
 // The results of the last call of several are gone, so its tasks are refused behind those
