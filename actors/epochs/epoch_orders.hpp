@@ -37,8 +37,8 @@ class epoch_orders {
   }
   /// Returns what is due. An epoch whose image would equal the last checkpoint is not
   /// begun. @param reached  Where the sources are.
-  // No order, or its place is not reached yet.
   [[nodiscard]] action due(const flow::stand& reached) const noexcept {
+    // There is no order, or its place is not reached yet.
     if (!order_ || reached.next_item < order_->at) {
       return action::none;
     }

@@ -32,7 +32,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
   }
   stored_epoch out;
   out.generation = file.header().generation;
-  // Three numbers; more of them are ignored.
+  // Three numbers; bytes behind them are ignored.
   record_reader numbers((*epoch)->data);
   out.state.epoch = numbers.get<std::uint64_t>();
   out.state.next_item = numbers.get<std::uint64_t>();

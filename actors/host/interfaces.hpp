@@ -67,8 +67,8 @@ using engine_host_actor = caf::typed_actor<
     caf::reacts_to<work_atom>,
     // From the conductor: begin an epoch. Replaces an order that was not carried out.
     caf::reacts_to<begin_atom, local<epoch_order>>,
-    // Begins the run with these I/O hosts. Its report goes to the observer, and an error
-    // to the listener of the configuration.
+    // Begins the run with the I/O hosts of the configuration. Its report goes to the
+    // observer, and an error to `failed` of the configuration.
     caf::reacts_to<launch_atom>,
     // From itself, every 100 ms: samples the run for the conductor and the observer.
     caf::reacts_to<deadline_atom>>;

@@ -26,7 +26,7 @@ struct io_host_config {
 /// State that CAF keeps for an I/O host.
 struct io_host_shell {
   static constexpr const char* name = "weir.io_host";
-  bool ended_early = false;  ///< the last batch of a blocking stage that was begun
+  bool ended_early = false;  ///< the last batch of the blocking stage ended early
 };
 /// Returns the behavior of an I/O host; CAF calls this when it spawns the actor.
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,

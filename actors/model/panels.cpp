@@ -83,13 +83,23 @@ models::weight_type type_of_panels(models::stored_type type) {
   }
 }
 
-/// Decodes a weight to fp32 in the order of the model.
-/// @pre `to` has as many elements as the weight.
-void decode_weight(const models::weight_view& view, std::span<float> to) {
+/// Decodes rows of a weight to fp32, in the order of the model and little-endian as in a
+/// file.
+byte_vector decode_rows(const models::weight_view& view, std::uint64_t first,
+                        std::uint64_t rows) {
   const auto columns = static_cast<std::size_t>(view.columns());
-  for (std::uint64_t row = 0; row < view.rows(); ++row) {
-    view.read(row, to.subspan(static_cast<std::size_t>(row) * columns, columns));
+  byte_vector out(static_cast<std::size_t>(rows) * columns * sizeof(float));
+  const std::size_t row_bytes = columns * sizeof(float);
+  std::vector<float> row(columns);
+  for (std::uint64_t r = 0; r < rows; ++r) {
+    view.read(first + r, row);
+    std::memcpy(out.data() + static_cast<std::size_t>(r) * row_bytes, row.data(),
+                row_bytes);
   }
+  if constexpr (std::endian::native == std::endian::big) {
+    swap_units(out, sizeof(float));
+  }
+  return out;
 }
 
 }  // namespace
@@ -134,7 +144,8 @@ std::uint64_t stream_bytes(std::span<const panel_entry> plan) {
   return end;
 }
 
-// 16-bit matrices are decoded first; a vector is one row of fp32.
+// Rows of 16-bit matrices are decoded first, those of the run alone, because a large
+// matrix has many runs. A vector is one row of fp32.
 result<void> pack_run(const raw_weight& w, std::uint64_t first_panel, mutable_bytes to) {
   const models::weight_info& info = w.weight->info;
   // The packing itself decodes blocks and fp32 from their stored form.
@@ -148,19 +159,18 @@ result<void> pack_run(const raw_weight& w, std::uint64_t first_panel, mutable_by
     return models::pack_panels(info.hf_name, shape_of_panels(*w.weight), w.bytes, pairs,
                                first_panel, to);
   }
-  std::vector<float> values(static_cast<std::size_t>(info.rows * info.columns));
-  decode_weight(w.view, values);
-  // Stored numbers are little-endian on every machine.
-  if constexpr (std::endian::native == std::endian::big) {
-    swap_units(std::as_writable_bytes(std::span(values)), sizeof(float));
-  }
-  const bytes_view bytes = std::as_bytes(std::span(values));
   if (info.vector) {
-    std::memcpy(to.data(), bytes.data(), bytes.size());
+    const byte_vector values = decode_rows(w.view, 0, w.view.rows());
+    std::memcpy(to.data(), values.data(), values.size());
     return {};
   }
-  return models::pack_panels(info.hf_name, shape_of_panels(*w.weight), bytes, 0,
-                             first_panel, to);
+  // The rows of the run are packed as a matrix of their own.
+  models::panel_shape shape = shape_of_panels(*w.weight);
+  const std::uint64_t first = first_panel * models::panel_outputs;
+  shape.outputs = std::min(to.size() / shape.panel_bytes() * models::panel_outputs,
+                           shape.outputs - first);
+  return models::pack_panels(info.hf_name, shape,
+                             decode_rows(w.view, first, shape.outputs), 0, 0, to);
 }
 
 }  // namespace weir::actors

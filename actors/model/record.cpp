@@ -115,7 +115,8 @@ result<model_record> record_of_text(std::string_view text, const std::string& ta
     const auto digest = in.at("digest").get<std::string>();
     const char* end = digest.data() + digest.size();
     // The number must take the whole text.
-    if (std::from_chars(digest.data(), end, record.digest, 16).ptr != end) {
+    const auto read = std::from_chars(digest.data(), end, record.digest, 16);
+    if (read.ec != std::errc() || read.ptr != end) {
       return bad_record(tag, "a digest that is no hexadecimal number");
     }
     record.tokenizer = in.at("tokenizer").get<std::string>();

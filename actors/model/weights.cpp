@@ -131,8 +131,7 @@ result<void> model_weights::map_entry(const storage::hn4_stream& stream,
   return {};
 }
 
-/// An empty selection wants all entries.
-/// Maps the panels of the record.
+/// Maps the panels of the record. An empty selection wants all entries.
 result<void> model_weights::map_panels(const storage::hn4_stream& stream,
                                        const model_record& record,
                                        const selection& wanted) {

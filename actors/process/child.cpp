@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +28,6 @@
 extern char** environ;  // NOLINT: the name is that of POSIX
 
 namespace weir::actors {
-/// How much of the output of a child is kept for errors.
 namespace {
 
 /// Bytes of the last words that an error shows.
@@ -161,8 +161,9 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
     // spin.
     std::array<pollfd, 2> both{
         {{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0}, {words_, POLLIN, 0}}};
-    const int ready =
-        ::poll(both.data(), words_ >= 0 ? 2 : 1, static_cast<int>(left / 1'000'000 + 1));
+    // A longer wait than a timeout can express is several waits.
+    const std::int64_t ms = std::min<std::int64_t>(left / 1'000'000 + 1, INT_MAX);
+    const int ready = ::poll(both.data(), words_ >= 0 ? 2 : 1, static_cast<int>(ms));
     if (ready < 0 && errno != EINTR) {
       return system_error("wait for", "a child process", errno);
     }

@@ -353,13 +353,15 @@ class process_stage final : public flow::batch_stage {
 
   /// Checks the answer to a request with items.
   /// A count of all items together with a flag, or of none without one, contradicts
-  /// itself.
-  result<void> check_answer(const wire::head& head, std::size_t asked) {
-    const bool more =
-        (head.flags & (wire::failed | wire::partial | wire::ended | wire::nothing)) != 0;
-    if (head.count > asked || (head.count == asked && more) ||
-        (head.count == 0 && !more)) {
-      return wrong(fmt::format("1 to {} items", asked), std::to_string(head.count));
+  /// itself. `reasons` are the flags that explain to such a request why items are
+  /// missing: with another one, the same items would be asked for without end.
+  result<void> check_answer(const wire::head& head, std::size_t asked,
+                            std::uint32_t reasons) {
+    const bool more = head.flags != 0;
+    if ((head.flags & ~reasons) != 0 || head.count > asked ||
+        (head.count == asked && more) || (head.count == 0 && !more)) {
+      return wrong(fmt::format("1 to {} items with flags among {}", asked, reasons),
+                   fmt::format("{} with flags {}", head.count, head.flags));
     }
     return {};
   }
@@ -381,7 +383,9 @@ class process_stage final : public flow::batch_stage {
         return take_complete(items.first(count), done, std::move(asked.error()));
       }
       const wire_message& answer = *asked;
-      WEIR_CHECK(check_answer(answer.head, count));
+      WEIR_CHECK(check_answer(
+          answer.head, count,
+          wire::failed | (start_.stage.info.own_numbering ? wire::partial : 0)));
       const bool partial = (answer.head.flags & wire::partial) != 0;
       if (start_.stage.info.own_numbering) {
         WEIR_CHECK(take_several(items, answer.head.count + (partial ? 1 : 0)));
@@ -503,7 +507,7 @@ class process_stage final : public flow::batch_stage {
     fill_space();
     WEIR_TRY(const auto answer, child_->ask(wire::kind::fill, count));
     const wire::head& head = answer.head;
-    WEIR_CHECK(check_answer(head, count));
+    WEIR_CHECK(check_answer(head, count, wire::failed | wire::ended | wire::nothing));
     for (std::size_t i = 0; i < head.count; ++i) {
       const auto made = memory_.read<wire::made_record>(layout_.made, i);
       if (made.call != i || made.cursor_bytes > flow::max_record) {
@@ -539,7 +543,7 @@ class process_stage final : public flow::batch_stage {
                           flow::processed_items& done) {
     WEIR_TRY(const std::uint32_t count, put_calls(items));
     WEIR_TRY(const auto answer, child_->ask(wire::kind::write, count));
-    WEIR_CHECK(check_answer(answer.head, count));
+    WEIR_CHECK(check_answer(answer.head, count, wire::failed));
     done.processed += answer.head.count;
     if ((answer.head.flags & wire::failed) != 0) {
       return error_of(as_text(answer.payload));

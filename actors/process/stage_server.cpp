@@ -53,8 +53,7 @@ struct stage_answer {
   byte_vector payload;
 };
 
-/// `count` items before the failed one are complete.
-/// An answer with an error and with what was done before it.
+/// Returns an answer with an error. `count` items before the failed one are complete.
 stage_answer failed_reply(std::uint32_t count, const error& e) {
   stage_answer r{count, wire::failed, {}};
   append(r.payload, as_view(wire_text(e)));
@@ -267,6 +266,13 @@ class stage_server {
     for (std::uint32_t i = 0; i < count; ++i) {
       // A copy of the record; it cannot change any more.
       const auto c = memory_->read<wire::call_record>(layout_.calls, i);
+      // `tensors_` has space for this many items.
+      if (c.count > start_.stage.info.takes) {
+        return error(errc::corrupt,
+                     fmt::format("cannot read call {} of a request: expected at most {} "
+                                 "items, found {}",
+                                 i, start_.stage.info.takes, c.count));
+      }
       flow::call_view& to = calls_[i];
       to.seq = c.seq;
       to.lane = c.lane;
@@ -363,9 +369,9 @@ class stage_server {
       memory_->write(layout_.made, records_, r);
     }
   }
-  /// False ends the message: the item begins the next one. An item that has the whole
-  /// space for itself and does not fit would never fit.
-  /// Stores an item, or says why that cannot be.
+  /// Stores an item. Returns false if the item does not fit any more and must begin the
+  /// next message. An item that has the whole space for itself and does not fit would
+  /// never fit, so that is an error.
   result<bool> put_or_refuse(const flow::made_view& made, region& space) {
     if (put_made(made, space)) {
       return true;

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "weir/actors/control.hpp"
 #include "weir/base/error.hpp"
@@ -62,8 +63,21 @@ static_assert(std::atomic<run_control*>::is_always_lock_free);
 /// The control that signals refer to, or null while no scope is alive.
 std::atomic<run_control*> active_control{nullptr};
 
+/// Number of handlers that run at the moment, each on any thread.
+std::atomic<int> running_handlers{0};
+
+/// Counts a handler while it may use the control.
+class handler_scope {
+ public:
+  handler_scope() { running_handlers.fetch_add(1, std::memory_order_seq_cst); }
+  ~handler_scope() { running_handlers.fetch_sub(1, std::memory_order_seq_cst); }
+  handler_scope(const handler_scope&) = delete;
+  handler_scope& operator=(const handler_scope&) = delete;
+};
+
 /// The first signal asks the run to end; the second one ends the process.
 extern "C" void weir_on_signal(int) {
+  const handler_scope runs;
   auto* control = active_control.load(std::memory_order_seq_cst);
   if (control == nullptr || control->stop_requested()) {
     // The shell's code for SIGINT, 128 + 2. `_exit` runs no destructors, which a signal
@@ -76,6 +90,7 @@ extern "C" void weir_on_signal(int) {
 /// A terminal that closes may send several signals, and every write to a closed pipe
 /// sends one, so these never end the process.
 extern "C" void weir_on_closed_terminal(int) {
+  const handler_scope runs;
   auto* control = active_control.load(std::memory_order_seq_cst);
   if (control != nullptr && !control->stop_requested()) {
     control->request_stop();
@@ -115,13 +130,17 @@ signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved
 }
 
 signal_scope::~signal_scope() {
-  // The old handlers are put back first; after that no signal can refer to the control.
+  // The old handlers are put back first, so that no new handler begins. One that another
+  // thread has begun may still refer to the control, and is waited for.
   ::sigaction(SIGINT, &saved_->interrupt, nullptr);
   ::sigaction(SIGTERM, &saved_->terminate, nullptr);
   ::sigaction(SIGHUP, &saved_->hang_up, nullptr);
   ::sigaction(SIGPIPE, &saved_->closed_pipe, nullptr);
   ::sigaction(SIGXFSZ, &saved_->large_file, nullptr);
   active_control.store(nullptr, std::memory_order_seq_cst);
+  while (running_handlers.load(std::memory_order_seq_cst) != 0) {
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace weir::actors

@@ -36,6 +36,14 @@
 namespace weir::actors {
 namespace {
 
+/// Returns a time in nanoseconds. A time that is longer than 126 years counts as 126
+/// years, so that a deadline can be computed from it.
+std::int64_t nanoseconds_of(double seconds) {
+  constexpr double longest = 4e18;
+  const double time = seconds * 1e9;
+  return static_cast<std::int64_t>(time < longest ? time : longest);
+}
+
 /// The function of the user may be empty.
 void warn(const run_options& options, const std::string& text) {
   if (options.warning) {
@@ -204,7 +212,7 @@ result<void> pipeline_runner::start_hosts(
   options.seed = options_.seed;
   options.folder = options_.files;
   options.fill_slots = options_.fill_slots;
-  options.deadline_ns = options_.deadline_s * 1'000'000'000;
+  options.deadline_ns = nanoseconds_of(static_cast<double>(options_.deadline_s));
   options.plugins = flow::stages().files();
   options.died = origin_.died;
   return flow::move_to_hosts(
@@ -319,7 +327,7 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
 epoch_conductor_actor pipeline_runner::start_conductor() {
   epoch_conductor_config config;
   config.rules.every_items = options_.every_items;
-  config.rules.every_ns = static_cast<std::int64_t>(options_.every_seconds * 1e9);
+  config.rules.every_ns = nanoseconds_of(options_.every_seconds);
   if (origin_.store) {
     config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
                                      epoch_saver_config{origin_.store});
@@ -335,7 +343,7 @@ epoch_conductor_actor pipeline_runner::start_conductor() {
 /// called on a thread of the actor system.
 progress_observer_actor pipeline_runner::start_observer() {
   progress_observer_config config;
-  config.stall_ns = options_.stall_s * 1'000'000'000;
+  config.stall_ns = nanoseconds_of(static_cast<double>(options_.stall_s));
   if (options_.progress) {
     config.progress = [events = events_](pipeline_progress p) {
       events->push(std::move(p));
@@ -494,8 +502,8 @@ result<void> go_back(run_origin& origin) {
   return {};
 }
 
-/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
-/// all stages again, as a resumed run in another process would.
+/// Returns the error of a run in which more child processes have died than `restarts`
+/// allows.
 error no_restart_left(std::uint32_t restarts, const error& last) {
   return error(last.code(),
                fmt::format("cannot go back to a checkpoint once more: expected at most "
@@ -505,6 +513,8 @@ error no_restart_left(std::uint32_t restarts, const error& last) {
       .because(last);
 }
 
+/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
+/// all stages again, as a resumed run in another process would.
 result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
                                           run_origin origin) {
   run_options again = options;

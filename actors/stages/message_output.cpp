@@ -20,7 +20,7 @@ result<void> message_output::open(const std::string& path, bool resuming, bool r
   if (resuming) {
     return {};  // `rewind` opens the file
   }
-  // A resumed run must not lose what is in the file.
+  // A resumed run has returned above, so it loses nothing that is in the file.
   if (!pipe_ && replace) {
     WEIR_CHECK(empty_file());
   }

@@ -92,7 +92,7 @@ class tgm_replace final : public flow::stage_object {
     options.floats = formats::non_finite::store;
     for (const std::string& one : settings_.about) {
       const std::size_t end = one.find('=');
-      // The rule of the setting makes sure that there is a key.
+      // `check_lists` has made sure that there is a key.
       options.extra.set(one.substr(0, end), one.substr(end + 1));
     }
     // The bytes of the item are copied here, so it can go.

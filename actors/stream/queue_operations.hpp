@@ -17,7 +17,7 @@
 namespace weir::actors {
 
 /// Takes the failures of a whole queue, leaves it clean, and calls.
-/// @threads{`done` any; `found` once done}
+/// @threads{`done`: any; `failures`: once `done` has returned true}
 class synchronize_operation final : public tessera::joining_operation {
  public:
   /// `call` runs on a worker: it must neither block nor throw. It may be empty.

@@ -2,10 +2,10 @@
 /// @file
 /// The order of shutdown, and the handlers of the supervisor's messages.
 ///
-/// The supervisor monitors its children and ends them in groups: sources first, then the
-/// engine, then sinks, and so on by `stop_group`. A group has a deadline. When it has
-/// ended or its deadline has passed, the next group is told to end, so a child that hangs
-/// delays the stop and cannot prevent it.
+/// The supervisor monitors its children and ends them in groups, in the order of
+/// `stop_group`: sources, the conductor, sinks, the engine, and then the rest. A group
+/// has a deadline. When it has ended or its deadline has passed, the next group is told
+/// to end, so a child that hangs delays the stop and cannot prevent it.
 ///
 /// `supervisor_state` decides this without actors; the handlers below connect it to CAF.
 /// Children are numbered by the order of their adoption, and `handles` has the same

@@ -13,9 +13,8 @@
 namespace weir::actors {
 
 /// Configuration of a message appender.
-/// Where files are opened; tests replace it.
 struct message_appender_config {
-  target_environment environment;
+  target_environment environment;  ///< where files are opened; tests replace it
 };
 /// State that CAF keeps for a message appender.
 struct message_appender_shell {

@@ -54,6 +54,7 @@ class call_builder {
   // The last number is that of the end.
   result<void> run(const char* name, const access_list& accesses, const Kernel& kernel) {
     WEIR_TRY(call_.last, engine_.submit(name, accesses.items(), kernel));
+    call_.first = call_.first == 0 ? call_.last : call_.first;
     return {};
   }
   /// Returns the footprint of some rows of a buffer of `stride` features.
@@ -362,7 +363,17 @@ void pool_mean(std::span<const float> rows, std::span<float> mean) noexcept {
 /// Returns when all tasks are submitted.
 result<void> submit_bert_call(runtime::engine& engine, const bert_parts& parts,
                               bert_call& call) {
-  return call_builder(engine, parts, call).all();
+  call.first = 0;
+  call.last = 0;
+  auto submitted = call_builder(engine, parts, call).all();
+  if (!submitted && call.first != 0) {
+    // The tasks use the buffers of the call, which the next call may get. How they end
+    // does not matter: nobody reads what they compute.
+    for (runtime::task_id id = call.first; id <= call.last; ++id) {
+      static_cast<void>(engine.wait(id));
+    }
+  }
+  return submitted;
 }
 
 }  // namespace weir::models

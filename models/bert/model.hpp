@@ -75,8 +75,9 @@ struct bert_run {
 
 /// A call in flight and its buffers. It stays at its address while tasks run.
 struct bert_call {
-  std::uint64_t serial = 0;  ///< number of the call; 0: the object is free
-  runtime::task_id last = 0;
+  std::uint64_t serial = 0;           ///< number of the call; 0: the object is free
+  runtime::task_id first = 0;         ///< number of its first task; 0: none is submitted
+  runtime::task_id last = 0;          ///< number of the last one
   std::vector<std::uint32_t> tokens;  ///< by row
   std::vector<bert_run> runs;
 
@@ -91,7 +92,8 @@ struct bert_call {
   [[nodiscard]] int rows() const { return static_cast<int>(tokens.size()); }
 };
 
-/// Submits the tasks of a call, and stores the number of the task that ends last.
+/// Submits the tasks of a call, and stores the number of the task that ends last. If a
+/// task is refused, the tasks before it have ended when the call returns.
 [[nodiscard]] result<void> submit_bert_call(runtime::engine& engine,
                                             const bert_parts& parts, bert_call& call);
 

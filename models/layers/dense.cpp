@@ -48,7 +48,7 @@ void multiply(const layer_kernels& kernels, const panel_matrix& matrix,
   call.out_stride = out_stride;
   // One call for each run that the range touches.
   for (const panel_run& run : matrix.runs) {
-    // A run ends where the next device's panels begin.
+    // A run ends where the next run begins.
     const std::uint64_t end = run.first + run.bytes.size() / matrix.shape.panel_bytes();
     const std::uint64_t first = std::max(range.first, run.first);
     const std::uint64_t last = std::min(range.first + range.count, end);

@@ -58,7 +58,7 @@ void fill_record(pulse_record& record, const pulse& p,
   record.active = p.active_levels;
   record.update = p.update;
   record.total_updates = p.total_updates;
-  // Filled by tasks.
+  // A task computes the norm; the scored rows are counted below.
   record.gradient_norm = 0;
   record.scored = 0;
   record.results.clear();

@@ -11,7 +11,6 @@
 
 namespace weir::models {
 
-/// The names are for errors.
 namespace {
 
 /// One array of a replica, with its name for error messages.
@@ -64,7 +63,7 @@ result<std::uint32_t> lanes_per_device(std::uint32_t lanes, std::uint32_t device
                   lanes, possible, devices));
 }
 
-/// The first device's arrays are those that the world sees.
+/// `state_` has the arrays of the first device and the lanes of all devices.
 result<std::unique_ptr<replicas>> replicas::create(runtime::engine& engine,
                                                    const prose_config& config,
                                                    const kernel_table<float>& kernels,

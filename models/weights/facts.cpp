@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "weights/limits.hpp"
 #include "weir/base/text.hpp"
@@ -71,6 +72,13 @@ result<void> check_facts(const stored_facts& f) {
     const std::uint32_t value = f.*row.member;
     if (value == 0 || value > row.max) {
       return impossible(row.name, fmt::format("from 1 to {}", row.max), value);
+    }
+  }
+  // The ids select rows of the embedding.
+  for (const auto& [name, id] :
+       {std::pair{"begin_token", f.begin_token}, {"end_token", f.end_token}}) {
+    if (id && *id >= f.vocabulary) {
+      return impossible(name, fmt::format("an id below {}", f.vocabulary), *id);
     }
   }
   // A group of query heads shares a head of keys.

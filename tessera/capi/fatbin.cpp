@@ -127,8 +127,15 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
-  // The key has 64 bytes by the rule of the interface.
-  tessera::secret_key secret{};
+  // The key has 64 bytes by the rule of the interface. Its copy is erased at the end.
+  struct erased_key {
+    tessera::secret_key bytes{};
+    erased_key() = default;
+    erased_key(const erased_key&) = delete;
+    erased_key& operator=(const erased_key&) = delete;
+    ~erased_key() { ::explicit_bzero(bytes.data(), bytes.size()); }
+  } copy;
+  tessera::secret_key& secret = copy.bytes;
   if (key != nullptr) {
     std::memcpy(secret.data(), key, secret.size());
   }

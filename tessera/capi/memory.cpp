@@ -285,13 +285,20 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
     // An address inside of an allocation is accepted: the result has the same offset in
     // the instance of the rank.
     const auto place = m->context->memory().find(devPtr);
-    if (!place || !place->memory->symmetric() || rank < 0 ||
-        rank >= static_cast<int>(m->ranks())) {
-      return error(
-          errc::invalid_argument,
-          fmt::format("tessMemGetRankPtr failed: expected memory of the mesh and "
-                      "a rank in [0, {}), found rank {}",
-                      m->ranks(), rank));
+    if (!place || !place->memory->symmetric() || place->memory->owner() != m->number) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemGetRankPtr failed: expected memory of the mesh, "
+                               "found {} at {}",
+                               !place                       ? "none"
+                               : place->memory->symmetric() ? "memory of another mesh"
+                                                            : "memory of another kind",
+                               devPtr));
+    }
+    if (rank < 0 || rank >= static_cast<int>(m->ranks())) {
+      return error(errc::invalid_argument,
+                   fmt::format("tessMemGetRankPtr failed: expected a rank in [0, {}), "
+                               "found {}",
+                               m->ranks(), rank));
     }
     *rankPtr = place->on_rank(rank);
     return {};

@@ -259,8 +259,8 @@ template <class Handle>
                                      char* buffer, std::size_t* size);
 /// Copies a structure of the caller, which may be shorter or longer than the library's.
 /// Members wholly inside `structSize` count; all others are 0.
-/// @error{invalid_argument; too short to have a member, or longer than the library knows
-/// with bytes that are not 0}
+/// @error{invalid_argument; null, shorter than `least` bytes, or longer than the library
+/// knows with bytes that are not 0}
 template <class Struct>
 [[nodiscard]] result<Struct> read_struct(std::string_view call, const Struct* from,
                                          std::size_t least) {

@@ -261,7 +261,7 @@ memory_place address_table::find(const void* address) const {
           found.rank};
 }
 
-/// Whether `bytes` from the address on lie in one instance.
+/// Returns true if `bytes` bytes from the address on lie in one instance.
 bool address_table::contains(const std::byte* address, std::size_t bytes) const {
   const memory_place place = find(address);
   return place.memory != nullptr && bytes <= place.bytes_left();

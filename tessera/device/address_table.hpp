@@ -37,7 +37,7 @@ class address_table {
 
   /// Returns the place of an address; its allocation is null if the address is unknown.
   [[nodiscard]] memory_place find(const void* address) const;
-  /// Returns true if a single interval holds all of [at, at + bytes).
+  /// Returns true if a single interval holds all of [address, address + bytes).
   [[nodiscard]] bool contains(const std::byte* address, std::size_t bytes) const;
   /// Returns the address on rank `rank` that belongs to `pointer`, or `pointer` if there
   /// is none.

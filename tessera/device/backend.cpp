@@ -29,7 +29,7 @@ struct inline_executor {
   }
 };
 
-/// Returns the error of a launch with a number outside of [1, most].
+/// Returns the error of a launch with a number outside of [1, max].
 error wrong_launch(const grid_launch& launch, std::string_view expected, std::int64_t max,
                    std::int64_t found) {
   return {errc::invalid_argument,

@@ -200,8 +200,13 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     if (made->strides.empty()) {  // some consumers treat null strides as an error
       made->strides.assign(made->shape.size(), 1);
       for (std::size_t i = made->shape.size(); i-- > 1;) {
-        made->strides[i - 1] =
-            made->strides[i] * std::max<std::int64_t>(made->shape[i], 1);
+        // An empty tensor may have extents whose product is no number. Its strides reach
+        // no element.
+        if (__builtin_mul_overflow(made->strides[i],
+                                   std::max<std::int64_t>(made->shape[i], 1),
+                                   &made->strides[i - 1])) {
+          made->strides[i - 1] = 0;
+        }
       }
     }
     made->memory = std::move(memory);

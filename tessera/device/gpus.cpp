@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opens GPUs. The code of a module keeps their backend, because it ends before that.
+/// Opens GPUs. The code of a module keeps their backend alive, because it must be
+/// unloaded before the backend ends.
 #include "device/gpus.hpp"
 
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 
 /// Code of a module on GPUs, which keeps their backend.
 ///
-/// It may be the last that keeps the backend.
+/// It may be the last object that keeps the backend alive.
 class gpu_code final : public device_code {
  public:
   gpu_code(std::shared_ptr<cuda_backend> gpus, std::unique_ptr<cuda_module> code)
@@ -53,6 +54,7 @@ class gpu_collectives final : public group_collectives {
         made->group_ = *std::move(opened);
         return std::unique_ptr<group_collectives>(std::move(made));
       }
+      made->nccl_failure_ = std::move(opened).error();
     }
     // Copies and kernels of this project.
     WEIR_TRY(made->group_, cuda::device_collectives::open(*made->backend_, of_ranks));
@@ -67,6 +69,9 @@ class gpu_collectives final : public group_collectives {
       calls.push_back({call, {inputs[r], outputs[r]}});
     }
     group_->submit(calls, std::move(done));
+  }
+  [[nodiscard]] std::optional<error> nccl_failure() const override {
+    return nccl_failure_;
   }
 
  private:
@@ -89,6 +94,7 @@ class gpu_collectives final : public group_collectives {
   std::shared_ptr<cuda_backend> backend_;
   cuda::nccl_library nccl_;
   cuda::driver driver_;
+  std::optional<error> nccl_failure_;
   std::unique_ptr<cuda::device_collectives> group_;  ///< ends before the others
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "weir/collective/call.hpp"
@@ -20,11 +21,15 @@ class group_collectives {
  public:
   virtual ~group_collectives() = default;
   /// Starts a collective with the buffers of each rank. May wait for memory of a device.
-  /// `done` is called exactly once, by a thread that must not wait for a device. Work
-  /// that comes before or after the collective is ordered by the caller.
+  /// `done` is called exactly once, on any thread, perhaps before the call returns, and
+  /// must not wait for a device. Work that comes before or after the collective is
+  /// ordered by the caller.
   virtual void submit(const collective::collective_call& call,
                       std::span<const std::byte* const> inputs,
                       std::span<std::byte* const> outputs, completion done) = 0;
+  /// Returns why NCCL, which the machine has, does not work with the devices, so that
+  /// copies and kernels do its work; nothing if it works or is not wanted.
+  [[nodiscard]] virtual std::optional<error> nccl_failure() const = 0;
 };
 /// Makes the collectives of ranks on these devices; those of level 0 use NCCL if the
 /// machine has it.

@@ -74,7 +74,7 @@ typedef struct {
   uint32_t structSize;         /**< size of this structure in bytes */
   int32_t ordinal;             /**< number of the device in its context */
   char name[64];               /**< name for people */
-  char backend[16];            /**< backend that runs it: "cpu" */
+  char backend[16];            /**< backend that runs it: "cpu" or "cuda" */
   char arch[32];               /**< code that it runs, such as "x86-64-v3" */
   size_t memory;               /**< bytes that can be allocated */
   size_t alignment;            /**< alignment of every allocation in bytes */

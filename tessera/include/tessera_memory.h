@@ -56,8 +56,8 @@ TESS_API tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release,
                                        void* user);
 
 /** Writes the address of the instance that rank `rank` has of the memory at `devPtr`.
- * @error{TESS_ERR_INVALID_VALUE; `devPtr` is not memory of a mesh, or there is no such
- * rank} */
+ * @error{TESS_ERR_INVALID_VALUE; `devPtr` is not memory of the mesh, or there is no
+ * such rank} */
 TESS_API tessStatus_t tessMemGetRankPtr(tessMesh_t mesh, void* devPtr, int rank,
                                         void** rankPtr);
 /** Writes the free and the total memory of the device of a rank. Each pointer may be
@@ -201,12 +201,13 @@ typedef struct {
  * would have to be read-only, which it cannot say} */
 TESS_API tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
                                           const tessTensorDesc* desc, void** managed);
-/** Takes over a tensor in memory of the host, without a copy. Its bytes become memory of
- * device `device`, or of the host if that is -1. Its deleter is called once, on any
- * thread, after tessMemReleaseImported or tessShutdown when no work uses the memory. If
- * the call fails, the tensor stays with the caller. `flags` is 0 or
- * TESS_TENSOR_UNVERSIONED.
- * @error{TESS_ERR_UNSUPPORTED; not memory of the host, or an unknown type of elements}
+/** Takes over a tensor in memory of the host, or of a GPU of the context, without a copy.
+ * Its bytes become memory of device `device`, or of the host if that is -1. Its deleter
+ * is called once, on any thread, after tessMemReleaseImported or tessShutdown when no
+ * work uses the memory. If the call fails, the tensor stays with the caller. `flags` is 0
+ * or TESS_TENSOR_UNVERSIONED.
+ * @error{TESS_ERR_UNSUPPORTED; memory of another kind of device, or an unknown type of
+ * elements}
  * @error{TESS_ERR_ABI_VERSION_MISMATCH; another major version of DLPack}
  * @error{TESS_ERR_INVALID_VALUE; the tensor is malformed, there is no such device, or
  * known memory overlaps a part of the tensor} */

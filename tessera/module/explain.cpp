@@ -3,7 +3,7 @@
 /// The description of a module as JSON. Members stand in a fixed order, so that equal
 /// modules have equal descriptions.
 ///
-/// The text is what `tessModuleExplain` and `weir module inspect` show. It is written by
+/// The text is what `tessExplain` and `weir module inspect` show. It is written by
 /// hand and not by a JSON library, because its members must keep their order.
 #include "explain.hpp"
 

@@ -30,7 +30,6 @@ inline constexpr std::size_t version = 8, flags = 10, abi_major = 12, abi_minor 
 inline constexpr std::size_t fixed = 16;
 }  // namespace header
 
-/// An entry of the table of sections.
 /// An entry of the table of sections: kind, machine, position, and the first half of the
 /// SHA-256 of its bytes.
 inline constexpr std::uint32_t entry_bytes = 64;
@@ -39,7 +38,6 @@ inline constexpr std::size_t kind = 0, flags = 4, arch = 8, align = 12, offset =
                              bytes = 24, plain_bytes = 32, hash = 40, reserved = 56;
 inline constexpr std::size_t hash_bytes = 16;
 }  // namespace entry
-/// Flags of an entry. An unknown section must be flagged as optional to be skipped.
 /// Flags of an entry. Compressed sections are refused. An optional section may be skipped
 /// by a reader that does not know its kind.
 inline constexpr std::uint32_t flag_compressed = 1, flag_optional = 2;

@@ -260,7 +260,6 @@ class fatbin_reader {
                                kernel_record& k) const {
     const std::uint32_t first = kernels.u32(i, lay::kernel::first);
     const std::uint32_t count = kernels.u32(i, lay::kernel::count);
-    // `next` never exceeds the size of the table, so the difference is not negative.
     // `next` is at most the size of the table, so the difference does not wrap.
     if (first != next || count > table.size() - next) {
       return damaged_fatbin(
@@ -361,7 +360,6 @@ class fatbin_reader {
       }
       out_.kernels.push_back(std::move(k));
     }
-    // Every parameter belongs to a kernel.
     // A parameter that no kernel takes would make two containers with the same meaning
     // differ.
     if (next != all.size()) {
@@ -415,7 +413,6 @@ class fatbin_reader {
       p.max_bytes = table.u64(i, lay::plan::max_bytes);
       p.chunk_bytes = table.u64(i, lay::plan::chunk);
       p.wire_dtype = table.u32(i, lay::plan::wire);
-      // 0 stands for any type.
       // 0 stands for every type.
       const auto known = [](std::uint32_t id) {
         return id == 0 || size_of_dtype(id) != 0;

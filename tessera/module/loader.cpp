@@ -264,8 +264,8 @@ class module_loader {
     // GPUs load code by a function of the backend.
     if (options_.devices) {
       WEIR_CHECK(load_on_devices());
-      // Devices of several machines may run several sections; the description shows the
-      // first.
+      // Devices of different architectures may run different sections; the description
+      // shows that of the first device.
       const std::size_t section = content_->devices->sections().front();
       chosen.assign(module_.kernels.size(), static_cast<std::ptrdiff_t>(section));
     } else {

@@ -3,8 +3,8 @@
 /// Contexts: how their members are made and destroyed, and the state that all streams of
 /// a context share (policy, module wishes, tuners, observers).
 ///
-/// Locks: `mutex_` guards lists and policy, and is held for moments only. The session of
-/// `port_` is the submission lock.
+/// Locks: `mutex_` guards lists and policy, and is held for moments only. A session of
+/// `submission_lock_` is the right to submit to the engine.
 #include "weir/tessera/stream/context.hpp"
 
 #include <algorithm>

@@ -8,11 +8,13 @@
 /// which the same stream may take it again immediately and other streams once the point
 /// is reached. In a capture, an allocation and its release are nodes of the graph, and
 /// the graph owns the memory between its runs.
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "stream/graphs/graph_memory.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/graph.hpp"
 #include "weir/tessera/stream/stream.hpp"
@@ -44,9 +46,25 @@ class last_use : public counted {
   std::shared_ptr<late_releases> releases_;
 };
 
-/// Longest time that an allocation waits for memory whose streams have ended, in
-/// nanoseconds. Workers release their last references a moment after the end.
-constexpr std::int64_t release_limit_ns = 1'000'000'000;
+/// Longest time that an allocation waits for memory that was freed while operations still
+/// use it. An operation may never end before the allocation does: it may be a persistent
+/// kernel, or wait for a rank whose call the same thread makes next. @units{nanoseconds}
+constexpr std::int64_t release_limit_ns = 30'000'000'000;
+/// Longest time between two attempts to allocate. @units{nanoseconds}
+constexpr std::int64_t attempt_ns = 64'000'000;
+
+/// Returns how long an allocation waits for memory. The limit is below that of ranks that
+/// wait for other ranks, so that an allocation does not end their collectives.
+std::int64_t release_limit(const runtime_settings& settings) {
+  std::int64_t limit = release_limit_ns;
+  for (const std::int64_t ms : {settings.wait_limit_ms, settings.rendezvous_limit_ms}) {
+    // 0 means no limit.
+    if (ms != 0 && ms < limit / 500'000) {
+      limit = ms * 500'000;
+    }
+  }
+  return limit;
+}
 
 /// Enqueues a point behind all operations of a stream. The point keeps `user` alive until
 /// it is reached.
@@ -93,30 +111,27 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
   return {};
 }
 
-/// Calls `take`. If the devices are out of memory, empties the pools, waits for memory
-/// that was freed while streams still use it, and calls `take` once more. An allocation
-/// therefore rarely fails only because the streams have not come far enough.
+/// Calls `take`. If the devices are out of memory, empties the pools and calls `take`
+/// again, as long as memory that was freed while streams still use it may come back. An
+/// allocation therefore rarely fails only because the streams have not come far enough.
 template <class Take>
-auto insist(context& owner, const std::shared_ptr<mesh>& m, Take&& take)
-    -> decltype(take()) {
+auto insist(context& owner, Take&& take) -> decltype(take()) {
   auto made = take();
   if (made || made.error().code() != errc::out_of_memory) {
     return made;
   }
-  owner.trim_pools();
-  if (owner.frees().pending()) {
-    // Streams of another mesh on the same devices may use the memory.
-    for (const auto& other : owner.open_meshes()) {
-      const auto& ids = other->devices;
-      if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
-                             m->devices.end()) != ids.end()) {
-        static_cast<void>(owner.drain(other, -1));
-      }
-    }
-    static_cast<void>(owner.frees().wait_for_none(release_limit_ns));
+  const std::int64_t until = now_ns() + release_limit(owner.settings());
+  // Each time is twice the one before: short waits find memory early, long ones cost
+  // little.
+  for (std::int64_t time = 1'000'000;; time = std::min(2 * time, attempt_ns)) {
+    const std::int64_t left = until - now_ns();
+    const bool last = left <= 0 || owner.frees().wait_for_none(std::min(time, left));
     owner.trim_pools();
+    made = take();
+    if (last || made || made.error().code() != errc::out_of_memory) {
+      return made;
+    }
   }
-  return take();
 }
 
 }  // namespace
@@ -129,7 +144,7 @@ void context::trim_pools() {
 
 // Memory of a mesh is not charged to any stream and does not come from the pool.
 result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t bytes) {
-  return insist(*this, m, [&]() -> result<void*> {
+  return insist(*this, [&]() -> result<void*> {
     WEIR_TRY(const auto made, memory_->allocate(m->devices, bytes, m->number));
     return made == nullptr ? nullptr : static_cast<void*>(made->data());
   });
@@ -152,8 +167,8 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
                              budget->free_bytes(), budget->used(), by.number(), bytes))
         .hint("the stream's limit is " + std::to_string(budget->limit()) + " bytes");
   }
-  auto made = insist(*this, by.mesh(),
-                     [&] { return by.mesh()->pool.take(by.number(), bytes, budget); });
+  auto made =
+      insist(*this, [&] { return by.mesh()->pool.take(by.number(), bytes, budget); });
   if (!made) {
     budget->discharge(bytes);
   }
@@ -171,8 +186,7 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   }();
   const bool first = memory == nullptr;
   if (first) {
-    WEIR_TRY(memory, insist(*this, by.mesh(),
-                            [&] { return graph_memory::take(by.mesh(), bytes); }));
+    WEIR_TRY(memory, insist(*this, [&] { return graph_memory::take(by.mesh(), bytes); }));
   } else {
     WEIR_CHECK(memory->show_address());
   }

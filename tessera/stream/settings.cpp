@@ -46,8 +46,8 @@ class reader {
       into = *value;
     }
   }
-  /// Sets `into` to the value and returns true, if the value is a number in [least,
-  /// most]. Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
+  /// Sets `into` to the value and returns true, if the value is a number in [min, max].
+  /// Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
   template <class T>
   bool take(const char* name, T& into, std::uint64_t min, std::uint64_t max) const {
     const auto value = text(name);
@@ -70,7 +70,7 @@ class reader {
         ++next;
       }
     }
-    // Comparing with `most >> shift` avoids the overflow of the shifted number.
+    // Comparing with `max >> shift` avoids the overflow of the shifted number.
     if (problem != std::errc() || next != end || number > (max >> shift) ||
         (number << shift) < min) {
       warn(name, fmt::format("a number in [{}, {}]", min, max), *value);
@@ -84,13 +84,18 @@ class reader {
   ///
   /// No other words are known.
   [[nodiscard]] bool flag(const char* name, bool otherwise) const {
+    return choice(name).value_or(otherwise);
+  }
+  /// Returns true for 1, false for 0, and nothing if the variable is not set, is empty or
+  /// has another value, which gets a warning.
+  [[nodiscard]] std::optional<bool> choice(const char* name) const {
     const auto value = text(name);
     if (!value || value->empty()) {
-      return otherwise;
+      return std::nullopt;
     }
     if (*value != "0" && *value != "1") {
       warn(name, "0 or 1", *value);
-      return otherwise;
+      return std::nullopt;
     }
     return *value == "1";
   }
@@ -257,9 +262,8 @@ result<runtime_settings> read_settings(
   from.take("TESS_CPU_DEVICE_MEMORY", s.device_memory, 1, any);
   from.take("TESS_NUM_THREADS", s.threads, 1, 512);
   take_collectives(from, s);
-  // Without the variable, both limits are the usual ones.
-  if (from.text("TESS_TIMEOUT_MS")) {
-    from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
+  // Without a usable value, both limits are the usual ones.
+  if (from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000)) {
     // A rank gives up before the thread that waits for its stream, so that the status
     // says which rank is missing.
     s.rendezvous_limit_ms = s.wait_limit_ms - s.wait_limit_ms / 10;
@@ -280,9 +284,7 @@ result<runtime_settings> read_settings(
              {"debug", log_level::debug},
              {"trace", log_level::trace}},
             s.log);
-  if (from.text("TESS_AUTOTUNE")) {
-    s.autotune = from.flag("TESS_AUTOTUNE", false);
-  }
+  s.autotune = from.choice("TESS_AUTOTUNE");
   s.deterministic_floor = from.flag("TESS_DETERMINISTIC", false);
   take_lock(from, s);
   s.verify_determinism = from.flag("TESS_VERIFY_DETERMINISM", false);

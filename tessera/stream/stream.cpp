@@ -319,11 +319,11 @@ result<void> stream::mark(event& into, bool posted) {
   {
     auto in = context().submission_lock().enter();
     if (!rests(in)) {
+      in.reserve(lanes());  // may release the session, so it comes before the check
       if (posted) {
         WEIR_CHECK(check_caller());
       }
       here = make_ref<point>(lanes(), context().notifier());
-      in.reserve(lanes());
       enqueue(in, here);
     }
   }
@@ -435,11 +435,15 @@ result<bool> stream::idle() {
   if (operations_ == ended_) {
     return true;
   }
-  if (!looked_for_ || looked_at_ != operations_) {
-    looked_for_ = make_ref<point>(lanes(), context().notifier());
+  const auto asked = [&] { return looked_for_ && looked_at_ == operations_; };
+  if (!asked()) {
+    // May release the session, in which another thread may enqueue the point.
     in.reserve(lanes());
-    enqueue_beside(in, looked_for_);
-    looked_at_ = operations_;
+    if (!asked()) {
+      looked_for_ = make_ref<point>(lanes(), context().notifier());
+      enqueue_beside(in, looked_for_);
+      looked_at_ = operations_;
+    }
   }
   if (!looked_for_->reached()) {
     return false;

@@ -3,6 +3,7 @@
 /// Tests reports: drawings, traces, the comparison with other models, and the HTML page.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -120,6 +121,34 @@ TEST(Trace, WithoutAListOrNestedTooDeeplyIsCorrupt) {
   const auto missing = read_trace(folder / "none.json");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code(), errc::not_found);
+}
+
+TEST(Trace, LeavesSpansOutWhoseTimesNoClockGives) {
+  const test::temp_folder folder;
+  const trace_data trace = or_throw(read_trace(
+      write_trace(folder, R"({"ph":"X","name":"a","ts":1,"dur":2,"tid":1},)"
+                          R"({"ph":"X","name":"b","ts":1e308,"dur":1e308,"tid":1},)"
+                          R"({"ph":"X","name":"b","ts":1e300,"dur":-1e300,"tid":1},)"
+                          R"({"ph":"X","name":"b","ts":-1e300,"dur":1,"tid":1},)"
+                          R"({"ph":"X","name":"b","ts":5,"dur":-3,"tid":1})")));
+  EXPECT_EQ(trace.names, std::vector<std::string>{"a"});
+  EXPECT_EQ(trace.length, 2);
+  EXPECT_NE(draw_load(trace).find("</svg>"), std::string::npos);
+}
+
+TEST(Report, ComparesNothingIfTheNumberOfTokensIsNone) {
+  const test::temp_folder folder;
+  for (const char* tokens : {"-5", "1e300"}) {
+    std::ofstream(folder / "metrics.json")
+        << R"({"phases":{"build":{"tokens":)" << tokens << "}}}";
+    const run_data data = or_throw(read_run(folder.path()));
+    const std::string expected =
+        "comparison with other models: expected a number of Build tokens, found";
+    EXPECT_TRUE(
+        std::any_of(data.missing.begin(), data.missing.end(),
+                    [&](const std::string& one) { return one.starts_with(expected); }))
+        << tokens;
+  }
 }
 
 TEST(Trace, DrawsNothingOfNothing) {

@@ -301,6 +301,10 @@ class Texts(Case):
                 ("objects.0=1", 2, 'cannot set "objects.0": expected a key of the object, as in objects.0.name, found none'),
                 ("objects.first.k=1", 2, 'cannot set "objects.first.k": expected the number of an object behind "objects", found "first"'),
                 ("objects.1.k=1", 3, 'cannot set "objects.1.k": expected the number of an object below 1, found 1'),
+                ("objects.0.masks.nan=1", 2, 'cannot set "objects.0.masks.nan": expected a key of metadata, found one that says how the '
+                 "payload is read or who wrote it"),
+                ("objects.0.shape.x.y=1", 2, 'cannot set "objects.0.shape.x.y": expected a key of metadata, found one that says how the '
+                 "payload is read or who wrote it"),
                 ("extra.=1", 2, 'cannot set "extra.": expected a name between all dots, found none'),
                 ("a..b=1", 2, 'cannot set "a..b": expected a name between all dots, found none'),
                 ("a", 2, 'cannot set: expected KEY=VALUE, found "a"')):
@@ -309,6 +313,12 @@ class Texts(Case):
         self.tgm("set", "-s", "objects.0.k=1, extra.run = 2", one, "x.tgm")
         made, = parse(self.content("x.tgm"))
         self.assertEqual((made["objects"][0][0]["k"], made["metadata"]["_extra_"]), ("1", {"run": "2"}))
+
+    def test_a_magic_number_anywhere_in_other_bytes_is_a_damaged_message(self):
+        for before in (0, 7, (1 << 20) - 7, (1 << 20) - 1, 1 << 20, (2 << 20) - 9):
+            name = self.write("other.bin", b"." * before + b"TENSOGRM" + b"." * 100)
+            self.tgm("ls", name, code=4)
+        self.tgm("ls", self.write("other.bin", b"." * (3 << 20)), code=0)
 
     def test_get_names_the_key_and_the_message(self):
         self.write("two.tgm", message([], extra={"name": "a"}) + message([], extra={"mode": "b"}))

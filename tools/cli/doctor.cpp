@@ -140,8 +140,8 @@ json built_in() {
       {"volumes", {"hn4"}},
       {"devices", {"cpu"}},
       {"gpus",
-       "a backend for CUDA 12.0 and newer, not yet used by streams; it has run over a "
-       "stand-in for the driver, and no result on a physical GPU has been seen"},
+       "a backend for CUDA 12.0 and newer, which TESS_BACKEND=cuda selects; it has run "
+       "over a stand-in for the driver, and no result on a physical GPU has been seen"},
       {"models",
        {"prose", std::string(name_of(models::architecture::llama)),
         std::string(name_of(models::architecture::bert))}}};
@@ -237,7 +237,7 @@ json clock_facts() {
 }
 
 // Returns a fact as text. Keys that end with "_bytes" hold sizes.
-// Array and folders are handled here, so the caller need not know the shape of a section.
+// Arrays and objects are handled here, so the caller need not know the shape of a value.
 std::string in_words(const std::string& key, const json& value) {
   if (value.is_array()) {
     std::string out;

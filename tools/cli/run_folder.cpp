@@ -33,8 +33,9 @@ result<file_lock> lock_folder(const std::string& folder) {
 result<void> make_folders(const std::string& path) {
   std::error_code problem;
   fs::create_directories(path, problem);
+  std::error_code ignored;
   // Some implementations report an error for a folder that exists, which is none here.
-  if (problem && !fs::is_directory(path)) {
+  if (problem && !fs::is_directory(path, ignored)) {
     return error(errc::io,
                  fmt::format("cannot make run folder \"{}\": expected a folder, found "
                              "\"{}\"",

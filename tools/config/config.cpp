@@ -77,9 +77,9 @@ struct setting_change {
   bool allowed = false;  ///< a resumed run may have another value
 };
 
-/// A source that is new has had its default before.
-/// Returns what an assignment has changed. Settings of the run have a rule; those of a
-/// source may always change.
+/// Returns what an assignment has changed. A source that is new has had its defaults
+/// before. Settings of the run have a rule here; those of a named source are compared
+/// with the stored ones when the run is resumed.
 result<setting_change> change_of(const std::string& key, const run_config& before,
                                  const run_config& after) {
   if (!key.starts_with(actors::source_prefix)) {

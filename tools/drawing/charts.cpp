@@ -21,14 +21,14 @@ namespace {
 constexpr double page_width = 960;
 
 // The area of the curves within their drawing, and the numbers at its edges.
-struct frame {       ///< the vertical axis stands here
-  double left = 44;  ///< right end of the horizontal axis; labels stand behind it
-  double right = page_width - 150;  ///< upper end of the vertical axis
-  double top = 26;                  ///< the horizontal axis stands here
-  double bottom = 352;              ///< value at the right end
-  double tokens = 1;                ///< value at the lower end
-  double low = 0;                   ///< value at the upper end
-  double high = 8;
+struct frame {
+  double left = 44;                 ///< the vertical axis stands here
+  double right = page_width - 150;  ///< right end; labels stand behind it
+  double top = 26;                  ///< upper end of the vertical axis
+  double bottom = 352;              ///< the horizontal axis stands here
+  double tokens = 1;                ///< value at the right end
+  double low = 0;                   ///< value at the lower end
+  double high = 8;                  ///< value at the upper end
 
   // Returns the place of a number of tokens.
   [[nodiscard]] double x(double token) const {
@@ -53,7 +53,7 @@ std::string short_number(double value) {
 // Chooses the range of the vertical axis: multiples of half a bit around the curves.
 frame frame_of(const std::vector<curve_line>& lines, double tokens) {
   frame f;
-  // Begins with what no curve exceeds: eight bits below and one above.
+  // The lower end is at most 8 bits and the upper end at least 1 bit.
   f.tokens = std::max(tokens, 1.0);
   double low = 8;
   double high = 1;

@@ -24,9 +24,10 @@ namespace {
 class trace_builder {
  public:
   // Takes the events that drawings need: spans with a duration ("X") and the names of
-  // threads ("M"). All others are passed over.
+  // threads ("M"). All others are passed over, also spans with times that no clock gives.
   void add(const trace_event& event) {
-    if (event.phase == "X") {
+    if (event.phase == "X" && is_time(event.start) && is_time(event.duration) &&
+        event.duration >= 0) {
       const auto [name, added] =
           names_.emplace(event.name, static_cast<std::uint32_t>(names_.size()));
       // The thread gets an entry without a name, which a later event may fill in.
@@ -45,6 +46,10 @@ class trace_builder {
   [[nodiscard]] trace_data finish() &&;
 
  private:
+  /// Returns whether a number of microseconds is a time of a clock, at most 285 years.
+  /// The drawings compute with sums and quotients of such times.
+  static bool is_time(double us) { return us >= -0x1p53 && us <= 0x1p53; }
+
   std::map<std::string, std::uint32_t> names_;  ///< number of each name
   std::map<double, std::string> threads_;  ///< name of each thread, which may be empty
   std::vector<trace_span> spans_;          ///< in the order of the file

@@ -138,7 +138,7 @@ result<actors::model_export_type> export_type_named(const std::string& name) {
 
 /// Reads every weight of a model, and its panels if the volume has them.
 /// Panels are weights that were stored a second time in the order in which kernels read
-/// them. Loading them compares their digests.
+/// them. Loading them verifies the checksums of their blocks.
 result<void> verify_model(const hn4_volume& volume,
                           const actors::model_in_volume& model) {
   WEIR_CHECK(model.verify());

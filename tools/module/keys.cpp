@@ -30,7 +30,7 @@ result<void> write_new(const std::string& path, const std::string& text, mode_t 
   }
   const ssize_t written = ::write(descriptor, text.data(), text.size());
   const bool whole = written == static_cast<ssize_t>(text.size());
-  // The key is durable before the command reports success.
+  // The content is on the disk before the command reports success.
   const bool good = whole && ::fsync(descriptor) == 0;
   // A write that stores only a part sets no errno: the disk is full.
   const int problem = written >= 0 && !whole ? ENOSPC : errno;
@@ -80,8 +80,10 @@ result<void> write_key_files(const std::string& path, const tessera::key_pair& k
   // Nobody has used the new secret key yet, so nothing is lost by its removal.
   if (!written) {
     ::unlink(path.c_str());
+    return written;
   }
-  return written;
+  // The names of both files are durable before the command reports success.
+  return posix_file_system().sync_folder(folder_of(path));
 }
 
 }  // namespace weir::tools

@@ -18,7 +18,7 @@ using facts = nlohmann::ordered_json;
 /// Returns facts as indented text that ends with a line feed.
 [[nodiscard]] std::string facts_text(const facts& value);
 
-/// Returns a face as a word: "task", "late", "source" or "sink".
+/// Returns a face in words: "task", "late", "step loop", "source", "sink" or "blocking".
 [[nodiscard]] std::string face_word(flow::face face);
 /// Returns a guarantee in words: "none", "at least once" or "exactly once".
 [[nodiscard]] std::string guarantee_words(flow::guarantee promise);

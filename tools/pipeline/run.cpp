@@ -126,12 +126,17 @@ result<void> check_new_folder(const std::string& folder) {
 /// The lock is held for the whole run, so that no other process writes to the folder.
 performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json,
                    output& out) {
+  // A folder that is not of this run gets no file.
+  const bool had_lock = posix_file_system().exists(join_path(folder, "lock"));
   const auto lock = lock_folder(folder);
   if (!lock) {
     return {lock.error()};
   }
   // Checked under the lock, so that no other process can begin at the same time.
   if (auto fits = check_new_folder(folder); !fits) {
+    if (!had_lock) {
+      static_cast<void>(posix_file_system().remove(join_path(folder, "lock")));
+    }
     return {std::move(fits.error())};
   }
   // From here on the folder is that of a pipeline.

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -64,10 +65,19 @@ result<pid_t> start_child(const std::vector<std::string>& arguments,
   return child;
 }
 
+/// Returns whether a child has ended. It stays to be collected.
+bool has_ended(pid_t child) {
+  siginfo_t found{};
+  return ::waitid(P_PID, static_cast<id_t>(child), &found, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
+         found.si_pid == child;
+}
+
 /// Waits until a child ends or some time has passed. Returns whether it has ended.
 bool ends_within(pid_t child, double seconds) {
-  // A handle becomes readable when its process ends. On kernels without it (before 5.3)
-  // the handle is negative, and the function only waits for the time.
+  // A handle becomes readable when its process ends. Without it (kernels before 5.3, or a
+  // sandbox that forbids the call) the handle is negative, and the child is asked for
+  // again and again.
   const int handle = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
   bool ended = false;
@@ -75,10 +85,12 @@ bool ends_within(pid_t child, double seconds) {
   // anew.
   for (std::int64_t left = until - now_ns(); left > 0 && !ended;
        left = until - now_ns()) {
+    // With no handle, zero descriptors are polled, which is a plain wait.
+    left = handle >= 0 ? left : std::min(left, static_cast<std::int64_t>(look_s * 1e9));
     timespec time{left / 1'000'000'000, left % 1'000'000'000};
     pollfd ends{handle, POLLIN, 0};
-    // With no handle, zero descriptors are polled, which is a plain wait.
-    ended = ::ppoll(&ends, handle >= 0 ? 1 : 0, &time, nullptr) == 1;
+    ended = ::ppoll(&ends, handle >= 0 ? 1 : 0, &time, nullptr) == 1 ||
+            (handle < 0 && has_ended(child));
   }
   if (handle >= 0) {
     ::close(handle);

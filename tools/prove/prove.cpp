@@ -67,7 +67,7 @@ result<std::string> make_scratch(const std::string& wanted) {
     return error(errc::io, fmt::format("cannot make a folder for the proof: expected "
                                        "TMPDIR to name a folder, found: {}",
                                        failed.message()))
-        .hint("or name a folder with --keep");
+        .hint("or name a folder with --folder");
   }
   std::string name = (folder / "weir-prove-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
@@ -204,6 +204,18 @@ class prover {
     // A signal reaches the children, too, since they are in the same group. This process
     // only has to stop after the current one.
     const actors::signal_scope signals(control_);
+    command_result done = prove_variants();
+    // Nothing of an interrupted proof is worth keeping. Behind other errors the files of
+    // the variants tell more.
+    if (control_.stop_requested() && options_.folder.empty()) {
+      static_cast<void>(remove_all(all_.scratch));
+    }
+    return done;
+  }
+
+ private:
+  /// Runs and compares the variants until one differs.
+  command_result prove_variants() {
     const std::vector<variant> variants = variants_of(all_, options_);
     for (const variant& one : variants) {
       WEIR_TRY(const bool equal, compare(one));
@@ -216,7 +228,6 @@ class prover {
     return end(nullptr, "");
   }
 
- private:
   /// Runs a variant and compares its outputs with those of the first one.
   result<bool> compare(const variant& wanted) {
     variant one = wanted;

@@ -131,6 +131,13 @@ void read_corpus(run_data& data) {
     return;
   }
   const double tokens = number_at(data.metrics, "phases.build.tokens");
+  // Metrics may come from anywhere. The comparison is false for NaN.
+  if (!(tokens >= 0 && tokens < 0x1p63)) {
+    data.missing.push_back(fmt::format(
+        "comparison with other models: expected a number of Build tokens, found {}",
+        tokens));
+    return;
+  }
   // Only tokens that the model has learned from are compared.
   auto corpus = compare_corpus(data.config.source.paths, data.config.source.eot,
                                static_cast<std::uint64_t>(tokens));

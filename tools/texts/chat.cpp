@@ -93,7 +93,7 @@ class interrupt_scope {
 
 /// A line of the input, or the reason why there is none.
 struct input_line {
-  enum class kind : std::uint8_t { text, interrupted, end };
+  enum class kind : std::uint8_t { text, too_long, interrupted, end };
   kind is = kind::text;
   std::string text;
 };
@@ -103,24 +103,24 @@ class line_input {
  public:
   // Returns the next line without its end. A line whose end is missing at the end of the
   // input is returned too. A signal drops what was typed so far of a line. Bytes beyond
-  // the end of a line stay for the next call.
+  // the end of a line stay for the next call. Of a line that is too long, the bytes are
+  // dropped as they come.
   result<input_line> next() {
     for (;;) {
       if (const std::size_t end = bytes_.find('\n'); end != std::string::npos) {
-        input_line line{input_line::kind::text, bytes_.substr(0, end)};
+        input_line line = take_line(bytes_.substr(0, end));
         bytes_.erase(0, end + 1);
         return line;
       }
       if (bytes_.size() > max_turn_bytes) {
-        return error(errc::out_of_range,
-                     fmt::format("cannot read a line: expected at most {} bytes, found "
-                                 "more",
-                                 max_turn_bytes));
+        too_long_ = true;
+        bytes_.clear();
       }
       interrupt_scope::wait_for_input();
       if (interrupt_scope::take()) {
         // The terminal has dropped the rest of the line, too.
         bytes_.clear();
+        too_long_ = false;
         return input_line{input_line::kind::interrupted, {}};
       }
       // Input or the end of the input is there, so this call does not wait.
@@ -133,16 +133,26 @@ class line_input {
         return system_error("read", "standard input", errno);
       }
       if (got == 0) {
-        const bool last = !bytes_.empty();
-        return input_line{last ? input_line::kind::text : input_line::kind::end,
-                          std::exchange(bytes_, {})};
+        if (bytes_.empty() && !too_long_) {
+          return input_line{input_line::kind::end, {}};
+        }
+        return take_line(std::exchange(bytes_, {}));
       }
       bytes_.append(block, static_cast<std::size_t>(got));
     }
   }
 
  private:
-  std::string bytes_;  ///< that were read and not returned
+  // Returns a line whose end has been read.
+  input_line take_line(std::string text) {
+    if (std::exchange(too_long_, false) || text.size() > max_turn_bytes) {
+      return {input_line::kind::too_long, {}};
+    }
+    return {input_line::kind::text, std::move(text)};
+  }
+
+  std::string bytes_;      ///< that were read and not returned
+  bool too_long_ = false;  ///< bytes of the line that is read were dropped
 };
 
 /// Prints a note to the user, who may not be at a terminal.
@@ -205,6 +215,9 @@ result<void> converse(conversation& talk, output& out) {
     if (line.is == input_line::kind::interrupted) {
       out.write("\n");
       print_note("Ctrl-D ends the program");
+    } else if (line.is == input_line::kind::too_long) {
+      print_note(fmt::format("cannot use the line: expected at most {} bytes, found more",
+                             max_turn_bytes));
     } else if (line.text == "/new") {
       WEIR_CHECK(talk.forget());
     } else if (!line.text.empty()) {

@@ -38,7 +38,7 @@ constexpr const char* generate_example =
     "template. Line N draws with seed SEED + N - 1. The output has a line of JSON for\n"
     "each prompt, in their order; it does not depend on --workers and --batch";
 
-/// Adds what both verbs have.
+/// Adds what `embed` and `generate` have.
 /// `run` performs the verb with the options `o` after the whole command line was parsed.
 template <class Options>
 void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,

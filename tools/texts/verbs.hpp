@@ -19,7 +19,7 @@ class App;
 
 namespace weir::tools {
 
-/// What both verbs have: the model, the form of the input, and the output.
+/// What `embed` and `generate` have: the model, the form of the input, and the output.
 struct text_options {
   std::string volume;          ///< HN4 volume
   std::string tag;             ///< tag of the model; may be empty if there is one model
@@ -58,7 +58,7 @@ struct chat_options {
   std::string volume;                   ///< HN4 volume
   std::string tag;                      ///< tag of the model; may be empty
   std::optional<std::string> system;    ///< instruction; unset: that of the template
-  std::string chat_template = "auto";   ///< "auto", "chatml" or "none"
+  std::string chat_template = "auto";   ///< "auto", "chatml", "llama3" or "none"
   std::uint64_t max_tokens = 512;       ///< tokens of the longest answer
   std::uint64_t context_tokens = 4096;  ///< tokens of a conversation
   double temperature = 0.2;             ///< 0 takes the likeliest token

@@ -31,6 +31,10 @@ constexpr std::uint16_t object_frame = 9;
 /// Flag of a frame whose end has a digest of its content.
 constexpr std::uint16_t has_digest = 2;
 
+/// Largest range of a file that is not in memory in which the validation searches for the
+/// reason why it is no message. @units{bytes}
+constexpr std::uint64_t max_read_gap = std::uint64_t{64} << 20;
+
 /// Returns the first error that the validation finds in a message.
 /// Warnings are passed over, because a message with warnings alone is sound.
 std::optional<std::string> first_error(bytes_view message,
@@ -46,13 +50,15 @@ std::optional<std::string> first_error(bytes_view message,
 /// Returns why there is no message in a range. Damage to the first or last bytes of a
 /// message hides it from the scan; the validation then finds the reason.
 /// Two reads, the first of them small: a gap may be large, and few begin with a preamble.
+/// A large gap of a file that is not in memory is not read.
 result<std::string> reason_of(const message_file& file, message_span gap) {
   byte_vector buffer;
   const message_span start{gap.offset,
                            std::min<std::uint64_t>(gap.length, first_magic.size())};
   WEIR_TRY(bytes_view bytes, file.bytes(start, buffer));
   std::optional<std::string> found;
-  if (as_text(bytes) == first_magic) {
+  if (as_text(bytes) == first_magic &&
+      (file.source->view() || gap.length <= max_read_gap)) {
     formats::validation_options quick;
     // Damage that hides a message from the scan is damage of its structure, so the
     // fastest level is enough.
@@ -66,12 +72,23 @@ result<std::string> reason_of(const message_file& file, message_span gap) {
 }
 
 /// Returns whether a range holds one of the magic numbers of a message.
-/// Reads the whole range, since damaged messages may stand anywhere in it.
+/// Reads the whole range, since damaged messages may stand anywhere in it, but only a
+/// piece at a time: the range may be larger than the memory.
 result<bool> shows_a_message(const message_file& file, message_span gap) {
+  constexpr std::uint64_t piece = std::uint64_t{1} << 20;
+  static_assert(first_magic.size() == last_magic.size());
+  // Pieces overlap, so that a magic number at their border is whole in one of them.
+  constexpr std::uint64_t step = piece - first_magic.size() + 1;
   byte_vector buffer;
-  WEIR_TRY(const bytes_view bytes, file.bytes(gap, buffer));
-  const std::string_view text = as_text(bytes);
-  return text.find(first_magic) != text.npos || text.find(last_magic) != text.npos;
+  for (std::uint64_t at = 0; at < gap.length; at += step) {
+    const message_span part{gap.offset + at, std::min(piece, gap.length - at)};
+    WEIR_TRY(const bytes_view bytes, file.bytes(part, buffer));
+    const std::string_view text = as_text(bytes);
+    if (text.find(first_magic) != text.npos || text.find(last_magic) != text.npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ class object_recoder {
   result<byte_vector> encode(const byte_vector& elements,
                              const formats::message_options& options) {
     formats::object_to_write one{d_, {}, elements};
-    // The first attempt is the pipeline of the object without changes.
+    // The first attempt is the pipeline of the object, with no change but those above.
     auto message = formats::encode_message({&one, 1}, options);
     if (message) {
       return message;

@@ -37,18 +37,21 @@ bool immutable(std::string_view path) {
       path.find("._reserved_") != std::string_view::npos) {
     return true;
   }
-  // Descriptors are reached through objects.N, so the last part alone decides.
-  const std::size_t dot = path.rfind('.');
-  const std::string_view leaf =
-      dot == std::string_view::npos ? path : path.substr(dot + 1);
   // The keys of a descriptor that say how the payload is decoded.
   constexpr std::array<std::string_view, 11> fixed{
       "shape",    "strides", "dtype",       "ndim", "type",
       "encoding", "filter",  "compression", "hash", "shuffle_element_size",
       "masks"};
-  return std::find(fixed.begin(), fixed.end(), leaf) != fixed.end() ||
-         // Parameters of szip and of simple packing have common prefixes.
-         starts_with_any(leaf, {"szip_", "sp_"});
+  const auto is_fixed = [&](std::string_view name) {
+    return std::find(fixed.begin(), fixed.end(), name) != fixed.end() ||
+           // Parameters of szip and of simple packing have common prefixes.
+           starts_with_any(name, {"szip_", "sp_"});
+  };
+  // In objects.N.KEY.NAME, KEY is the key of the descriptor: a name below it changes its
+  // value. Keys of other paths are refused by their last name alone.
+  const auto names = split_text(path, '.');
+  return is_fixed(names.back()) ||
+         (names.size() > 3 && names[0] == "objects" && is_fixed(names[2]));
 }
 
 /// Sets the value at a dotted path, and creates the maps on the way that do not exist.

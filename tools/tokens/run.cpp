@@ -310,7 +310,6 @@ command_result tokens_count(const tokens_options& options, output& out) {
                                         {"tokens", all_ids},
                                         {"vocabulary", with.vocabulary_size()},
                                         {"texts", texts}}));
-    ;
   } else if (options.files.size() > 1) {
     // A sum is printed only if there is more than one number.
     out.print("{}\ttotal\n", all_ids);
@@ -324,7 +323,7 @@ command_result tokens_pack(const tokens_options& options, output& out) {
   // Looked up before any text is read.
   WEIR_TRY(const std::uint32_t behind, end_of_text(with, options));
   text_list list;
-  // The list of all texts is made first, so a missing folder shows at once.
+  // The list of all texts is made first, so a folder that cannot be read shows at once.
   for (const std::string& path : options.files) {
     WEIR_CHECK(list.add(path));
   }

@@ -2,7 +2,7 @@
 /// @file
 /// Headers of token files, and ids of 16 and 32 bits.
 ///
-/// Four formats: ids in words, ids alone, ids behind the header of llm.c, and ids as a
+/// Four formats: ids as text, ids alone, ids behind the header of llm.c, and ids as a
 /// NumPy array. The last two have the number of ids in front, which is known only at the
 /// end, so their header is written twice.
 /// @source{llm.c, the header of its data files; NumPy, format 1.0 of npy files}
@@ -13,6 +13,7 @@
 #include <charconv>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 namespace weir::tools {
 
@@ -118,6 +119,23 @@ result<std::vector<std::uint32_t>> read_llmc(bytes_view bytes, const std::string
   return read_integers(bytes, llmc_header, width, name);
 }
 
+/// Returns the extent of an array of one axis from the header of a NumPy file, or nothing
+/// for another shape. A shape of one axis ends with a comma and a bracket.
+std::optional<std::uint64_t> npy_extent(std::string_view header) {
+  constexpr std::string_view begin = "'shape': (";
+  const std::size_t at = header.find(begin);
+  if (at == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view text = header.substr(at + begin.size());
+  std::uint64_t count = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  const auto digits = static_cast<std::size_t>(read.ptr - text.data());
+  return read.ec == std::errc() && text.substr(digits).starts_with(",)")
+             ? std::optional(count)
+             : std::nullopt;
+}
+
 /// Reads a NumPy array. Only the two forms that `weir tokens` and NumPy write for
 /// unsigned ids are known.
 result<std::vector<std::uint32_t>> read_npy(bytes_view bytes, const std::string& name) {
@@ -132,11 +150,17 @@ result<std::vector<std::uint32_t>> read_npy(bytes_view bytes, const std::string&
                    fmt::format("{} bytes", bytes.size() - 10), 8);
   }
   const std::string_view header = as_text(bytes.subspan(10, size));
-  // The text is searched and not parsed. A shape of one axis ends with a comma and a
-  // bracket.
+  // The text is searched and not parsed.
+  const std::optional<std::uint64_t> count = npy_extent(header);
   for (const std::size_t width : {std::size_t{2}, std::size_t{4}}) {
-    if (header.find(fmt::format("'descr': '<u{}'", width)) != std::string_view::npos &&
-        header.find(",)") != std::string_view::npos) {
+    if (count &&
+        header.find(fmt::format("'descr': '<u{}'", width)) != std::string_view::npos) {
+      const std::size_t found = bytes.size() - 10 - size;
+      // The header has the number of ids, so a file that was cut is recognised.
+      if (found % width != 0 || found / width != *count) {
+        return not_ids(name, fmt::format("{} ids of {} bytes", *count, width),
+                       fmt::format("{} bytes behind the header", found), 10);
+      }
       return read_integers(bytes, 10 + size, width, name);
     }
   }

@@ -98,8 +98,9 @@ class tokens_verbs {
   }
   // Adds the option for the format of ids.
   void format(CLI::App* v) {
-    v->add_option("--format", o_->format,
-                  "text, bin, llmc or npy (default: bin or npy by the name, else text)")
+    v->add_option(
+         "--format", o_->format,
+         "text, bin, llmc or npy (default: bin, npy or llmc by the name, else text)")
         ->check(CLI::IsMember({"text", "bin", "llmc", "npy"}));
   }
   // Adds the option for texts that are not UTF-8.

@@ -121,7 +121,8 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
     out.names_ = {path.substr(path.rfind('/') + 1)};
     out.paths_ = {path};
   }
-  // Digest i covers the names 0 to i-1, by including the digest before it.
+  // Entry i of `identities_` covers the names 0 to i, because it includes the entry
+  // before it.
   std::uint64_t identity = 0;
   for (const std::string& name : out.names_) {
     identity = xxh3_64(as_view(fmt::format("{}\n{}", identity, name)));

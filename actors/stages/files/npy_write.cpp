@@ -139,6 +139,11 @@ class npy_rows final : public flow::stage_object {
   result<void> rewind(bytes_view stored) override {
     WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
     WEIR_CHECK(check(*file_));
+    // Nothing proves that an empty offset belongs to this file, so its first bytes do.
+    if (at_.last.end == 0) {
+      WEIR_CHECK(
+          check_ours(*file_, path_, "an array of NumPy", {&storage::npy_magic, 1}));
+    }
     // Bytes behind the checkpoint belong to items that come again.
     WEIR_CHECK(file_->resize(at_.last.end));
     return at_.rows == 0 ? result<void>() : write_header();

@@ -188,7 +188,8 @@ result<png_form> png_decoder::read_form(std::uint64_t max_bytes) {
   const png_form form = form_of(*state_);
   // The product cannot overflow: each extent has 31 bits.
   const std::uint64_t pixels = std::uint64_t{form.width} * form.height;
-  // A form of few bytes per pixel cannot hide a huge number of pixels.
+  // The number of pixels is compared first, because the number of bytes of more pixels
+  // than that could overflow.
   if (pixels > max_bytes || form.bytes() > max_bytes) {
     return too_large(fmt::format("a PNG of {} x {} pixels with {} channels", form.width,
                                  form.height, form.channels),

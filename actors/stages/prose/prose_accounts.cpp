@@ -63,8 +63,17 @@ class prose_accounts final : public flow::stage_object {
       WEIR_CHECK(engine_->wait(s[score_].bytes()));
     }
     const auto words = s.value(score_);
+    // The phase is used as an index, and the item may come from any stage.
+    const std::uint64_t phase = word(words, score_word::phase);
+    if (phase >= phase_count) {
+      return error(errc::corrupt,
+                   fmt::format("cannot count the score of a pulse: expected a phase from "
+                               "0 to {} in its first word, found {}",
+                               phase_count - 1, phase))
+          .hint("prose.learn makes such items");
+    }
     pulse_score score;
-    score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));
+    score.phase = static_cast<models::pulse_phase>(phase);
     // Sums of nats are integers, so their order does not matter.
     score.tokens = word(words, score_word::tokens);
     score.nats_q32 = word(words, score_word::nats_q32);

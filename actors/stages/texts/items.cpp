@@ -3,15 +3,10 @@
 /// Encodes and decodes the items of the stages of texts. Every length is checked against
 /// the size of the item before it is used.
 ///
-/// Layout of both kinds: head
-///
-/// entries
-///
-/// name of the file
-///
-/// content. Lines are bytes in an array of u64; token ids are an array of u32, so the
-/// name is padded to whole elements before them. The stages of a run make these items,
-/// but a user can connect other stages, so the reader trusts nothing.
+/// An item of either kind has a head, the entries, the name of the file and the content,
+/// in this order. Lines are bytes in an array of u64; token ids are an array of u32, so
+/// the name is padded to whole elements before them. The stages of a run make these
+/// items, but a user can connect other stages, so the reader trusts nothing.
 #include "stages/texts/items.hpp"
 
 #include <fmt/format.h>

@@ -79,7 +79,6 @@ class text_lines final : public flow::stage_object {
   /// Makes the next item. A file without lines gives one item as well, which marks its
   /// end.
   result<bool> next(pull& p) override {
-    // The item before has ended its file.
     // `ended_` tells that the item before was the last of its file.
     if (cursor_.items != 0 && ended_) {
       ended_ = false;

@@ -237,8 +237,8 @@ void graph<R>::place_level(block& b, int l, int h, level_buffers<R>& buffers) {
       b.d_stack.columns(n_.key_columns + column, head_width, window_rows, n_.stack);
 }
 
-template <class R>
 /// Must come after the heads, whose arrays the levels use.
+template <class R>
 result<void> graph<R>::allocate_levels(block& b) {
   for (int l = 0; l < n_.levels; ++l) {
     std::vector<level_buffers<R>> level;
@@ -344,8 +344,8 @@ result<void> graph<R>::allocate_window(window& w) {
   return {};
 }
 
-template <class R>
 /// Windows are only added, so addresses stay valid.
+template <class R>
 result<window_buffers<R>*> graph<R>::window_at(int lane, std::size_t index) {
   auto& all = windows_[slot_][static_cast<std::size_t>(lane)];
   while (all.size() <= index) {

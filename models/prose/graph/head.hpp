@@ -140,7 +140,7 @@ void graph<R>::head_gradient(const task_location& s, int half) {
 /// Returns whether this half has the last row of the chunk and the token after that row
 /// is not known yet.
 ///
-/// It is the only row without a target.
+/// It is the only row of the chunk without a target.
 template <class R>
 bool graph<R>::leaves_pending(const task_location& s, int half) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];

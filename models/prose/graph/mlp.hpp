@@ -95,8 +95,8 @@ void graph<R>::reads_output(const task_location& s, int b, int row, int rows) {
       .reads(from.halves[1].out.part(first, count));
 }
 
-template <class R>
 /// Called by the task that needs the sum.
+template <class R>
 void graph<R>::sum_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
   const std::ptrdiff_t first = std::ptrdiff_t{row} * n_.width;

@@ -6,11 +6,10 @@
 /// The equations, token by token: k_t, q_t and v_t are rows of keys, queries and values,
 /// M is the memory, and f is the frequency of the level.
 ///
-///     e_t = k_t M - v_t                              the error of what M holds for k_t
-///     A   = A + theta_t k_t^T e_t                    the step is accumulated
-///     M   = keep_t (M - A), A = 0                    if the level fires: (t + 1) mod f =
-///     0 y_t = q_t M                                    before the write; behind it if f
-///     = 1
+///     e_t = k_t M - v_t               the error of what M holds for k_t
+///     A   = A + theta_t k_t^T e_t     the step is accumulated
+///     M   = keep_t (M - A), A = 0     if the level fires: (t + 1) mod f = 0
+///     y_t = q_t M                     before the write; behind it if f = 1
 ///
 /// Unrolled over a window that begins with memory M0, the memory that row t sees is
 ///

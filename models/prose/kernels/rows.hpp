@@ -156,9 +156,8 @@ void square_backward(matrix<const R> x, matrix<R> dh, int rows, int width) {
 /// Replaces the logits of a row by e^(logit - top) and returns their sum. Elements behind
 /// the last whole vector are processed one by one.
 ///
-/// All are added in the order of the columns.
+/// All are added in an order that does not depend on the instruction set.
 template <class R>
-/// The bits do not depend on the instruction set.
 WEIR_INLINE R exponentials(R* row, int vocab, R top) {
   const int whole = vocab / lanes * lanes;
   vec<R> s = all(R(0));

@@ -60,8 +60,8 @@ struct wide_of<float> {
 #endif
 template <class R>
 using wide = typename wide_of<R>::type;
-template <class R>
 /// A power of two, up to 16.
+template <class R>
 inline constexpr int wide_lanes = static_cast<int>(sizeof(wide<R>) / sizeof(R));
 
 /// Rows of triangular matrices are processed in blocks of this many elements on every

@@ -24,7 +24,7 @@ void store_left(const transfer_t& transfer) noexcept {
 
 /// Suspends `from` and continues `to`. Returns when another context resumes `from`.
 void jump(fiber_context& from, fiber_context& to) noexcept {
-  // The context that continues finds out by this who it is.
+  // A new context finds itself by this member (`begin`).
   from.resumes = &to;
 #if defined(__x86_64__)
   // Boost saves and restores the control bits of the vector unit and of the x87 unit.

@@ -92,7 +92,7 @@ device_thread::~device_thread() {
   }
 }
 
-/// Whether the calling thread is one of any device.
+/// Returns true if the calling thread serves any device.
 bool device_thread::is_current() noexcept {
   return serves_device;
 }
@@ -193,7 +193,7 @@ void device_thread::free(std::byte* address) {
   });
 }
 
-/// True while anything has not ended or has not been told.
+/// Returns true while work has not ended or a completion has not been called.
 bool device_thread::busy() const noexcept {
   // In the order in which work passes through them.
   return !waiting_.empty() || !staged_.empty() || !ended_.empty() ||

@@ -13,7 +13,8 @@
 namespace weir::tessera::cuda {
 namespace {
 
-/// One outcome: can the context be used afterwards, and which error does it become.
+/// One outcome: its kind, which says if the context can be used afterwards, and the code
+/// of the error that it becomes.
 ///
 /// An outcome that is "returned" leaves the context as it was.
 struct status_row {

@@ -122,8 +122,8 @@ group_collectives* context::collectives_on(std::span<const std::int32_t> devices
   group_collectives* const out = groups_->get(devices, level_0, find_only, why);
   // The reason is given once, by the call that made them.
   if (why) {
-    log(log_level::info, "collectives of {} devices use memory of the host: {}",
-        devices.size(), why->message());
+    log(log_level::info, "collectives of {} devices {}: {}", devices.size(),
+        out == nullptr ? "use memory of the host" : "do not use NCCL", why->message());
   }
   return out;
 }

@@ -23,7 +23,8 @@ class group_table {
   explicit group_table(collective_opener open) : open_(std::move(open)) {}
 
   /// Returns the collectives of a group, or null if they cannot be made. They are made at
-  /// the first call unless `find_only`. Sets `why` to the error of the first call.
+  /// the first call unless `find_only`. The first call sets `why` to its error, or to the
+  /// reason why the collectives are made without NCCL.
   [[nodiscard]] group_collectives* get(std::span<const std::int32_t> devices,
                                        bool level_0, bool find_only,
                                        std::optional<error>& why) {
@@ -38,9 +39,7 @@ class group_table {
       return *known;
     }
     auto made = open_(devices, level_0);
-    if (!made) {
-      why = std::move(made).error();
-    }
+    why = made ? (*made)->nccl_failure() : std::optional(made.error());
     const std::lock_guard lock(mutex_);
     return groups_.emplace(k, made ? *std::move(made) : nullptr).first->second.get();
   }

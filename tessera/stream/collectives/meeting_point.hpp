@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -94,7 +95,8 @@ class meeting_point {
   /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
   void end_before(submission_lock::session& in, const mesh& m, std::uint64_t era,
                   const char* why);
-  /// Defers a call that ends the meetings whose time is over to the next deadline.
+  /// Defers a call that ends the meetings whose time is over to the next deadline, and
+  /// repeats this as long as meetings wait.
   void look_later();
 
   context& context_;
@@ -102,6 +104,9 @@ class meeting_point {
   std::map<group_key, std::shared_ptr<rank_group>> groups_;
   std::uint64_t numbers_ = 0;  ///< number of the last group
   bool over_ = false;          ///< the context shuts down: nothing meets any more
+  /// Time of the first deferred call of `look_later`; the largest number if there is
+  /// none.
+  std::int64_t look_at_ns_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace weir::tessera

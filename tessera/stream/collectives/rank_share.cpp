@@ -550,24 +550,31 @@ void meeting_point::end_before(submission_lock::session& in, const mesh& m,
   }
 }
 
-// Does nothing without a limit of time. A deferred call enters the session, which a
-// worker must not wait for.
+// Does nothing without a limit of time, or if a call is deferred to this deadline or an
+// earlier one. That call defers another one while meetings wait, so that each deadline is
+// met. A deferred call enters the session, which a worker must not wait for.
 void meeting_point::look_later() {
   const std::int64_t when = meetings_.next_deadline();
-  if (when >= std::numeric_limits<std::int64_t>::max() / 2) {
+  if (when >= std::numeric_limits<std::int64_t>::max() / 2 || when >= look_at_ns_) {
     return;
   }
+  look_at_ns_ = when;
   context_.deferred().later(
       // The context may be gone at that time.
-      [self = context_.weak_from_this()] {
+      [self = context_.weak_from_this(), when] {
         if (const auto alive = self.lock()) {
           auto in = alive->submission_lock().enter();
           meeting_point& here = alive->meetings();
+          // A later time belongs to another call, which still comes.
+          if (here.look_at_ns_ <= when) {
+            here.look_at_ns_ = std::numeric_limits<std::int64_t>::max();
+          }
           for (const collective::meeting_outcome& over :
                // Only meetings whose limit has passed.
                here.meetings_.expire(now_ns())) {
             here.settle(in, over);
           }
+          here.look_later();
         }
       },
       when);

@@ -24,8 +24,8 @@ class meeting_operation : public lane_operation {
  public:
   using lane_operation::lane_operation;
   [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
-  /// Checks that its ranks meet if it is called on this stream. The waiting_stream holds
-  /// the session.
+  /// Checks that its ranks meet if it is called on this stream. The caller holds the
+  /// session.
   /// @error{timeout; they do not meet any more}
   [[nodiscard]] virtual result<void> check(const stream& target) const = 0;
 };

@@ -131,6 +131,42 @@ TEST(StoredPanels, OfQuantisedWeightsAreThoseOfTheirRows) {
   }
 }
 
+TEST(StoredPanels, OfSixteenBitWeightsAreThoseOfTheirRowsInEachRun) {
+  const weir::test::temp_folder scratch;
+  const made_model m(architecture::llama);
+  make_volume(scratch / "v");
+  auto volume = writable(scratch / "v");
+  for (const std::uint32_t type : {1U, 30U}) {  // fp16 and bf16 of GGUF
+    auto tensors = m.gguf_tensors();
+    for (made_tensor& t : tensors) {
+      if (t.shape.size() != 2) {
+        continue;
+      }
+      t.type = type;
+      t.bytes.resize(t.bytes.size() / 2);
+      for (std::size_t i = 0; i < t.bytes.size(); ++i) {
+        // The exponent of each number is finite.
+        t.bytes[i] =
+            static_cast<std::byte>((i * 37 + i / 256) & (i % 2 != 0 ? 0xBB : 0xFF));
+      }
+    }
+    write_bytes(scratch / "h.gguf", gguf_file(m.gguf_keys(), tensors));
+    or_throw(import_model(volume, scratch / "h.gguf", "h", {.replace = true}));
+    const auto model = or_throw(model_in_volume::open(volume, "h"));
+    const auto weights = or_throw(model_weights::load(volume, model));
+    const auto values = values_of_panels(*weights, m);
+    std::size_t runs = 0;
+    for (std::size_t i = 0; i < model.weights().size(); ++i) {
+      const auto& name = model.weights()[i].info.hf_name;
+      const auto rows = values_of(model, i);
+      EXPECT_EQ(std::memcmp(values.at(name).data(), rows.data(), rows.size() * 4), 0)
+          << name;
+      runs = std::max(runs, model.record().panels.at(i).runs.size());
+    }
+    EXPECT_GE(runs, 2U) << "a matrix has several runs";
+  }
+}
+
 TEST(StoredPanels, DamageIsANamedErrorBeforeTheFirstToken) {
   const weir::test::temp_folder scratch;
   make_volume(scratch / "v");

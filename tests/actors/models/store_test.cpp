@@ -3,6 +3,7 @@
 /// Models in volumes: both families of files give the same bits, exports come back with
 /// equal digests, and damage is found.
 #include "made_models.hpp"
+#include "model/record.hpp"
 #include "weir/actors/model_weights.hpp"
 
 namespace weir::actors::made {
@@ -429,6 +430,19 @@ byte_vector random_blocks(std::uint32_t type, std::size_t blocks, std::uint64_t 
     }
   }
   return out;
+}
+
+TEST(StoredModels, WhoseRecordHasADigestOfMoreThan64BitsAreDamaged) {
+  model_record record;
+  record.facts = made_model(architecture::llama).facts;
+  record.digest = 0xFEDCBA9876543210;
+  const std::string text = text_of_record(record);
+  EXPECT_EQ(or_throw(record_of_text(text, "m")).digest, record.digest);
+  std::string longer = text;
+  longer.insert(text.find("fedcba9876543210"), "1");
+  const auto read = record_of_text(longer, "m");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code(), errc::corrupt);
 }
 
 TEST(QuantisedModels, EqualTheirDecodedCopiesAndKeepTheirBlocks) {

@@ -9,6 +9,7 @@
 
 #include "actors/prose/small_run.hpp"
 #include "epochs/epoch_store.hpp"
+#include "stages/prose/job/stored_run.hpp"
 #include "stages/prose/model_state.hpp"
 #include "support/case_count.hpp"
 #include "weir/actors/preset.hpp"
@@ -244,6 +245,29 @@ TEST(prose_stages, run_with_actors_and_resume_behind_a_stop) {
   ASSERT_TRUE(last) << last.error().message();
   EXPECT_EQ(hash_of(*last), expected->state_hash);
   EXPECT_EQ(curve_of(c), curve_of(whole));
+}
+
+TEST(prose_stages, a_stored_budget_of_another_size_is_damage) {
+  test::small_runs runs;
+  const auto c = runs.config("run");
+  const auto done = run(c);
+  ASSERT_TRUE(done) << done.error().message();
+  auto store =
+      or_throw(epoch_store::open(posix_file_system(), c.folder + "/checkpoint", ""));
+  flow::image image = or_throw(store.load_newest());
+  EXPECT_TRUE(read_run(or_throw(store.read(0))));
+  for (flow::image_section& one : image.sections) {
+    if (one.name == "STATE/text/BUDGET") {
+      one.data.resize(3);
+      one.shape = {3};
+    }
+  }
+  or_throw(store.save(image));
+  const auto damaged = read_run(or_throw(store.read(0)));
+  ASSERT_FALSE(damaged);
+  EXPECT_EQ(damaged.error().code(), errc::corrupt);
+  EXPECT_NE(damaged.error().message().find("STATE/text/BUDGET"), std::string::npos)
+      << damaged.error().message();
 }
 
 TEST(prose_stages, must_agree_on_lanes_and_tokens) {

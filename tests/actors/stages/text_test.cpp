@@ -259,6 +259,28 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   }
 }
 
+TEST(ProseAccounts, RefuseAScoreOfAPhaseThatDoesNotExist) {
+  const temp_folder folder;
+  const file_builder build = [&](pipeline& p) {
+    auto source = add_stage(p, "source", "json.read",
+                            {{"path", folder / "a.jsonl"}, {"type", "u64[8]"}});
+    auto accounts = add_stage(p, "accounts", "prose.accounts");
+    source >> accounts;
+    accounts["tokens"] >>
+        add_stage(p, "tokens", "tgm.write", {{"path", folder / "tokens.tgm"}});
+    accounts["bits_per_byte"] >>
+        add_stage(p, "bits", "tgm.write", {{"path", folder / "bits.tgm"}});
+  };
+  write_text(folder / "a.jsonl", "[2,64,64,100,0,0,1000,64]\n");
+  const auto good = run_files(build);
+  EXPECT_TRUE(good) << good.error().message();
+  for (const char* phase : {"3", "18446744073709551615"}) {
+    write_text(folder / "a.jsonl",
+               std::string("[") + phase + ",64,64,100,0,0,1000,64]\n");
+    expect_error(run_files(build), errc::corrupt, "expected a phase from 0 to 2");
+  }
+}
+
 TEST(StandardStages, RunWithActorsAndContinueAfterAStop) {
   const temp_folder folder;
   const auto build = [&](pipeline& p, const std::string& out) {

@@ -131,7 +131,9 @@ class Tokens(Case):
         llmc = struct.pack("<256I", 20240520, 1, 9, *[0] * 253) + bytes(16)
         for name, content, options in (
                 ("odd.bin", b"abc", []), ("words", b"1 2 x", []), ("big", b"1 99999", []), ("cut.npy", data[:60], []),
-                ("type.npy", data.replace(b"<u2", b"<f2"), []), ("cut.npy", data[:-1], []), ("m", bytes(2000), ["--format", "llmc"]),
+                ("type.npy", data.replace(b"<u2", b"<f2"), []), ("cut.npy", data[:-1], []),
+                ("cut.npy", data[:-2], []), ("more.npy", data + b"aa", []), ("axes.npy", data.replace(b"(8,)", b"(4, 2,)"), []),
+                ("m", bytes(2000), ["--format", "llmc"]),
                 ("n", llmc, ["--format", "llmc"]), ("s", llmc[:100], ["--format", "llmc"]), ("huge", b"99999999999", [])):
             (self.folder / name).write_bytes(content)
             self.error("tokens", "decode", name, "--tokenizer", "t.json", *options, code=4)

@@ -20,6 +20,7 @@ namespace {
 using test::bert_weights_of;
 using test::plain_row;
 using test::plain_rows;
+using test::release_last;
 using test::small_bert;
 using test::some_source;
 using test::some_token_ids;
@@ -253,6 +254,34 @@ TEST(Bert, CallsOverlap) {
                    expected.begin() + static_cast<std::ptrdiff_t>(i * config.width)));
     or_throw(model->finish(tickets[i]));
   }
+}
+
+// The results of the last call of several are gone, so its tasks are refused behind those
+// of the layers.
+TEST(Bert, TasksOfACallThatIsRefusedHaveEnded) {
+  const bert_config config = small_bert();
+  const some_source weights = bert_weights_of(config, weight_type::f32);
+  const texts all = some_texts(config);
+  const auto engine = bert_engine(2);
+  const auto model = or_throw(make_bert(*engine, config, weights, {"auto", 600}));
+  const auto expected = encode_all(*model, {all.runs[0]});
+  ASSERT_TRUE(release_last(*engine));
+  std::vector<step_ticket> tickets;
+  for (std::size_t i = 1; i < encoder::max_in_flight; ++i) {
+    tickets.push_back(or_throw(model->submit({&all.runs[i], 1})));
+  }
+  for (const step_ticket& one : tickets) {
+    or_throw(model->rows(one));
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto refused = model->submit(all.runs);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::not_found);
+    const runtime::engine_counters now = engine->counters();
+    EXPECT_EQ(now.submitted, now.finished);
+  }
+  or_throw(model->finish(tickets.front()));
+  EXPECT_TRUE(equal_vectors(encode_all(*model, {all.runs[0]}), expected));
 }
 
 TEST(Bert, CallsAndPartsThatDoNotFitAreRefused) {

@@ -22,6 +22,7 @@ using test::copy_logits;
 using test::engine_with;
 using test::llama_weights_of;
 using test::logits_one_by_one;
+using test::release_last;
 using test::rows;
 using test::same_bits;
 using test::small_llama;
@@ -202,18 +203,6 @@ TEST(Llama, StepsThatDoNotFitAreRefused) {
   EXPECT_EQ(model->logits({1}, 0).error().code(), errc::not_found);
   EXPECT_TRUE(model->finish({1}));
   EXPECT_EQ(model->finish({1}).error().code(), errc::not_found);
-}
-
-/// Releases the storage of an engine that was made last, as far as its number tells.
-bool release_last(runtime::engine& engine) {
-  for (std::uint32_t index = 1000; index > 0; --index) {
-    for (std::uint32_t generation = 0; generation < 4; ++generation) {
-      if (engine.release({index - 1, generation})) {
-        return true;
-      }
-    }
-  }
-  return false;
 }
 
 TEST(Llama, StepsThatTheEngineRefusesLeaveNothingBehind) {

@@ -178,4 +178,16 @@ inline std::vector<std::uint32_t> some_token_ids(std::size_t count, std::uint32_
   return tokens;
 }
 
+/// Releases the storage of an engine that was made last, as far as its number tells.
+inline bool release_last(runtime::engine& engine) {
+  for (std::uint32_t index = 1000; index > 0; --index) {
+    for (std::uint32_t generation = 0; generation < 4; ++generation) {
+      if (engine.release({index - 1, generation})) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace weir::test

@@ -196,7 +196,9 @@ TEST(ModelFacts, RefuseByNameWhatTheLayersDoNotCompute) {
       {"rms_norm_eps", 2, errc::corrupt},
       {"vocab_size", 4294967296, errc::corrupt},
       {"tie_word_embeddings", "yes", errc::corrupt},
-      {"eos_token_id", "end", errc::corrupt}};
+      {"eos_token_id", "end", errc::corrupt},
+      {"eos_token_id", small_llama().vocabulary, errc::corrupt},
+      {"bos_token_id", 4294967295, errc::corrupt}};
   for (const row& r : rows) {
     json config = good;
     config[r.key] = r.value;

@@ -264,6 +264,30 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   EXPECT_EQ(s.read(x, 100, 0)[0], number(2, 0));
 }
 
+// Both groups lack a rank. The shares of the second group have the longer limit, and no
+// call follows theirs.
+TEST(TesseraCollective, EachOfSeveralGroupsThatWaitHasItsTimeout) {
+  session s(4, {2, 1, 2, 1});
+  auto* x = numbered(s, 4, 100);
+  const auto streams = bound_streams(s, 4);
+  // A failure must not hang the test, so the streams have a limit.
+  for (tessStream_t one : streams) {
+    ASSERT_TESS(tessStreamSetTimeout(one, 5'000));
+  }
+  auto brief = share_for(x, 20);
+  brief.axis = "tp";
+  auto longer = share_for(x, 60);
+  longer.axis = "tp";
+  ASSERT_TESS(tessCollective(s.mesh, &brief, streams[0]));
+  ASSERT_TESS(tessCollective(s.mesh, &longer, streams[2]));
+  for (const std::size_t r : {0U, 2U}) {
+    EXPECT_EQ(tessStreamSynchronize(streams[r]), TESS_ERR_TIMEOUT);
+    EXPECT_NE(std::string(tessGetLastErrorMessage()).find("not come to"),
+              std::string::npos)
+        << "rank " << r << ": " << tessGetLastErrorMessage();
+  }
+}
+
 TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   const environment brief({{"TESS_TIMEOUT_MS", "20"}});
   session s(4, {2, 1, 2, 1});

@@ -165,6 +165,8 @@ TEST(TesseraMemory, BelongsToItsMesh) {
   EXPECT_EQ(tessMemsetAsync(x, 0, 64, s.stream), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessAllReduce(s.mesh, x, 8, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(tessMemGetRankPtr(s.mesh, x, 1, &rank), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(rank, nullptr);
   ASSERT_TESS(tessMemGetRankPtr(smaller, x, 1, &rank));
   // The address of an instance means that instance only.
   EXPECT_TESS(tessMemsetAsync(rank, 0, 64, s.stream));

@@ -5,6 +5,7 @@
 #include "weir/tessera/device/dlpack.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -153,6 +154,15 @@ TEST_F(Dlpack, ElementsOutsideTheAllocationAreNotExported) {
   EXPECT_EQ(code({2, 2}, {1}, 0), errc::invalid_argument);
   EXPECT_EQ(code({1}, {}, 0, 2), errc::out_of_range);
   EXPECT_EQ(code({1}, {}, 0, -1), errc::out_of_range);
+  // An empty tensor whose row-major strides are no numbers.
+  export_options empty;
+  const std::int64_t large = (1LL << 40) + 1;
+  const std::array<std::int64_t, 3> extents{0, large, large};
+  empty.shape = extents;
+  auto exported = or_throw(make_versioned(made, empty));
+  EXPECT_EQ(exported->tensor.strides[0], 0);
+  EXPECT_EQ(exported->tensor.strides[1], large);
+  exported->deleter(exported);
   export_options bits;
   bits.type = dtype::bitmask;
   EXPECT_EQ(failure(make_versioned(made, bits)), errc::unsupported);

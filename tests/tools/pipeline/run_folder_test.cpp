@@ -124,6 +124,13 @@ TEST(RunFolder, OtherFilesAreNotMixedWithARun) {
             "\"report.html\" in it; choose another --out");
   EXPECT_EQ(pipeline_folder::read(folder / "data/report.html"), "mine");
   EXPECT_FALSE(fs::exists(folder / "data/pipeline.toml"));
+  EXPECT_FALSE(fs::exists(folder / "data/lock"));
+}
+
+TEST(RunFolder, ANameThatTheFileSystemRefusesIsAnError) {
+  const pipeline_folder folder(counting);
+  const outcome o = run_in(folder, std::string(300, 'x'));
+  EXPECT_TRUE(o.refusal.starts_with("cannot make run folder")) << o.refusal;
 }
 
 TEST(RunFolder, AFailedRunSaysWhyInMetricsReportAndLog) {

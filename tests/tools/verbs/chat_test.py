@@ -106,6 +106,14 @@ class Chat(Case):
         done = self.weir("chat", "v.hn4", "--context-tokens", 80, "--max-tokens", 20, stdin=b"hello\n" * 4)
         self.assertIn(b"the conversation is full and begins again", done.stderr)
 
+    def test_a_line_that_is_too_long_is_left_out(self):
+        for end in (b"\n", b""):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, stdin=b"a\n" + b"x" * (2 << 20) + end)
+            self.assertIn(b"cannot use the line: expected at most 1048576 bytes, found more", done.stderr)
+            self.assertEqual(done.stdout.count(b"\n"), 1)
+        done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, stdin=b"x" * (1 << 21) + b"\na\n")
+        self.assertEqual(done.stdout, self.talk(["a"], "--temperature", 0))
+
     def test_other_templates_are_refused_unless_one_is_chosen(self):
         (self.folder / "d" / "chat_template.jinja").write_text("{{ messages }}")
         self.weir("model", "import", "d", "w.hn4", "--tag", "d")

@@ -6,9 +6,12 @@ WEIR_PLUGINS has stages with planted mistakes.
 import json
 import os
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
-from black_box_case import SOURCE, Case, main
+from black_box_case import SOURCE, WEIR, Case, main
 
 BUILT = Path(os.environ["WEIR_PLUGINS"])
 
@@ -96,6 +99,32 @@ path = "out.tgm"
         self.assertEqual(list(self.scratch.iterdir()), [])
         self.assertFalse((self.folder / "out.tgm").exists())
         self.assertFalse((self.folder / "runs").exists())
+
+    def test_an_interrupted_proof_leaves_nothing(self):
+        (self.folder / "p.toml").write_text("""
+[[stage]]
+name = "numbers"
+use = "generator"
+count = 2000
+[[stage]]
+name = "slow"
+use = "rate"
+type = "f32[1]"
+items_per_second = 1000
+[[stage]]
+name = "file"
+use = "tgm.write"
+path = "out.tgm"
+""")
+        with subprocess.Popen([WEIR, "prove", "p.toml"], cwd=self.folder, env={**os.environ, **self.own}, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, start_new_session=True) as child:
+            end = time.monotonic() + 60
+            while not list(self.scratch.glob("*/*")) and time.monotonic() < end:
+                time.sleep(0.01)
+            os.killpg(child.pid, signal.SIGINT)
+            said = child.communicate(timeout=60)[1]
+        self.assertIn(b"a request to stop", said)
+        self.assertEqual(list(self.scratch.iterdir()), [])
 
     def test_a_planted_clock_is_found_at_its_stage_and_item(self):
         self.write("planted.clock")

@@ -107,7 +107,7 @@ bool stored_always(std::string_view key) {
          std::ranges::find(first_keys, key) != std::end(first_keys);
 }
 
-/// A setting that a resumed run must not change.
+/// A setting whose change a resumed run refuses or records.
 struct fixed_setting {
   std::string key;
   std::string value;   ///< stored text
@@ -247,7 +247,7 @@ bool is_of_new_source(std::string_view key, const std::vector<std::string>& know
 
 }  // namespace
 
-/// Writes the settings that must be the same when the run is resumed, one per line. The
+/// Writes the settings that a resumed run compares with its own, one per line. The
 /// line with the version of the equations stands before the settings of the model.
 // `model.vocab` comes last; it is no setting.
 std::string config_text(const run_config& config, std::uint32_t vocab) {

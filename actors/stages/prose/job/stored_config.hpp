@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The stored configuration of a run or a model: lines "key = value". A checkpoint holds
-/// the settings that a resumed run must not change.
+/// the settings of which a resumed run must know the old values, because it refuses or
+/// records their changes.
 #pragma once
 
 #include <cstdint>

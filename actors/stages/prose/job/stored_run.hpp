@@ -30,7 +30,7 @@ inline constexpr const char* predictions = "predictions";  ///< only if the run 
 struct stored_run {
   storage::checkpoint file;                  ///< whole checkpoint
   bool first_version = false;                ///< true: it is not of a pipeline
-  std::string config;                        ///< lines of the settings that cannot change
+  std::string config;                        ///< lines of `config_text`
   conductor_record record;                   ///< what the phases have used
   run_accounts accounts;                     ///< zeros if the checkpoint has none
   byte_vector cursor;                        ///< encoded `storage::stream_cursor`

@@ -5,11 +5,7 @@
 ///
 /// The item is an array of u32, so that its type is one of a port. Numbers of 64 bits
 /// take two words. Each lane has as much space as a full chunk, so every item has the
-/// same size: head
-///
-/// lane 0: head, tokens, likeliest ids, scores
-///
-/// lane 1: ... Unused words are 0.
+/// same size. Unused words are 0.
 #include "stages/prose/predictions/prediction_item.hpp"
 
 #include <algorithm>

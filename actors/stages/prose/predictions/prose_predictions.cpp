@@ -167,7 +167,8 @@ result<void> make_prose_predictions(flow::described_stage& made,
   made.info.example = prose_predictions_example;
   WEIR_TRY(predictions_settings settings,
            flow::read_settings(made.info, predictions_table(), given));
-  // The length of the record differs from pulse to pulse.
+  // The length of an item follows from the lanes and chunks of the stage that makes it,
+  // which this sink does not know.
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u32[?]"));
   made.info.ports = {{"predictions", std::move(type), true}};
   // A pipe cannot be cut back, so its reader may see messages twice.

@@ -49,10 +49,10 @@ class device_collectives {
   device_collectives& operator=(const device_collectives&) = delete;
 
   /// Starts a collective, of which `calls` has one call for each rank, and returns; it
-  /// waits for the allocation of scratch memory alone. `done` is called exactly once, by
-  /// a thread of a device or of NCCL, and must not wait for a device. Work that has to
-  /// come before or after the collective is ordered by the caller, as for
-  /// device_backend::submit.
+  /// waits for the allocation of scratch memory alone. `done` is called exactly once and
+  /// must not wait for a device: by a thread of a device or of NCCL, or by this call if
+  /// nothing was started. Work that has to come before or after the collective is ordered
+  /// by the caller, as for device_backend::submit.
   /// Errors: `collective_mismatch` if calls differ, and `determinism_violation` if their
   /// levels do, before anything is started;
   /// `invalid_argument` and `unsupported`, see collective::check_call; and those of

@@ -443,7 +443,7 @@ result<void> clique_state::record(flight& made) {
   return {};
 }
 
-/// Whether all ranks have passed the collective.
+/// Returns true if all ranks have passed the collective.
 result<bool> clique_state::over(flight& f) {
   for (std::size_t r = 0; r < f.events.size(); ++r) {
     const current_context current(driver_, ranks_[r]);

@@ -56,7 +56,9 @@ class nccl_clique {
   nccl_clique& operator=(const nccl_clique&) = delete;
 
   /// Posts a collective and returns at once. Collectives run in the order of the calls.
-  /// `done` is called exactly once, by the clique's thread, and must not wait for it.
+  /// `done` is called exactly once and must not wait for the clique's thread, which calls
+  /// it. This call itself calls it if the work is refused, and the destructor calls it if
+  /// the thread does not answer.
   /// Errors: those of `open`, and `rank_lost` for a remote error.
   void submit(clique_work work, completion done);
   /// Returns the error with which the communicators were aborted, if they were.

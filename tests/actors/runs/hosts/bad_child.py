@@ -12,6 +12,7 @@ import time
 HEAD = struct.Struct("<IIQIIQ")
 MAGIC = 0x52494557
 WORK = 3
+ENDED, NOTHING = 2, 4
 
 
 def receive(link, count):
@@ -44,8 +45,8 @@ def main():
 
 
 def misbehave(mistake, link, memory, layout, sequence, count):
-    def answer(done=count, seq=sequence, magic=MAGIC, length=0):
-        link.sendall(HEAD.pack(magic, WORK + 0x80, seq, done, 0, length))
+    def answer(done=count, seq=sequence, magic=MAGIC, length=0, flags=0):
+        link.sendall(HEAD.pack(magic, WORK + 0x80, seq, done, flags, length))
 
     for nth in range(count):
         struct.pack_into("<IIII", memory, layout["made"] + 128 * nth, nth, 0, 0xFFFFFFFF, 0)
@@ -75,6 +76,10 @@ def misbehave(mistake, link, memory, layout, sequence, count):
         answer(done=count + 1)
     elif mistake == "makes no progress":
         answer(done=0)
+    elif mistake == "has no item yet, as a source":
+        answer(done=0, flags=NOTHING)
+    elif mistake == "has ended, as a source":
+        answer(done=0, flags=ENDED)
     elif mistake == "repeats an answer":
         answer(seq=sequence - 1)
     elif mistake == "answers with a wrong first word":

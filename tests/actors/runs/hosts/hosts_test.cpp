@@ -380,6 +380,8 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
            {"writes garbage into the shared memory", errc::corrupt, "call 0"},
            {"claims more items", errc::corrupt, "items"},
            {"makes no progress", errc::corrupt, "items"},
+           {"has no item yet, as a source", errc::corrupt, "flags 4"},
+           {"has ended, as a source", errc::corrupt, "flags 2"},
            {"repeats an answer", errc::corrupt, "the request"},
            {"answers with a wrong first word", errc::corrupt, "the first word"},
            {"claims a large payload", errc::corrupt, "payload"},
@@ -400,6 +402,22 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
     EXPECT_EQ(shared_mappings(), 0U) << one.name;
     EXPECT_EQ(open_descriptors(), before) << one.name;
   }
+}
+
+// In nanoseconds these times are beyond 64 bits.
+TEST(PipelineHosts, TimesOfManyCenturiesHaveNotPassed) {
+  add_standard_stages();
+  pipeline p("patient");
+  auto source = p.add("source", "generator", {{"count", 10}});
+  auto stage = p.add("stage", "elementwise", {{"type", "f32[1]"}, {"op", "negate"}});
+  auto sink = p.add("sink", "null");
+  source >> stage.host(host_kind::process) >> sink;
+  run_options options;
+  options.deadline_s = 10'000'000'000;
+  options.stall_s = 10'000'000'000;
+  options.every_seconds = 1e30;
+  const auto end = run(p, options);
+  EXPECT_TRUE(end) << end.error().message();
 }
 
 TEST(PipelineHosts, EndWithTheErrorAfterTheLastRestart) {

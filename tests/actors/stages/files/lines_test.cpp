@@ -318,6 +318,28 @@ TEST(JsonWrite, LinesOfAnotherStageMayBeTexts) {
       actors::begins_as_json_lines(std::string_view("[1]\n\0\0\n[2]\n", 11), false));
 }
 
+// At the first checkpoint the sink has no item yet, so its offset knows no bytes of the
+// file, which somebody else has replaced since.
+TEST(ResumedFiles, ThatAreOfSomethingElseAreNotCutToAnEmptyOffset) {
+  const temp_folder folder;
+  const std::string path = folder / "out";
+  for (const char* sink : {"json.write", "npy.write"}) {
+    std::filesystem::remove(path);
+    const file_builder build = [&](pipeline& p) {
+      add_stage(p, "source", "generator", {{"count", 8}}) >>
+          add_stage(p, "batch", "batch", {{"type", "f32[1]"}, {"size", 4}}) >>
+          add_stage(p, "sink", sink, {{"path", path}});
+    };
+    const auto images = unfinished(images_of(build, 2));
+    write_text(path, "a letter to a friend");
+    expect_error(resume_files(build, images[0]), errc::already_exists, "something else");
+    EXPECT_EQ(as_text(content_of(path)), "a letter to a friend") << sink;
+    write_text(path, "");
+    const auto done = resume_files(build, images[0]);
+    EXPECT_TRUE(done) << done.error().message();
+  }
+}
+
 TEST(JsonRead, TakesAttributesAndLeavesBlankLinesOut) {
   const temp_folder folder;
   write_text(folder / "a.jsonl",

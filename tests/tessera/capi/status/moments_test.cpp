@@ -445,6 +445,45 @@ TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
   }
 }
 
+// One stream never comes to its end. Memory that only another stream uses is found all
+// the same, and memory that the first stream uses is missing after a limited time.
+TEST(TesseraMemory, IsNotWaitedForForeverIfAStreamDoesNotEnd) {
+  gate never;
+  gate soon;
+  const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"},
+                           {"TESS_TIMEOUT_MS", "2000"},
+                           {"TESS_NUM_THREADS", "4"}});
+  session s;
+  tessMesh_t other = nullptr;
+  tessStream_t busy = nullptr;
+  const int device = 0;
+  ASSERT_TESS(tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &other));
+  ASSERT_TESS(tessStreamCreate(other, 0, &busy));
+  void* held = nullptr;
+  void* x = nullptr;
+  void* y = nullptr;
+  ASSERT_TESS(tessMalloc(other, 200'000, &held));
+  ASSERT_TESS(tessMalloc(s.mesh, 700'000, &x));
+  never.put_into(busy);
+  soon.put_into(s.stream);
+  ASSERT_TESS(tessFree(other, held));
+  ASSERT_TESS(tessFree(s.mesh, x));
+  // The stream that never ends is let go if the calls below do not return.
+  std::atomic<bool> over{false};
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    soon.open();
+    for (int i = 0; i < 1000 && !over; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    never.open();
+  });
+  EXPECT_TESS(tessMalloc(s.mesh, 700'000, &y));
+  EXPECT_EQ(tessMalloc(s.mesh, 200'000, &x), TESS_ERR_OUT_OF_MEMORY);
+  over = true;
+  opens.join();
+}
+
 // The profiler is stopped after its context has ended and another context has existed.
 // The trace must have the records from before.
 TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
@@ -491,6 +530,30 @@ TEST(TesseraSettings, ReportVariablesThatTheyCannotRead) {
   EXPECT_EQ(read.wait_limit_ms, 1000);
   EXPECT_EQ(read.rendezvous_limit_ms, 900) << "the rendezvous limit is shorter than the "
                                               "wait, so that the missing rank is named";
+}
+
+/// Returns the settings that these variables give.
+tessera::runtime_settings settings_of(const std::map<std::string, std::string>& set) {
+  std::vector<std::string> warnings;
+  return or_throw(tessera::read_settings(
+      [&](const char* name) {
+        const auto found = set.find(name);
+        return found == set.end() ? nullptr : found->second.c_str();
+      },
+      warnings));
+}
+
+TEST(TesseraSettings, KeepTheirDefaultsForVariablesThatAreEmptyOrUnusable) {
+  const tessera::runtime_settings usual = settings_of({});
+  for (const char* const text : {"", "soon", "-1"}) {
+    const tessera::runtime_settings s =
+        settings_of({{"TESS_TIMEOUT_MS", text}, {"TESS_AUTOTUNE", text}});
+    EXPECT_EQ(s.wait_limit_ms, usual.wait_limit_ms) << text;
+    EXPECT_EQ(s.rendezvous_limit_ms, usual.rendezvous_limit_ms) << text;
+    EXPECT_EQ(s.autotune, usual.autotune) << text;
+  }
+  EXPECT_EQ(settings_of({{"TESS_TIMEOUT_MS", "0"}}).rendezvous_limit_ms, 0);
+  EXPECT_EQ(settings_of({{"TESS_AUTOTUNE", "0"}}).autotune, std::optional(false));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace weir::actors {
 namespace {
 
-/// Settings that another value may have from the next pulse on. A key that ends with a
+/// Settings that may have another value from the next pulse on. A key that ends with a
 /// point stands for all that begin with it.
 constexpr std::array<std::string_view, 17> recorded_keys = {
     "stream.path",       "stream.eot",       "stream.chunk", "stream.lanes",

@@ -58,8 +58,8 @@ result<void> put_contexts(flow::image& image, stored_model& from) {
 
 }  // namespace
 
-/// Returns the lane whose context a lane continues, or nothing for an empty one. @param
-/// before  Number of lanes so far.
+/// Returns the lane whose context a lane continues, or nothing for an empty one.
+/// @param before  Number of lanes so far.
 std::optional<std::uint32_t> context_source(context_policy policy, std::uint32_t lane,
                                             std::uint32_t before) {
   switch (policy) {

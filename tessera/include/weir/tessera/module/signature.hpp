@@ -35,6 +35,7 @@ struct key_pair {
 [[nodiscard]] public_key public_half(const secret_key& secret);
 
 /// Signs a digest. @source{RFC 8032, Ed25519} @error{unsupported; no random numbers}
+/// @error{invalid_argument; the second half of the key is not its public key}
 [[nodiscard]] result<signature_bytes> sign_digest(const secret_key& secret,
                                                   const digest256& digest);
 /// Returns true if the signature is one of the digest by the key. Keys of small order and
@@ -44,7 +45,7 @@ struct key_pair {
 
 /// Keys that are trusted, and if a module needs a signature.
 struct trust_policy {
-  std::vector<public_key> keys;  ///< trusted keys; empty: all
+  std::vector<public_key> keys;  ///< trusted keys; empty: no key is trusted
   bool required = false;         ///< true if a module needs a signature
 
   /// Returns true if the key is trusted.
