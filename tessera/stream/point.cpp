@@ -22,6 +22,7 @@
 #include "stream/deferred_calls.hpp"
 #include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/tessera/device/backend.hpp"
 #include "weir/tessera/stream/work.hpp"
 
 namespace weir::tessera {

@@ -15,6 +15,7 @@
 namespace weir::tessera {
 
 class notifier;
+class device_backend;
 class graph_recording;
 class stream;
 
