@@ -34,8 +34,12 @@ class Instance:
         return need_numpy().asarray(dlpack.Kept(a.mesh.context, a.address, a.dtype, a.shape, self.rank))
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        if copy or (dl_device is not None and tuple(dl_device) != dlpack.HOST) or stream not in (None, -1):
-            raise BufferError("tessera: arrays are exported without a copy, in memory of the host, without a stream")
+        """`stream` is that of the consumer. On a GPU, the stream that the array was made with, or the mesh's default stream,
+        reaches its end before this returns, unless `stream` is -1."""
+        device = self.__dlpack_device__()
+        if copy or (dl_device is not None and tuple(dl_device) != device):
+            raise BufferError("tessera: arrays are exported without a copy, on the device where they are")
+        dlpack.hand_over(self.array, device, stream)
         versioned = max_version is not None and max_version[0] >= 1
         a = self.array
         managed = dlpack.export(a.mesh.context, a.address, a.dtype, a.shape, self.rank,
@@ -43,7 +47,7 @@ class Instance:
         return dlpack.capsule_of(managed, versioned)
 
     def __dlpack_device__(self):
-        return dlpack.HOST
+        return dlpack.device_of(self.array.mesh, self.rank)
 
 
 class Array:
@@ -95,7 +99,7 @@ class Array:
         return self.on(0).__dlpack__(**how)
 
     def __dlpack_device__(self):
-        return dlpack.HOST
+        return self.on(0).__dlpack_device__()
 
     def fill(self, byte=0, stream=None):
         """Every byte of every instance."""
@@ -188,9 +192,10 @@ def array(values, element_type=None, mesh=None):
     return Array(values.shape, values.dtype if element_type is None else element_type, mesh).copy_from(values)
 
 
-def from_dlpack(tensor, device=-1, context=None):
-    """Memory of another library, without a copy: as memory of a device, or of the host (-1)."""
-    return dlpack.take(tensor, context or current_context(), device)
+def from_dlpack(tensor, device=-1, context=None, stream=None):
+    """Memory of another library, without a copy: as memory of a device, or of the host (-1). Work that the other library has
+    submitted for a tensor on a GPU comes before what `stream` (none: the mesh's default stream) gets from now on."""
+    return dlpack.take(tensor, context or current_context(), device, stream)
 
 
 def pointer_attributes(address, context=None):

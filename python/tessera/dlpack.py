@@ -6,9 +6,13 @@ from ctypes import c_char_p, c_int64, c_void_p
 from . import _library as c
 from .dtypes import BY_ID
 from .errors import invalid
+from .streams import default_stream
 
 READ_ONLY, UNVERSIONED = 1, 2
 HOST = (1, 0)  # DLPack's device type and id of memory that the processor reads
+CUDA = 2  # DLPack's device type of memory of a GPU
+# Streams of consumers as numbers: none; and the default stream of the device, which None stands for.
+NO_ORDER, DEFAULT_STREAM = -1, 1
 _OLD, _NEW = b"dltensor", b"dltensor_versioned"
 # Where the deleter stands in DLManagedTensor and in DLManagedTensorVersioned.
 _DELETER = {_OLD: 56, _NEW: 16}
@@ -39,6 +43,25 @@ def _drop(capsule):
 
 
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_drop))  # capsules may outlive the module
+
+
+def device_of(mesh, rank):
+    """DLPack's device of a rank's memory."""
+    ordinal = mesh.devices[rank]
+    return (CUDA, ordinal) if mesh.context.device(ordinal).backend == "cuda" else HOST
+
+
+def hand_over(array, device, consumer):
+    """Lets work of the consumer's stream come behind what the array's stream has now, if the memory is on a GPU."""
+    kind, ordinal = device
+    if kind != CUDA and consumer not in (None, NO_ORDER):
+        raise BufferError("tessera: arrays in memory of the host are exported without a stream")
+    if kind != CUDA or consumer == NO_ORDER:
+        return
+    consumer = DEFAULT_STREAM if consumer is None else consumer
+    if consumer < 1:
+        raise BufferError(f"tessera: array not exported: expected a stream of the consumer from 1 on or -1, found {consumer}")
+    array._stream_or(None).before_native(consumer, ordinal)
 
 
 def export(context, address, element_type, shape, rank, flags=0):
@@ -100,18 +123,27 @@ def row_major(shape):
     return tuple(reversed(out))
 
 
-def take(tensor, context, device):
-    """Imports what offers `__dlpack__`."""
+def take(tensor, context, device, stream=None):
+    """Imports what offers `__dlpack__`. If it is on a GPU, its library lets the default stream of the GPU wait for its work,
+    and `stream` waits for that."""
     if not hasattr(tensor, "__dlpack__"):
         raise invalid(f"import a tensor: expected an object with __dlpack__, found {type(tensor).__name__}")
+    kind, ordinal = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else HOST
+    order = {"stream": DEFAULT_STREAM} if kind == CUDA else {}
     try:
-        capsule = tensor.__dlpack__(max_version=(1, 1))
+        capsule = tensor.__dlpack__(max_version=(1, 1), **order)
     except TypeError:  # from before version 1.0
-        capsule = tensor.__dlpack__()
+        capsule = tensor.__dlpack__(**order)
     at = id(capsule)
     for name in (_NEW, _OLD):
         if _is_valid(at, name):
             made = Imported(context, _pointer(at, name), name == _NEW, device)
             _set_name(at, _USED[name])  # it is ours now
+            if kind == CUDA:
+                try:
+                    (stream or default_stream()).wait_native(DEFAULT_STREAM, ordinal)
+                except Exception:
+                    made.release()
+                    raise
             return made
     raise invalid("import a tensor: expected a capsule of DLPack that nobody has used, found another")

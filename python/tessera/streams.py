@@ -52,6 +52,15 @@ class Stream:
         """What is enqueued from now on waits for the event's latest record."""
         c.call("tessStreamWaitEvent", self.handle, event.handle)
 
+    def wait_native(self, native, device):
+        """What is enqueued from now on waits for what a stream of another library has now. `native` is a CUstream of the
+        device as a number; 1 is the default stream of the device."""
+        c.call("tessStreamWaitNative", self.handle, device, native)
+
+    def before_native(self, native, device):
+        """Waits for all that was enqueued, so that what another library submits to its stream from now on comes behind."""
+        c.call("tessNativeWaitStream", native, device, self.handle)
+
     def record(self, event=None):
         """Records an event behind what was enqueued so far; makes one if none is given."""
         event = event or Event()

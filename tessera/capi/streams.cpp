@@ -114,6 +114,16 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   return s.post(std::move(operation));
 }
 
+/// Refuses NULL, which is one of two default streams in libraries that use streams.
+result<void> check_native(void* native, std::string_view call) {
+  if (native == nullptr) {
+    return error(errc::invalid_argument,
+                 fmt::format("{} failed: expected a native stream, found NULL", call))
+        .hint("TESS_NATIVE_LEGACY is the default stream of the device");
+  }
+  return {};
+}
+
 /// Waits for a point by the limit of the context. @error{timeout; it was not reached}
 ///
 /// A limit of 0 means that the wait does not end by time.
@@ -371,6 +381,46 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     // A recorded wait becomes part of the graph.
     const bool over = now == tessera::event::state::over && !s->stream->records();
     return over ? result<void>() : s->stream->wait(e->point);
+  });
+}
+
+// The device's thread records an event on the native stream during the call. The default
+// stream of the caller is unknown to that thread.
+tessStatus_t tessStreamWaitNative(tessStream_t handle, int device, void* native) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessStreamWaitNative";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto s, find(handle, call));
+    WEIR_CHECK(check_native(native, call));
+    if (native == TESS_NATIVE_PER_THREAD) {
+      return error(errc::unsupported,
+                   "tessStreamWaitNative failed: expected a stream or the default stream "
+                   "of the device, found the default stream of a thread")
+          .hint("let a stream of your own wait for an event of it, and pass that stream");
+    }
+    return tessera::wait_native(*s->stream, device, number_of(native));
+  });
+}
+
+// Operations of a stream are given to the driver one after another, so at the time of the
+// call there may be nothing in the driver that the native stream could wait for. The
+// calling thread waits instead.
+tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_t handle) {
+  return run([&]() -> result<void> {
+    constexpr std::string_view call = "tessNativeWaitStream";
+    WEIR_CHECK(outside_tasks(call));
+    WEIR_TRY(const auto s, find(handle, call));
+    WEIR_CHECK(check_native(native, call));
+    tessera::context& c = s->stream->context();
+    WEIR_CHECK(tessera::check_native_device(c.backend(), device));
+    if (s->stream->records()) {
+      return error(errc::invalid_argument,
+                   "tessNativeWaitStream failed: expected a stream that does not "
+                   "capture, found one that does");
+    }
+    tessera::event here;
+    WEIR_CHECK(s->stream->post(here));
+    return wait_for(here.latest(), c);
   });
 }
 

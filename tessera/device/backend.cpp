@@ -130,6 +130,17 @@ void device_backend::submit(const device_work& work, completion done) {
   }
 }
 
+// Devices that work on the calling thread have no driver, and so no streams but ours.
+result<void> device_backend::follow_native(std::int32_t /*device*/,
+                                           std::uintptr_t /*native*/,
+                                           completion /*done*/) {
+  return error(
+      errc::unsupported,
+      fmt::format("native stream not used: expected devices with streams of other "
+                  "libraries, found the backend \"{}\"",
+                  name()));
+}
+
 /// Device numbers begin with 0.
 result<void> check_device(std::int32_t device, std::int32_t count) {
   if (device < 0 || device >= count) {

@@ -166,6 +166,30 @@ TESS_API tessStatus_t tessStreamRequestStop(tessStream_t stream);
 TESS_API tessStatus_t tessLaunchHostFunc(tessStream_t stream, void (*fn)(void* user),
                                          void* user);
 
+/** The default stream of a device for calls that name a native stream. NULL is refused,
+ * because libraries disagree about which stream it is. */
+#define TESS_NATIVE_LEGACY ((void*)(uintptr_t)1)
+/** The default stream of the calling thread, for tessNativeWaitStream. */
+#define TESS_NATIVE_PER_THREAD ((void*)(uintptr_t)2)
+/** Lets operations that are enqueued from now on wait for the work that a native stream
+ * has now. A native stream is a stream of another library: on a GPU a CUstream (which is
+ * a cudaStream_t) of the primary context of `device`, or TESS_NATIVE_LEGACY. It must
+ * exist during the call. The calling thread does not wait for the work. If the device is
+ * lost meanwhile, the stream fails.
+ * @error{TESS_ERR_UNSUPPORTED; the devices are not GPUs, or the native stream is
+ * TESS_NATIVE_PER_THREAD: another thread than the caller's asks the driver}
+ * @error{TESS_ERR_INVALID_VALUE; the stream captures, there is no such device, or
+ * `native` is no stream of it} */
+TESS_API tessStatus_t tessStreamWaitNative(tessStream_t stream, int device, void* native);
+/** Lets work that is submitted to a native stream of `device` from now on run behind the
+ * operations that the stream has now. The calling thread waits for these operations, at
+ * most as long as TESS_TIMEOUT_MS says, and the native stream gets no work. If one of
+ * them has failed, returns its status, which stays for the synchronization of the stream.
+ * @error{TESS_ERR_TIMEOUT; the limit passed}
+ * @error{TESS_ERR_UNSUPPORTED; the devices are not GPUs}
+ * @error{TESS_ERR_INVALID_VALUE; the stream captures, or there is no such device} */
+TESS_API tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_t stream);
+
 /** Writes 1 to `done` if the stream has reached the event, or if the event was never
  * recorded, and 0 if not. Does not wait. If an operation before the event has failed,
  * returns its status, which stays for the synchronization of the stream.

@@ -1,18 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Points: markers on all lanes of a stream.
+/// Points: markers on all lanes of a stream; and points of native streams.
 ///
 /// A point is reached when the task of each lane has run. The counter is decremented with
 /// sequential consistency, so a thread that sees it at 0 also sees all failures and the
 /// time.
+///
+/// A native stream, which belongs to another library, may wait for the program, so no
+/// task waits for it. The tasks of such a wait only collect failures. The stream holds
+/// back its later operations until the device has said that the native stream has got
+/// there. Then a deferred call, which may wait for the session, lets the stream proceed.
 #include "weir/tessera/stream/point.hpp"
 
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <utility>
 
+#include <fmt/core.h>
+
+#include "stream/deferred_calls.hpp"
 #include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/tessera/device/backend.hpp"
+#include "weir/tessera/stream/work.hpp"
 
 namespace weir::tessera {
+namespace {
+
+/// The end of the work of a native stream: its outcome, and who waits for it.
+/// @threads{safe from any thread}
+class native_point {
+ public:
+  /// Sets the outcome and calls the callback of `then`, if there is one.
+  void reach(result<void> outcome) {
+    std::function<void(result<void>)> call;
+    {
+      const std::lock_guard lock(mutex_);
+      outcome_.emplace(std::move(outcome));
+      call = std::exchange(call_, nullptr);
+    }
+    if (call) {
+      call(*outcome_);
+    }
+  }
+  /// Calls `call` with the outcome, now or when there is one.
+  void then(std::function<void(result<void>)> call) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!outcome_) {
+        call_ = std::move(call);
+        return;
+      }
+    }
+    call(*outcome_);
+  }
+  /// Returns true if the work has ended without a failure.
+  [[nodiscard]] bool over() {
+    const std::lock_guard lock(mutex_);
+    return outcome_ && outcome_->has_value();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<result<void>> outcome_;  ///< set once
+  std::function<void(result<void>)> call_;
+};
+
+/// The wait of a stream. It keeps its stream alive until the work has ended.
+class native_wait final : public lane_operation {
+ public:
+  native_wait(std::shared_ptr<native_point> when, std::shared_ptr<stream> target)
+      : lane_operation(operation_kind::other),
+        when_(std::move(when)),
+        stream_(std::move(target)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return "native stream";
+  }
+  // A graph has no work of other libraries to wait for, so this cannot be in one.
+  [[nodiscard]] ref<operation> clone() const override { return {}; }
+
+  // Later operations wait in the stream instead of in the engine's window.
+  void admitted(submission_lock::session&, stream& target) override {
+    if (when_->over()) {
+      stream_.reset();
+      return;
+    }
+    target.hold();
+    when_->then([self = ref<native_wait>(this)](result<void> outcome) {
+      // The thread of a device must not wait for the session.
+      self->stream_->context().deferred().later(
+          [self, outcome = std::move(outcome)] { self->release_stream(outcome); });
+    });
+  }
+
+ protected:
+  result<void> run(unsigned) override { return {}; }
+
+ private:
+  /// Reports a failure and lets the stream proceed. @threads{that of the deferred calls}
+  // The operation drops its reference to the stream, which would otherwise be a cycle.
+  void release_stream(const result<void>& outcome) {
+    const std::shared_ptr<stream> target = std::move(stream_);
+    auto in = target->context().submission_lock().enter();
+    if (!outcome) {
+      const auto report = make_failing(outcome.error());
+      report->number = number;
+      submission to(in, target->chain(), report);
+      report->submit(to);
+    }
+    target->proceed(in);
+  }
+
+  std::shared_ptr<native_point> when_;
+  std::shared_ptr<stream> stream_;
+};
+
+}  // namespace
 
 point::point(unsigned lanes, notifier& notifier)
     : operation(operation_kind::marker),
@@ -82,6 +187,35 @@ failure point::first_failure() const {
     out.merge(f);
   }
   return out;
+}
+
+// Devices that work on the calling thread are processors.
+result<void> check_native_device(const device_backend& backend, std::int32_t device) {
+  if (backend.inline_work()) {
+    return error(errc::unsupported,
+                 fmt::format("native stream not used: expected devices that are GPUs, "
+                             "found the backend \"{}\"",
+                             backend.name()))
+        .hint("TESS_BACKEND=cuda selects GPUs");
+  }
+  WEIR_CHECK(backend.properties(device));
+  return {};
+}
+
+// The native stream is asked before the wait is enqueued, so a stream that is refused
+// leaves no operation behind.
+result<void> wait_native(stream& target, std::int32_t device, std::uintptr_t native) {
+  WEIR_CHECK(check_native_device(target.context().backend(), device));
+  if (target.records()) {
+    return error(errc::invalid_argument,
+                 "native stream not waited for: expected a stream that does not capture, "
+                 "found one that does")
+        .hint("a graph cannot wait for it: wait before the capture begins");
+  }
+  const auto when = std::make_shared<native_point>();
+  WEIR_CHECK(target.context().backend().follow_native(
+      device, native, [when](result<void> outcome) { when->reach(std::move(outcome)); }));
+  return target.post(make_ref<native_wait>(when, target.shared_from_this()));
 }
 
 }  // namespace weir::tessera

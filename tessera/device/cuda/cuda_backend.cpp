@@ -179,6 +179,8 @@ class cuda_devices final : public cuda_backend {
                                         std::int64_t /*last*/) override {
     return not_inline();
   }
+  [[nodiscard]] result<void> follow_native(std::int32_t device, std::uintptr_t native,
+                                           completion done) override;
   void submit(const device_work& work, completion done) override;
   [[nodiscard]] result<std::shared_ptr<persistent_run>> start_persistent(
       const grid_launch& launch, completion done) override;
@@ -473,6 +475,14 @@ result<std::int32_t> cuda_devices::device_for(const device_work& work) const {
                     grid.launch.code.name, grid.launch.blocks(), grid.first, grid.last));
   }
   return grid.launch.device;
+}
+
+/// The handle goes to the driver as it is. There is no way to check it before.
+result<void> cuda_devices::follow_native(std::int32_t device, std::uintptr_t native,
+                                         completion done) {
+  WEIR_CHECK(usable(device));
+  return thread(device).follow(reinterpret_cast<cuda::stream_handle>(native),
+                               std::move(done));
 }
 
 /// Failures of checks are passed to the completion as well.

@@ -104,7 +104,9 @@ bool device_thread::poll() {
   // that kernel alone.
   for (auto at = lanes_.begin(); at != lanes_.end();) {
     if (at->once && at->outstanding == 0) {
-      (void)api_.stream_destroy(at->stream);
+      if (!at->native) {
+        (void)api_.stream_destroy(at->stream);
+      }
       at = lanes_.erase(at);
     } else {
       ++at;
@@ -139,6 +141,47 @@ bool device_thread::poll(lane& l) {
     moved = true;
   }
   return moved;
+}
+
+// The event is recorded during the call, so the work that it covers is what the program
+// has submitted before. The lane goes when the event has occurred; its stream stays with
+// its owner, which may even destroy it before.
+result<void> device_thread::follow(stream_handle native, completion done) {
+  return call([&]() -> result<void> {
+    const std::string label =
+        fmt::format("wait for native stream {:#x} on {}",
+                    reinterpret_cast<std::uintptr_t>(native), facts_.name);
+    status s = status::success;
+    const event_handle event = take_event(s);
+    if (s == status::success) {
+      s = api_.event_record(event, native);
+      if (s != status::success) {
+        events_.push_back(event);
+      }
+    }
+    if (s == status::invalid_handle || s == status::invalid_context) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot {}: expected a stream of the primary context of "
+                               "the device, found {}",
+                               label, text_of(api_, s)));
+    }
+    if (s != status::success) {
+      return returned_or_lost(s, label);
+    }
+    operation covered;
+    covered.label = label;
+    covered.done = std::move(done);
+    lane own;
+    own.stream = native;
+    own.once = true;
+    own.native = true;
+    own.outstanding = 1;
+    own.flights.emplace_back();
+    own.flights.back().event = event;
+    own.flights.back().operations.push_back(std::move(covered));
+    lanes_.push_back(std::move(own));
+    return {};
+  });
 }
 
 /// Called for operations that have come to their end, well or not.

@@ -211,7 +211,9 @@ void device_thread::close_here() {
     (void)api_.event_destroy(e);
   }
   for (const lane& l : lanes_) {
-    (void)api_.stream_destroy(l.stream);
+    if (!l.native) {
+      (void)api_.stream_destroy(l.stream);
+    }
   }
   if (pool_ != nullptr) {
     (void)api_.pool_destroy(pool_);

@@ -75,6 +75,7 @@ struct lane {
   std::size_t outstanding = 0;   ///< number of operations that have not ended
   unsigned failed_queries = 0;   ///< calls for events that have failed in a row
   bool once = false;             ///< the stream is destroyed when its operation has ended
+  bool native = false;  ///< the stream is one of another library, and not destroyed
 };
 
 /// A copy through staging buffers.
@@ -144,6 +145,9 @@ class device_thread {
   /// Starts a persistent kernel.
   [[nodiscard]] result<std::shared_ptr<persistent_state>> start(const grid_launch& launch,
                                                                 completion done);
+  /// Calls `done` when what a stream of another library has now has ended.
+  /// @error{invalid_argument; the stream does not belong to the primary context}
+  [[nodiscard]] result<void> follow(stream_handle native, completion done);
   /// Returns the error with which the device was lost, if it was.
   [[nodiscard]] std::optional<error> lost() const;
 

@@ -336,5 +336,21 @@ TEST(TesseraStream, MemoryFreedInFlightStaysUntilItsWorkHasEnded) {
   EXPECT_EQ(s.read(sum, 1, 1)[0], 99);
 }
 
+// The devices of the processor have no streams of other libraries.
+TEST(TesseraStream, NativeStreamsAreRefusedWithoutAGpu) {
+  session s(2);
+  for (const int device : {0, 1, 7}) {
+    EXPECT_EQ(tessStreamWaitNative(s.stream, device, TESS_NATIVE_LEGACY),
+              TESS_ERR_UNSUPPORTED);
+    EXPECT_NE(std::string(tessGetLastErrorMessage())
+                  .find("expected devices that are GPUs, found the backend \"cpu\""),
+              std::string::npos)
+        << tessGetLastErrorMessage();
+    EXPECT_EQ(tessNativeWaitStream(TESS_NATIVE_LEGACY, device, s.stream),
+              TESS_ERR_UNSUPPORTED);
+  }
+  EXPECT_TESS(tessStreamSynchronize(s.stream));
+}
+
 }  // namespace
 }  // namespace weir::test

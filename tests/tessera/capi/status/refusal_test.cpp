@@ -236,6 +236,10 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
   sweep("tessEventDestroy", &tessEventDestroy, {}, z.event);
   sweep("tessEventRecord", &tessEventRecord, {}, z.event, s.stream);
   sweep("tessStreamWaitEvent", &tessStreamWaitEvent, {}, s.stream, z.event);
+  sweep("tessStreamWaitNative", &tessStreamWaitNative, {}, s.stream, 0,
+        TESS_NATIVE_LEGACY);
+  sweep("tessNativeWaitStream", &tessNativeWaitStream, {}, TESS_NATIVE_LEGACY, 0,
+        s.stream);
   sweep("tessEventQuery", &tessEventQuery, {}, z.event, &done);
   sweep("tessEventSynchronize", &tessEventSynchronize, {}, z.event);
   sweep("tessEventElapsedTime", &tessEventElapsedTime, {}, &time, z.event, z.event);

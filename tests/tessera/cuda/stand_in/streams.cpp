@@ -15,6 +15,9 @@ namespace {
 
 using cuda::status;
 
+/// The handle CU_STREAM_LEGACY.
+void* const legacy_stream = reinterpret_cast<void*>(std::uintptr_t{1});  // NOLINT
+
 bool overlap(const access& a, const touched_range& b) {
   return a.first < b.first + b.bytes && b.first < a.first + a.bytes;
 }
@@ -34,6 +37,27 @@ void forget_old_accesses(world& w) {
   }
 }
 
+/// Makes a stream with its thread.
+std::shared_ptr<stream_state> start_stream(device_state& device) {
+  world& w = the_world();
+  auto stream = std::make_shared<stream_state>();
+  stream->id = w.next_stream++;
+  stream->device = &device;
+  stream->delays.seed(w.shown.seed + static_cast<unsigned>(stream->id));
+  stream->thread = std::thread([stream] { serve_stream(stream); });
+  return stream;
+}
+
+// The default stream of a device. Streams that are not non-blocking would wait for it;
+// the backend and the tests make none.
+std::shared_ptr<stream_state> default_stream_of(device_state& device) {
+  std::shared_ptr<stream_state>& stream = the_world().default_streams[&device];
+  if (stream == nullptr) {
+    stream = start_stream(device);
+  }
+  return stream;
+}
+
 status stream_create(cuda::stream_handle* made, unsigned flags, int /*priority*/) {
   entered call("cuStreamCreateWithPriority", need::context);
   if (call.refused() != status::success) {
@@ -42,13 +66,8 @@ status stream_create(cuda::stream_handle* made, unsigned flags, int /*priority*/
   if (made == nullptr || flags > 1) {
     return status::invalid_value;
   }
-  world& w = the_world();
-  auto stream = std::make_shared<stream_state>();
-  stream->id = w.next_stream++;
-  stream->device = &call.device();
-  stream->delays.seed(w.shown.seed + static_cast<unsigned>(stream->id));
-  stream->thread = std::thread([stream] { serve_stream(stream); });
-  w.streams.emplace(stream.get(), stream);
+  const std::shared_ptr<stream_state> stream = start_stream(call.device());
+  the_world().streams.emplace(stream.get(), stream);
   *made = reinterpret_cast<cuda::stream_handle>(stream.get());
   return status::success;
 }
@@ -195,6 +214,9 @@ status launch_host(cuda::stream_handle handle, cuda::host_function function, voi
 
 std::shared_ptr<stream_state> stream_of(void* handle, const char* function) {
   world& w = the_world();
+  if (handle == legacy_stream) {
+    return default_stream_of(*context_stack.back());
+  }
   const auto found = w.streams.find(handle);
   if (found == w.streams.end()) {
     report("handle_live", fmt::format("{} got a stream that is not alive", function));
@@ -304,6 +326,8 @@ void settle() {
   w.ended.wait(lock, [&] {
     return std::all_of(w.dying.begin(), w.dying.end(), idle) &&
            std::all_of(w.streams.begin(), w.streams.end(),
+                       [&](const auto& entry) { return idle(entry.second); }) &&
+           std::all_of(w.default_streams.begin(), w.default_streams.end(),
                        [&](const auto& entry) { return idle(entry.second); });
   });
 }
@@ -318,12 +342,19 @@ void join_dying() {
   {
     world& w = the_world();
     const std::lock_guard lock(w.mutex);
-    for (auto& [handle, stream] : w.streams) {
+    const auto end = [&](const std::shared_ptr<stream_state>& stream) {
       stream->destroyed = true;
       stream->changed.notify_all();
       w.dying.push_back(stream);
+    };
+    for (auto& [handle, stream] : w.streams) {
+      end(stream);
+    }
+    for (auto& [device, stream] : w.default_streams) {
+      end(stream);
     }
     w.streams.clear();
+    w.default_streams.clear();
     dying.swap(w.dying);
     w.ended.notify_all();
   }

@@ -121,6 +121,8 @@ struct world {
   bool initialised = false;
   std::deque<device_state> devices;
   std::map<void*, std::shared_ptr<stream_state>> streams;
+  /// Default streams of devices that were used; no objects of a program.
+  std::map<device_state*, std::shared_ptr<stream_state>> default_streams;
   std::vector<std::shared_ptr<stream_state>> dying;  ///< destroyed, with a thread
   std::map<void*, std::unique_ptr<event_state>> events;
   std::map<void*, std::unique_ptr<pool_state>> pools;

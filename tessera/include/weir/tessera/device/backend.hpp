@@ -264,6 +264,13 @@ class device_backend {
   [[nodiscard]] virtual result<void> run_blocks(const grid_launch& launch,
                                                 std::int64_t first,
                                                 std::int64_t last) = 0;
+  /// Calls `done` when everything that another library has submitted to a stream of its
+  /// own before this call has ended. `native` is the stream in the driver's terms.
+  /// @error{unsupported; the devices have no streams of other libraries}
+  /// @error{invalid_argument; the driver does not know the stream}
+  [[nodiscard]] virtual result<void> follow_native(std::int32_t device,
+                                                   std::uintptr_t native,
+                                                   completion done);
   /// Runs the work and then calls `done`, on this thread or another.
   virtual void submit(const device_work& work, completion done);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -14,7 +15,9 @@
 namespace weir::tessera {
 
 class notifier;
+class device_backend;
 class graph_recording;
+class stream;
 
 /// A marker on every lane of one stream. It is reached when all lanes have run it;
 /// waiting for it means waiting for all lanes.
@@ -86,5 +89,16 @@ class point final : public operation {
   std::vector<std::function<void(submission_lock::session&)>> waiting_;
   std::function<void()> reached_call_;
 };
+
+/// Checks that other libraries can have streams on a device. @error{unsupported; it is
+/// not a GPU} @error{out_of_range; there is no such device}
+[[nodiscard]] result<void> check_native_device(const device_backend& backend,
+                                               std::int32_t device);
+/// Lets operations that `target` gets from now on wait for the work that a stream of
+/// another library has now. If the device is lost meanwhile, `target` fails.
+/// @error{invalid_argument; `target` captures} and errors of `check_native_device` and
+/// device_backend::follow_native
+[[nodiscard]] result<void> wait_native(stream& target, std::int32_t device,
+                                       std::uintptr_t native);
 
 }  // namespace weir::tessera

@@ -14,6 +14,7 @@
 
 #include <fmt/core.h>
 
+#include "serial/arithmetic.hpp"
 #include "serial/graph_book.hpp"
 #include "serial/run/kernel.hpp"
 #include "serial/run/objects.hpp"

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The wait for a stream of another library, and mistakes in it between the backend and
+/// the stand-in, which has to report the rule that is broken.
+#include <cstdio>
+#include <future>
+
+#include "tessera/cuda/other_library.hpp"
+#include "tessera/cuda/support.hpp"
+
+namespace weir::tessera::stand_in {
+namespace {
+
+using cuda::status;
+using Api = cuda::driver_api;
+
+/// The unchanged functions, and the objects that mistakes concern.
+Api unchanged;
+cuda::stream_handle native = nullptr;
+cuda::event_handle native_event = nullptr;
+
+struct native_mistake {
+  const char* name;
+  const char* rule;  ///< empty: none is broken
+  void (*plant)(Api& api);
+};
+
+/// Fills memory by a native stream, waits for that stream, and copies the memory. Returns
+/// true if the rule of the mistake was reported, and it alone.
+bool is_reported(const native_mistake& planted) {
+  machine shown;
+  shown.max_delay_us = 500;
+  set_up(shown, std::make_shared<listed_executor>(conformance_list()));
+  cuda::driver changed = or_throw(cuda::load_driver(WEIR_STAND_IN_DRIVER));
+  unchanged = changed.api;
+  cuda_options options = stand_in_options();
+  options.driver = &changed;
+  planted.plant(changed.api);
+  {
+    const auto backend = or_throw(make_cuda_backend(options));
+    other_library other(0);
+    native = static_cast<cuda::stream_handle>(other.stream());
+    native_event = nullptr;
+    constexpr std::size_t bytes = 64;
+    std::byte* const x = or_throw(backend->allocate(0, bytes));
+    std::byte* const y = or_throw(backend->allocate(0, bytes));
+    other.fill(x, 1, bytes);
+    std::promise<result<void>> reached;
+    std::promise<result<void>> copied;
+    or_throw(backend->follow_native(
+        0, reinterpret_cast<std::uintptr_t>(other.stream()),
+        [&](result<void> outcome) { reached.set_value(std::move(outcome)); }));
+    EXPECT_TRUE(reached.get_future().get());
+    settle();  // a mistake does no harm
+    backend->submit(copy_work{copy_kind::device_to_device, y, x, bytes, 0, 0},
+                    [&](result<void> outcome) { copied.set_value(std::move(outcome)); });
+    EXPECT_TRUE(copied.get_future().get());
+    settle();
+  }
+  bool found = false;
+  bool others = false;
+  for (const breach& b : take_breaches()) {
+    (b.rule == planted.rule ? found : others) = true;
+  }
+  return !others && found != std::string_view(planted.rule).empty();
+}
+
+TEST(CudaNative, AMissingWaitForANativeStreamIsReported) {
+  const std::vector<native_mistake> all{
+      {"no mistake", "", [](Api&) {}},
+      {"event not recorded", "access_order",
+       [](Api& a) {
+         a.event_record = [](cuda::event_handle e, cuda::stream_handle s) {
+           return s == native ? status::success : unchanged.event_record(e, s);
+         };
+       }},
+      {"event taken for one that has occurred", "access_order", [](Api& a) {
+         a.event_record = [](cuda::event_handle e, cuda::stream_handle s) {
+           native_event = s == native ? e : native_event;
+           return unchanged.event_record(e, s);
+         };
+         a.event_query = [](cuda::event_handle e) {
+           return e == native_event ? status::success : unchanged.event_query(e);
+         };
+       }}};
+  int reported = 0;
+  for (const native_mistake& m : all) {
+    const bool good = is_reported(m);
+    EXPECT_TRUE(good) << m.name;
+    reported += good && m.rule[0] != '\0' ? 1 : 0;
+  }
+  std::printf("planted: %d of %zu found\n", reported, all.size() - 1);
+}
+
+}  // namespace
+}  // namespace weir::tessera::stand_in
