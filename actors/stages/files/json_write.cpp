@@ -153,9 +153,9 @@ class json_write final : public flow::stage_object {
       return {};
     }
     WEIR_CHECK(check(*file_));
-    // Nothing proves that an empty offset belongs to this file, so its first line does.
+    // Nothing proves that an empty offset belongs to this file, so its lines have to.
     if (at_.last.end == 0) {
-      WEIR_CHECK(check_json_lines(*file_, path_));
+      WEIR_CHECK(check_json_lines(*file_, path_, settings_.form));
     }
     // Writing goes on where the file was cut.
     written_ = at_.last.end;
