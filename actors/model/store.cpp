@@ -244,6 +244,15 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
                              json_quote(tag)))
         .hint("choose another tag, or use --replace");
   }
+  const std::string mark = tag + std::string(import_ending);
+  WEIR_TRY(const bool has_mark, has_tag(volume, mark));
+  if (has_mark && import_mark(volume, tag).empty()) {
+    return error(errc::already_exists,
+                 fmt::format("cannot import a model under tag {}: expected no tag {}, "
+                             "which marks an import, found one of something else",
+                             json_quote(tag), json_quote(mark)))
+        .hint("choose another tag");
+  }
   // The source is checked completely before anything in the volume changes.
   // Also reads the facts and the tokenizer.
   WEIR_TRY(const model_source source, open_model_source(path));

@@ -56,7 +56,8 @@ std::string without_links(const std::string& path) {
   const std::size_t slash = path.rfind('/', path.find('{'));
   const std::size_t rest = slash == std::string::npos ? 0 : slash + 1;
   std::error_code failure;
-  const fs::path folder = fs::absolute(path.substr(0, rest), failure);
+  const fs::path folder =
+      fs::absolute(rest == 0 ? std::string(".") : path.substr(0, rest), failure);
   const fs::path canonical = fs::weakly_canonical(folder, failure);
   const fs::path full = (failure ? folder : canonical) / path.substr(rest);
   return full.lexically_normal().string();

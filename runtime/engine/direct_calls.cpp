@@ -11,9 +11,6 @@
 namespace weir::runtime {
 namespace {
 
-/// Longest kernel that the submitter calls although other workers could run it. Handing a
-/// task over takes the submitter about as long.
-constexpr std::int64_t short_ns = 250;
 /// Tasks of a tag after which the mean time of their kernels is known.
 constexpr std::uint32_t judged_tasks = 64;
 /// Calls that may take twice as long as a short kernel before the tag is measured again.
@@ -119,7 +116,7 @@ void direct_calls::allow(std::int64_t ns) noexcept {
     allowed_ticks_ = clock.to_ticks(ns);
   }
   if (short_ticks_ == 0) {
-    short_ticks_ = std::max<std::int64_t>(1, clock.to_ticks(short_ns));
+    short_ticks_ = std::max<std::int64_t>(1, clock.to_ticks(short_ns_));
   }
   end_ = ns == 0 ? 0 : clock.now() + allowed_ticks_;
   asked_short_ = asked_other_ = false;

@@ -59,12 +59,12 @@ TEST_P(Engine, NeverHasMoreTasksInFlightThanWereSubmitted) {
   std::atomic<std::uint64_t> asked{0};
   std::uint64_t largest = 0;
   std::thread asker([&] {
-    for (; asked < 10'000'000; ++asked) {
+    for (; asked < 500'000; ++asked) {
       largest = std::max(largest, e->in_flight());
     }
   });
   std::uint64_t tasks = 0;
-  for (; asked < 10'000'000; ++tasks) {
+  for (; asked < 500'000; ++tasks) {
     submit(*e, "short", {}, [](const task_context&) {});
   }
   or_throw(e->wait_all());
@@ -448,7 +448,7 @@ TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
     });
     const std::int64_t start = now_ns();
     e->idle(20'000'000'000);
-    EXPECT_LT(now_ns() - start, 10'000'000'000);
+    EXPECT_LT(now_ns() - start, 500'000'000);
     other.join();
   }
 }
@@ -463,7 +463,7 @@ TEST_P(Engine, EndsIdleForEveryTaskThatEnds) {
     while (!e->ended(id)) {
       const std::int64_t start = now_ns();
       e->idle(20'000'000'000);
-      ASSERT_LT(now_ns() - start, 10'000'000'000)
+      ASSERT_LT(now_ns() - start, 500'000'000)
           << "task " << id << " did not end idle() within 10 s";
     }
   }

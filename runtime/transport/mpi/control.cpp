@@ -99,9 +99,8 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
   if (const int code = plugin.start(communicator, &facts); code != 0) {
     std::array<char, 512> text{};
     plugin.explain(code, text.data(), text.size());
-    // MPI itself may have been started, and a launcher reports a process that ends
-    // without MPI_Finalize as failed.
-    static_cast<void>(plugin.finish());
+    // MPI itself may have been started. It is not ended: MPI_Finalize would wait for the
+    // other ranks, which may run on, and the error would never be seen.
     return error(errc::io, fmt::format("ranks not started: expected success of {}, "
                                        "found: {}",
                                        plugin.library, text.data()));

@@ -372,6 +372,19 @@ TEST(ModelVolumes, WhatAnInterruptedImportLeavesIsRemovedByTheNext) {
   expect_nothing_left(device, scratch / "new", scratch / "other", old.digest);
 }
 
+TEST(ModelVolumes, ATagOfSomethingElseIsNeverTakenForTheMarkOfAnImport) {
+  const weir::test::temp_folder scratch;
+  make_volume(scratch / "v");
+  write_hf_folder(made_model(architecture::bert), scratch / "b");
+  auto volume = writable(scratch / "v");
+  or_throw(volume.put("m/model.import", as_view("a diary")));
+  const auto refused = import_model(volume, scratch / "b", "m");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::already_exists);
+  EXPECT_EQ(as_text(or_throw(or_throw(volume.stream("m/model.import")).read_all())),
+            "a diary");
+}
+
 // An encoder of one layer is smaller than a block of 64 KiB. Of a larger one, the tensors
 // that lie in two blocks are copied.
 TEST(ModelVolumes, WeightsInOneBlockAreViewsAndNotCopied) {

@@ -86,6 +86,13 @@ TEST(PipelinePaths, TwoStagesMustNotHavePatternsOfOneFile) {
   }
 }
 
+TEST(PipelinePaths, PatternsWithoutAFolderLieInTheCurrentOne) {
+  const std::string here = fs::current_path().string();
+  for (const auto& same : {std::string("./{item}.raw"), here + "/{item}.raw"}) {
+    EXPECT_FALSE(check_outputs(writing("{item}.raw", same).g, "")) << same;
+  }
+}
+
 TEST(PipelinePaths, OtherNamesOfTheFileCountToo) {
   const temp_folder folder;
   std::ofstream(folder / "real.tgm") << "x";

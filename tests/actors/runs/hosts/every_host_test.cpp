@@ -481,7 +481,8 @@ TEST_P(EveryHost, StartsAndStopsManyTimes) {
       user.join();
     }
     ASSERT_TRUE(end) << end.error().message();
-    EXPECT_EQ(end->ended == "finished", end->items == 20) << i;
+    // A stop can come behind the last item and before the end is seen.
+    EXPECT_TRUE(end->items == 20 || (end->items < 20 && end->ended != "finished")) << i;
   }
 }
 

@@ -451,7 +451,7 @@ TEST(TesseraMemory, IsNotWaitedForForeverIfAStreamDoesNotEnd) {
   gate never;
   gate soon;
   const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"},
-                           {"TESS_TIMEOUT_MS", "2000"},
+                           {"TESS_TIMEOUT_MS", "5000"},
                            {"TESS_NUM_THREADS", "4"}});
   session s;
   tessMesh_t other = nullptr;

@@ -24,8 +24,14 @@ struct borrowed_access {
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class direct_calls {
  public:
+  /// Longest kernel that is called though other workers could run it. Handing a task over
+  /// takes the submitter about as long. @units{nanoseconds}
+  static constexpr std::int64_t usual_short_ns = 250;
+
   /// Makes an object that permits no call until `allow`. The engine must outlive it.
-  explicit direct_calls(engine& of_tasks) : engine_(&of_tasks) {}
+  /// @param short_ns  Longest kernel that counts as short. @units{short_ns: nanoseconds}
+  explicit direct_calls(engine& of_tasks, std::int64_t short_ns = usual_short_ns)
+      : engine_(&of_tasks), short_ns_(short_ns) {}
 
   /// Permits calls to begin during this time from now. @units{nanoseconds}
   void allow(std::int64_t ns) noexcept;
@@ -70,7 +76,8 @@ class direct_calls {
 
   engine* engine_;
   std::array<kernel_length, engine::max_tags> lengths_{};
-  std::int64_t short_ticks_ = 0;    ///< longest time of a short kernel
+  std::int64_t short_ns_;           ///< longest time of a short kernel
+  std::int64_t short_ticks_ = 0;    ///< `short_ns_` in ticks of the engine's clock
   bool asked_short_ = false;        ///< a short kernel was asked for, see `only_short`
   bool asked_other_ = false;        ///< a kernel was asked for that may be long
   std::int64_t allowed_ns_ = 0;     ///< time of the last `allow`
