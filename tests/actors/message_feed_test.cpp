@@ -130,7 +130,7 @@ TEST(message_feed, damage_is_one_error_each_and_the_rest_is_read) {
   source.decode = true;
   faulty_files fs({{"in/x.tgm", damaged()}});
   expect_damage(read_all(*feed_of(fs, source)), "in/x.tgm");
-  for (const std::size_t step : {1, 40, 100'000}) {
+  for (const std::size_t step : {1U, 40U, 100'000U}) {
     const auto script = in_pieces(damaged(), step, 3);
     source.path = "pipe";
     expect_damage(read_all(*piped(std::make_shared<scripted_pipe>(script), source)),

@@ -280,7 +280,7 @@ TEST(cbor, random_trees_come_back_equal_and_canonical) {
 // cut at any place must be refused.
 TEST(cbor, texts_and_integers_of_every_length_end_where_they_say) {
   for (const std::size_t length :
-       {0, 1, 14, 15, 16, 23, 24, 40, 255, 256, 65535, 65536}) {
+       {0U, 1U, 14U, 15U, 16U, 23U, 24U, 40U, 255U, 256U, 65535U, 65536U}) {
     const std::uint64_t number = std::uint64_t{length} * length;
     const cbor_value value =
         cbor_array{std::string(length, 'a'), number, std::string(length, 'b')};

@@ -316,7 +316,7 @@ TEST_F(changed_run, may_have_other_lanes_with_the_contexts_that_the_policy_says)
   for (const auto policy :
        {context_policy::fresh, context_policy::clone, context_policy::drop}) {
     for (const std::uint32_t lanes : {1U, 3U}) {
-      const std::string n = std::to_string(static_cast<int>(policy) * 10 + lanes);
+      const std::string n = std::to_string(static_cast<unsigned>(policy) * 10 + lanes);
       auto c = config("r" + n);
       c.stream.lanes = 2;
       done(c);

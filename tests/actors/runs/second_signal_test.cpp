@@ -71,7 +71,8 @@ TEST(SecondSignal, EndsAtOnceAndTheRunContinuesToTheSameBytes) {
     int code = -1;
     for (int tries = 0; code != finished && tries < 200; ++tries) {
       // A child that has not installed its handler yet dies of the signal.
-      const unsigned first = static_cast<unsigned>(random() % 3000) + 500 * tries;
+      const auto later = static_cast<unsigned>(500 * tries);
+      const unsigned first = static_cast<unsigned>(random() % 3000) + later;
       const unsigned second = static_cast<unsigned>(random() % 3000);
       code = run_in_child(folder.path(), {first, second});
       ASSERT_TRUE(code == finished || code == interrupted || code == 130 ||

@@ -94,12 +94,13 @@ TEST(Reduce, SumsConsecutiveItemsInTheOrderOfABalancedTree) {
         1);
     ASSERT_TRUE(plain) << plain.error().message();
     const auto tapes = expect_resumable(build, 1, 3);
-    const auto groups = static_cast<std::size_t>((26 + size - 1) / size);
+    const auto length = static_cast<std::size_t>(size);
+    const std::size_t groups = (26 + length - 1) / length;
     ASSERT_EQ(tapes[0].size(), groups) << size;
     for (std::size_t g = 0; g < groups; ++g) {
       for (std::size_t e = 0; e < 2; ++e) {
         std::vector<float> group;
-        for (std::size_t i = g * size; i < std::min<std::size_t>(26, (g + 1) * size);
+        for (std::size_t i = g * length; i < std::min<std::size_t>(26, (g + 1) * length);
              ++i) {
           group.push_back((*plain)[0][i].values<float>()[e]);
         }
