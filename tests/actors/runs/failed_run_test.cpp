@@ -19,13 +19,9 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
   for (const bool throws : {false, true}) {
     temp_folder folder;
     durable_items d;
-    run_options options;
-    options.folder = folder.path();
-    options.every_items = 50;
+    const run_options options = saving(folder, 50);
     {
-      pipeline p("numbers");
-      build(p, d, {.fails_at = 333, .throws = throws});
-      const auto report = run(p, options);
+      const auto report = run_numbers(d, options, {.fails_at = 333, .throws = throws});
       ASSERT_FALSE(report);
       const std::string text = report.error().message();
       EXPECT_NE(text.find("item 333 in stage \"middle\""), std::string::npos) << text;
@@ -33,9 +29,7 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
                 std::string::npos)
           << text;
     }
-    pipeline p("numbers");
-    build(p, d);
-    const auto report = resume(p, options);
+    const auto report = resume_numbers(d, options);
     ASSERT_TRUE(report) << report.error().message();
     EXPECT_GE(report->resumed_item, 200U);
     EXPECT_EQ(report->resumed_item % 50, 0U);
@@ -43,47 +37,11 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
   }
 }
 
-/// A source that cannot read one item until it is repaired.
-struct damaged_source {
-  struct settings {
-    std::uint64_t damaged = ~std::uint64_t{0} >> 1;
-  };
-  using cursor = std::uint64_t;
-  out<std::uint64_t, 1> x;
-  cursor at = 0, damaged = 0;
-  static void describe(stage_spec<damaged_source>& s) {
-    s.name("test.damaged", "fails at one item").port("x", &damaged_source::x, "3");
-    s.set("damaged", &settings::damaged, "number of the item").may_change();
-  }
-  result<void> open(opening&, const settings& s) {
-    damaged = s.damaged;
-    return {};
-  }
-  result<bool> next(pull& p) {
-    if (at == damaged) {
-      return error(errc::corrupt, "planted damage");
-    }
-    if (at == 200) {
-      return false;
-    }
-    WEIR_TRY(auto v, p.fill(x, width));
-    std::fill(v.begin(), v.end(), at++);
-    return true;
-  }
-  [[nodiscard]] cursor position() const { return at; }
-  result<void> seek(cursor c) {
-    at = c;
-    return {};
-  }
-};
-
 TEST(PipelineRun, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
   for (const std::uint64_t damaged : {0U, 1U, 31U, 100U, 199U}) {
     temp_folder folder;
     durable_items d;
-    run_options options;
-    options.folder = folder.path();
-    options.every_items = 50;
+    const run_options options = saving(folder, 50);
     const auto attempt = [&](damaged_source::settings with) {
       pipeline p("damaged");
       auto source = p.add<damaged_source>("source", with);
@@ -92,7 +50,7 @@ TEST(PipelineRun, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
       source >> sum >> sink;
       return resume(p, options);
     };
-    const auto failed = attempt({.damaged = damaged});
+    const auto failed = attempt({.count = 200, .damaged = damaged});
     ASSERT_FALSE(failed);
     const std::string text = failed.error().message();
     EXPECT_NE(text.find("item " + std::to_string(damaged) + " in stage \"source\""),
@@ -101,7 +59,7 @@ TEST(PipelineRun, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
     EXPECT_NE(text.find("before number " + std::to_string(damaged)), std::string::npos)
         << text;
     EXPECT_EQ(d.items.size(), damaged);
-    const auto repaired = attempt({});
+    const auto repaired = attempt({.count = 200});
     ASSERT_TRUE(repaired) << repaired.error().message();
     EXPECT_EQ(repaired->resumed_item, damaged);
     EXPECT_EQ(repaired->items, 200 - damaged);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "pipeline/support/number_stages.hpp"
+#include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::test {
@@ -65,12 +66,34 @@ inline void build(pipeline& p, durable_items& d, fragile::settings fragile_setti
   source >> first >> middle >> sum >> late >> sink;
 }
 
+/// Runs the pipeline from its first item.
+inline auto run_numbers(durable_items& d, const run_options& options,
+                        fragile::settings fragile_settings = {}) {
+  pipeline p("numbers");
+  build(p, d, fragile_settings);
+  return run(p, options);
+}
+/// Continues the pipeline from its checkpoint.
+inline auto resume_numbers(durable_items& d, const run_options& options,
+                           fragile::settings fragile_settings = {},
+                           std::uint64_t count = 500) {
+  pipeline p("numbers");
+  build(p, d, fragile_settings, count);
+  return resume(p, options);
+}
+
+/// Returns options of a run that saves its state behind every so many items.
+inline run_options saving(const temp_folder& folder, std::uint64_t every_items) {
+  run_options options;
+  options.folder = folder.path();
+  options.every_items = every_items;
+  return options;
+}
+
 /// Returns the items of a run that nothing interrupts.
 inline durable_items whole_run() {
   durable_items d;
-  pipeline p("numbers");
-  build(p, d);
-  const auto report = run(p, {});
+  const auto report = run_numbers(d, {});
   EXPECT_TRUE(report) << report.error().message();
   return d;
 }

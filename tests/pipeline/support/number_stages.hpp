@@ -4,6 +4,7 @@
 /// what it computes, so that a serial interpreter can be compared with a run.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -68,6 +69,43 @@ struct number_source {
   [[nodiscard]] cursor position() const { return {at}; }
   result<void> seek(cursor c) {
     at = c.next;
+    return {};
+  }
+};
+
+/// A source that cannot read one item until it is repaired.
+struct damaged_source {
+  struct settings {
+    std::uint64_t count = 20;
+    std::uint64_t damaged = ~std::uint64_t{0} >> 1;
+  };
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  settings with;
+  cursor at = 0;
+  static void describe(stage_spec<damaged_source>& s) {
+    s.name("test.damaged", "fails at one item").port("x", &damaged_source::x, "3");
+    s.set("count", &settings::count, "items");
+    s.set("damaged", &settings::damaged, "number of the item").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    with = s;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == with.damaged) {
+      return error(errc::corrupt, "planted damage");
+    }
+    if (at == with.count) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
     return {};
   }
 };

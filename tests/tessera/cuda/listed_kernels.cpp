@@ -199,6 +199,14 @@ result<launch_report> listed_executor::launch(const launch_request& request) {
   return kernels_[request.function].run(request);
 }
 
+kernel_record record_of(const listed_kernel& k) {
+  kernel_record record;
+  record.name = k.name;
+  record.parameters = k.parameters;
+  record.flags = k.flags;
+  return record;
+}
+
 byte_vector listed_executor::container(const std::string& ptx_version) const {
   fatbin_builder builder;
   const std::string text =
@@ -206,11 +214,7 @@ byte_vector listed_executor::container(const std::string& ptx_version) const {
   const auto* const bytes = reinterpret_cast<const std::byte*>(text.data());
   builder.add_code(section_kind::ptx, "compute_75", bytes_view(bytes, text.size()));
   for (const listed_kernel& k : kernels_) {
-    kernel_record record;
-    record.name = k.name;
-    record.parameters = k.parameters;
-    record.flags = k.flags;
-    or_throw(builder.add_kernel(std::move(record)));
+    or_throw(builder.add_kernel(record_of(k)));
   }
   return or_throw(builder.build());
 }

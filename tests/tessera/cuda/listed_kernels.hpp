@@ -27,6 +27,8 @@ struct listed_kernel {
   std::function<result<launch_report>(const launch_request&)> run;
 };
 
+/// Returns the record of the kernel in a container.
+[[nodiscard]] kernel_record record_of(const listed_kernel& k);
 /// Returns the argument of a launch with a number.
 template <class T>
 [[nodiscard]] T argument(const launch_request& request, std::size_t index) {

@@ -51,11 +51,7 @@ byte_vector conformance_container() {
   builder.add_code(section_kind::ptx, "compute_75", as_view(text));
   for (const stand_in::listed_kernel& k : stand_in::conformance_list()) {
     if (text.find(fmt::format(".entry {}(", k.name)) != std::string::npos) {
-      kernel_record record;
-      record.name = k.name;
-      record.parameters = k.parameters;
-      record.flags = k.flags;
-      or_throw(builder.add_kernel(std::move(record)));
+      or_throw(builder.add_kernel(stand_in::record_of(k)));
     }
   }
   return or_throw(builder.build());
