@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The short path of plain stages: sinks with one inlet, and stages that make one item of
-/// each item of one inlet. They do what `stage_run::take`, `publish`, `finish` and
-/// `settle` do, without the cases that such a stage cannot have. Most stages of most
-/// pipelines are plain, so the cost of a hop is decided here.
+/// The short path of plain stages: sources with one outlet, sinks with one inlet, and
+/// stages that make one item of each item of one inlet. They do what
+/// `stage_run::hand_on`, `take`, `publish`, `finish` and `settle` do, without the cases
+/// that such a stage cannot have. Most stages of most pipelines are plain, so the cost of
+/// a hop is decided here.
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
@@ -20,6 +21,9 @@ bool stage_run::is_plain() const noexcept {
   }
   if (info_.face == face::sink) {
     return in_.size() == 1 && info_.takes == 1;
+  }
+  if (info_.face == face::source) {
+    return out_.size() == 1 && pools_.front() && !info_.own_numbering;
   }
   return info_.face == face::task && in_.size() == 1 && !has_feedback_ &&
          out_.size() == 1 && info_.takes == 1 && info_.gives == 1 &&
@@ -132,6 +136,28 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
     ++next_open_;
   }
   return taken;
+}
+
+/// Hands on a filled item of a plain source. Returns false, and does nothing, if the item
+/// has attributes or new memory, or is recorded, skipped or not filled.
+bool stage_run::hand_on_plainly(blank& filled) {
+  slot* const s = filled.slots.front();
+  if (!filled.filled.front() || s->grown || !filled.about.empty() || filled.about_final ||
+      filled.granted_ns != 0 || facts_.skipped.contain(filled.seq)) {
+    return false;
+  }
+  item& one = items_->take();
+  one.seq = next_seq_++;
+  one.left_source_ns = facts_.turn_ns;
+  one.slots.front() = s;
+  one.holders = 1;  // until all edges have it
+  for (const target& t : out_.front()) {
+    t.to->push(one, one.seq + t.delay, s->bytes);
+  }
+  let_go(one);
+  ++counters.items;
+  ++counters.emitted;
+  return true;
 }
 
 /// Hands on the item of a call. If the stage has passed on the only tensor of the item

@@ -134,6 +134,9 @@ result<void> stage_run::release(std::uint64_t before) {
 result<void> stage_run::hand_on(blank& filled) {
   ++first_blank_;
   --granted_;
+  if (plain_ && hand_on_plainly(filled)) {
+    return {};
+  }
   // A number that the user wants to skip was read and is dropped here.
   if (facts_.skipped.contain(filled.seq)) {
     skip_delivered(filled);
@@ -191,14 +194,19 @@ void stage_run::push_end() {
 
 /// Items are handed out in order, each when the tasks that write it have ended.
 result<const ready*> stage_run::next_ready() {
-  const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
-  // The tasks in front of the item have ended, with or without a failure.
-  if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
+  if (handed_out_ == open()) {
     return nullptr;
   }
+  const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
   call& c = calls_[place];
-  if (auto failed = failure_of(c)) {
-    return at_item(c.seq, std::move(*failed));
+  // Tasks in front of the item must have ended, with or without a failure.
+  if (c.last != 0) {
+    if (!facts_.host->base().ended(c.last)) {
+      return nullptr;
+    }
+    if (auto failed = failure_of(c)) {
+      return at_item(c.seq, std::move(*failed));
+    }
   }
   ++handed_out_;
   ready_[place].holder = &c;

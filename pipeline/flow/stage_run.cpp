@@ -85,7 +85,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
   }
   plain_ = is_plain();
   for (call& c : calls_) {
-    if (plain_) {
+    if (plain_ && !in_.empty()) {
       c.inputs.push_back({nullptr, in_.front().from, in_.front().outlet, 0});
     }
   }

@@ -294,6 +294,7 @@ class stage_run {
   [[nodiscard]] bool has_credit() const noexcept;
   [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
   [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
+  [[nodiscard]] bool hand_on_plainly(blank& filled);
   void publish_plainly(call& c);
   void finish_plainly(call& c);
   [[nodiscard]] result<bool> settle_plainly();

@@ -217,12 +217,12 @@ class step {
   /// `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const scratch<T, Rank>& memory) const {
-    return tensor<T, Rank>(scratch_of_item(memory.index)).template elements<const T>();
+    return elements_of<const T, Rank>(scratch_of_item(memory.index));
   }
   /// Returns the elements of the item. Only in `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const in<T, Rank>& port) const {
-    return tensor<T, Rank>(input_bytes(port.index, 0)).template elements<const T>();
+    return elements_of<const T, Rank>(input_bytes(port.index, 0));
   }
 
  private:
@@ -280,11 +280,8 @@ class pull {
     static_assert(sizeof...(Extent) == Rank, "one extent for each dimension of the port");
     const std::array<std::int64_t, static_cast<std::size_t>(Rank)> shape{
         static_cast<std::int64_t>(extents)...};
-    auto bytes = fill_bytes(port.index, dtype_of<T>, shape);
-    if (!bytes) {
-      return std::move(bytes.error());
-    }
-    return tensor<T, Rank>(*bytes).template elements<T>();
+    WEIR_TRY(const auto bytes, fill_slot(port.index, dtype_of<T>, shape));
+    return elements_of<T, Rank>(*bytes);
   }
   /// Takes memory for an outlet whose type is known only at run time, see `fill`.
   /// @param port  Number among the outlets.
@@ -294,6 +291,9 @@ class pull {
                                                    std::span<const std::int64_t> shape);
 
  private:
+  /// As `fill_bytes`. The tensor belongs to the item.
+  [[nodiscard]] result<const runtime::tensor*> fill_slot(
+      int port, dtype type, std::span<const std::int64_t> shape);
   flow::blank& blank_;
 };
 
@@ -315,7 +315,7 @@ class taken {
   /// Returns the elements of the item at an inlet.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> operator[](const in<T, Rank>& port) const {
-    return tensor<T, Rank>(bytes(port.index)).template elements<const T>();
+    return elements_of<const T, Rank>(bytes(port.index));
   }
   /// Returns the tensor of an inlet without a static type.
   [[nodiscard]] const runtime::tensor& operator[](const any_in& port) const {
