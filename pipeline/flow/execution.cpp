@@ -303,6 +303,9 @@ bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexc
 /// An item of a joined source may release items of all sources of its group.
 result<void> execution::deliver(blank& filled) {
   stage_run& s = *filled.stage;
+  if (!s.joined()) {
+    return s.deliver(filled);
+  }
   WEIR_CHECK(s.deliver(filled));
   return state_->joined.release(s.index);
 }

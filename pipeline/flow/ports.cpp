@@ -132,11 +132,16 @@ result<void> stage_run::release(std::uint64_t before) {
 
 /// Makes an item of the oldest blank and pushes it on the edges.
 result<void> stage_run::hand_on(blank& filled) {
-  ++first_blank_;
-  --granted_;
   if (plain_ && hand_on_plainly(filled)) {
     return {};
   }
+  return hand_on_checked(filled);
+}
+
+/// The same for an item of any form.
+result<void> stage_run::hand_on_checked(blank& filled) {
+  ++first_blank_;
+  --granted_;
   // A number that the user wants to skip was read and is dropped here.
   if (facts_.skipped.contain(filled.seq)) {
     skip_delivered(filled);
@@ -199,13 +204,10 @@ result<const ready*> stage_run::next_ready() {
   }
   const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
   call& c = calls_[place];
-  // Tasks in front of the item must have ended, with or without a failure.
   if (c.last != 0) {
-    if (!facts_.host->base().ended(c.last)) {
+    WEIR_TRY(const bool is_there, tasks_wrote(c));
+    if (!is_there) {
       return nullptr;
-    }
-    if (auto failed = failure_of(c)) {
-      return at_item(c.seq, std::move(*failed));
     }
   }
   ++handed_out_;
@@ -213,16 +215,29 @@ result<const ready*> stage_run::next_ready() {
   return &ready_[place];
 }
 
+/// Returns whether the tasks in front of an item have ended. A failure of one is an
+/// error.
+result<bool> stage_run::tasks_wrote(const call& c) {
+  if (!facts_.host->base().ended(c.last)) {
+    return false;
+  }
+  if (auto failed = failure_of(c)) {
+    return at_item(c.seq, std::move(*failed));
+  }
+  return true;
+}
+
 /// Lets go of the oldest item of a sink, which has written it.
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
   call& c = oldest();
-  latency.written(left_source(c));
   // The call of a sink has no outputs.
   if (plain_) {
+    latency.written(std::min(facts_.turn_ns, c.inputs.front().body->left_source_ns));
     finish_plainly(c);
   } else {
+    latency.written(left_source(c));
     finish(c);
   }
   ++first_open_;
