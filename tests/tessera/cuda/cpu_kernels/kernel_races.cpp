@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs kernels at small size without checks of the machine, so that ThreadSanitizer sees
-/// their accesses: `kernel_races` all kernels as they are, `kernel_races NUMBER` one with
-/// a planted race, `kernel_races list` prints the races, and `kernel_races many` runs
-/// launches whose 4,096 threads are alive at the same time.
+/// their accesses:
+///
+///     kernel_races                all cases with the kernels as they are
+///     kernel_races few NUMBER     the cases of a kernel with a planted race
+///     kernel_races many [NUMBER]  launches whose 4,096 threads are alive at one time
+///     kernel_races list           numbers and names of the races
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -37,15 +40,20 @@ int run_kernels() {
   return wrong;
 }
 
-/// Runs the cases of a kernel with a fault, whatever their results are.
-void run_planted(const planted_fault& fault) {
-  const auto planted = [&](std::string_view name) {
-    return name == fault.kernel.name ? &fault.kernel : find_kernel(name);
+/// Finds kernels by name, and the kernel with a fault instead of the one without.
+auto finder_of(const planted_fault& fault) {
+  return [fault = &fault](std::string_view name) {
+    return name == fault->kernel.name ? &fault->kernel : find_kernel(name);
   };
+}
+
+/// Runs the cases of a kernel with a fault, whatever their results are. Kernels that wait
+/// for a request to stop are left out: with a fault they may wait for ever.
+void run_planted(const planted_fault& fault) {
   for (const test::kernel_case& c : test::kernel_cases(false)) {
     for (const run_choice& choice : choices) {
-      if (c.name.starts_with(fault.kernel.name)) {
-        static_cast<void>(c.run(runner_of(choice, planted)));
+      if (c.name.starts_with(fault.kernel.name) && !c.name.ends_with("stopped")) {
+        static_cast<void>(c.run(runner_of(choice, finder_of(fault))));
       }
     }
   }
@@ -79,36 +87,41 @@ std::string spread_with_many(const test::kernel_runner& run) {
   return fault.empty() ? test::difference(a, std::vector(4096, 1.0F)) : fault;
 }
 
-int run_with(const std::string& argument) {
-  const std::vector<planted_fault> faults = planted_faults();
-  if (argument == "list") {
-    for (std::size_t i = 0; i < faults.size(); ++i) {
-      if (faults[i].race) {
-        std::cout << i << " " << faults[i].name << "\n";
-      }
+int list(const std::vector<planted_fault>& faults) {
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    if (faults[i].race) {
+      std::cout << i << " " << faults[i].name << "\n";
     }
+  }
+  return 0;
+}
+
+/// Runs what the arguments of the program say, and returns its status.
+int run_program(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    return run_kernels() == 0 ? 0 : 1;
+  }
+  const std::vector<planted_fault> faults = planted_faults();
+  if (arguments[0] == "list") {
+    return list(faults);
+  }
+  const planted_fault none{"", *find_kernel("empty"), false};
+  const std::size_t number =
+      arguments.size() < 2 ? 0 : std::strtoull(arguments[1].c_str(), nullptr, 10);
+  const planted_fault& fault = arguments.size() < 2 ? none : faults.at(number);
+  if (arguments[0] == "few") {
+    run_planted(fault);
     return 0;
   }
-  if (argument == "many") {
-    const test::kernel_runner runner = runner_of(choices[2]);
-    const std::string fault = sum_with_many(runner) + spread_with_many(runner);
-    std::cout << fault << (fault.empty() ? "" : "\n");
-    return fault.empty() ? 0 : 1;
-  }
-  const std::size_t number = std::strtoull(argument.c_str(), nullptr, 10);
-  if (number >= faults.size()) {
-    std::cerr << "kernel_races: cannot run fault " << argument
-              << ": expected a number below " << faults.size() << "\n";
-    return 2;
-  }
-  run_planted(faults[number]);
-  return 0;
+  const test::kernel_runner runner = runner_of(choices[2], finder_of(fault));
+  const std::string wrong = sum_with_many(runner) + spread_with_many(runner);
+  std::cout << wrong << (wrong.empty() ? "" : "\n");
+  return wrong.empty() ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace weir::tessera::kernel_machine
 
 int main(int count, char** arguments) {
-  using namespace weir::tessera::kernel_machine;
-  return count == 2 ? run_with(arguments[1]) : run_kernels() == 0 ? 0 : 1;
+  return weir::tessera::kernel_machine::run_program({arguments + 1, arguments + count});
 }
