@@ -5,7 +5,7 @@
 ///
 /// ```
 /// weir::engine e;
-/// weir::world w(e, link);  // or w(e): one rank
+/// weir::world w(e, launched_ranks());  // or w(e): one rank
 /// auto a = w.make<double>(weir::rows(64), n, n), b = w.make<double>(...);
 /// for (const auto& t : b.tiles_inside(1)) {
 ///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
