@@ -24,22 +24,6 @@ using weir::runtime::transport;
 /// Tag of messages of the program. Messages of the transport have other tags.
 constexpr int own_tag = 3;
 
-/// Polls until a transfer has ended, and returns its outcome.
-result<void> outcome_of_transfer(transport& link, std::uint32_t channel,
-                                 result<weir::runtime::transfer_id> begun) {
-  WEIR_CHECK(begun);
-  for (;;) {
-    std::vector<weir::runtime::transfer_end> ended;
-    link.poll(channel, ended);
-    for (const auto& one : ended) {
-      if (one.id == *begun) {
-        return one.outcome;
-      }
-    }
-    usleep(100);
-  }
-}
-
 /// Sends a number to the next rank through the transport, and returns the number that the
 /// rank before this one has sent.
 result<int> pass_on(transport& link, int number) {
@@ -47,12 +31,17 @@ result<int> pass_on(transport& link, int number) {
   int found = -1;
   const rank_id next = (link.rank() + 1) % link.ranks();
   const rank_id previous = (link.rank() + link.ranks() - 1) % link.ranks();
-  const auto receive =
-      link.receive(previous, {channel, 0}, std::as_writable_bytes(std::span(&found, 1)));
-  WEIR_CHECK(outcome_of_transfer(
-      link, channel,
-      link.send(next, {channel, 0}, std::as_bytes(std::span(&number, 1)))));
-  WEIR_CHECK(outcome_of_transfer(link, channel, receive));
+  WEIR_CHECK(
+      link.receive(previous, {channel, 0}, std::as_writable_bytes(std::span(&found, 1))));
+  WEIR_CHECK(link.send(next, {channel, 0}, std::as_bytes(std::span(&number, 1))));
+  std::vector<weir::runtime::transfer_end> ended;
+  while (ended.size() < 2) {
+    link.poll(channel, ended);
+    usleep(100);
+  }
+  for (const auto& one : ended) {
+    WEIR_CHECK(one.outcome);
+  }
   return found;
 }
 

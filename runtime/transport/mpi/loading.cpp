@@ -131,14 +131,17 @@ result<const calls*> open_plugin(const std::string& path) {
 
 }  // namespace
 
-/// One process alone needs no MPI. PMIX_RANK alone is set by srun with PMIx.
+/// One process alone needs no MPI. PMIX_RANK alone is set by srun with PMIx, and by
+/// OpenMPI itself in a program that has called MPI_Init under the launcher of MPICH.
 result<library> library_of_launcher() {
-  if (is_several("OMPI_COMM_WORLD_SIZE") ||
-      (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty())) {
+  if (is_several("OMPI_COMM_WORLD_SIZE")) {
     return library::openmpi;
   }
   if (is_several("PMI_SIZE")) {
     return library::mpich;
+  }
+  if (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty()) {
+    return library::openmpi;
   }
   // A launcher that starts one process sets the variables as well: that is a run of one
   // rank.

@@ -109,10 +109,12 @@ int start(const void* communicator, start_facts* facts) {
     return code;
   }
   state.communicators.push_back(own);
-  // The largest tag; the standard guarantees 32767.
+  // The largest tag; the standard guarantees 32767. Only MPI_COMM_WORLD has this
+  // attribute in all libraries.
   void* value = nullptr;
   int present = 0;
-  code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
+  code =
+      MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
   return code;
 }
@@ -379,9 +381,13 @@ void explain(int code, char* text, std::size_t size) {
   std::snprintf(text, size, "%s", words);
 }
 
+/// Enough for the version of any library: the one that answers may be another than the
+/// one whose headers were included, and the limits of OpenMPI and MPICH are 256 and 8192.
+constexpr std::size_t max_version = 65536;
+
 /// Writes the version of the library, and the file from which it was loaded.
 void describe(char* version, char* path, std::size_t size) {
-  char words[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  static char words[max_version];
   int length = 0;
   MPI_Get_library_version(words, &length);
   // MPICH describes its build on further lines.
