@@ -53,7 +53,7 @@ def worlds_read_messages(peer, folder):
         for order in ("little", "big"):
             objects = [({"type": "ntensor", "dtype": str(array.dtype), "shape": list(array.shape), "ndim": array.ndim, "byte_order": order,
                          "encoding": "none", "filter": "none", "compression": compression},
-                        array.astype(array.dtype.newbyteorder("<" if order == "little" else ">"))) for array in (other, plate)]
+                        array if order == "little" else array.astype(array.dtype.newbyteorder(">")).tobytes()) for array in (other, plate)]
             path = os.path.join(folder, f"theirs_{compression}_{order}.tgm")
             with open(path, "wb") as f:
                 f.write(tensogram.encode({"base": [{"name": "other"}, {"name": "depth"}]}, objects))
