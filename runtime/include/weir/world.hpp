@@ -5,7 +5,7 @@
 ///
 /// ```
 /// weir::engine e;
-/// weir::world w(e, link);  // or w(e): one rank
+/// weir::world w(e, launched_ranks());  // or w(e): one rank
 /// auto a = w.make<double>(weir::rows(64), n, n), b = w.make<double>(...);
 /// for (const auto& t : b.tiles_inside(1)) {
 ///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
@@ -63,6 +63,16 @@ class world {
   /// `launched_ranks` returns it. @pre the engine and the transport outlive the world
   world(engine& tasks, const std::unique_ptr<runtime::transport>& link)
       : ranks_(tasks.base(), link.get()) {}
+  /// Makes the part of one rank and keeps its transport, or a world of one rank if there
+  /// is none. The destructor ends the transport behind the world, which waits for the
+  /// other ranks. @pre the engine outlives the world
+  world(engine& tasks, std::unique_ptr<runtime::transport>&& link)
+      : own_link_(std::move(link)), ranks_(tasks.base(), own_link_.get()) {}
+  /// Makes the part of one rank from what a function that makes transports has returned,
+  /// as in `world w(e, from_mpi(communicator))`, and keeps the transport.
+  /// @pre the engine outlives the world @error{unsupported; thrown: the error of `link`}
+  world(engine& tasks, result<std::unique_ptr<runtime::transport>>&& link)
+      : world(tasks, or_throw(std::move(link))) {}
   /// Waits for the tasks of this rank that have been started. Others never run.
   ~world() = default;
   world(const world&) = delete;
@@ -341,6 +351,7 @@ class world {
         });
   }
 
+  std::unique_ptr<runtime::transport> own_link_;  ///< null if the program keeps it
   runtime::world ranks_;
   std::unique_ptr<runtime::world_state> files_;  ///< null without `checkpoint`
   std::int64_t every_ = 0;                       ///< steps between two saves; 0: none

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -303,6 +306,32 @@ TEST(Tiles, CapturesOfAKernelEndSoonAfterItsTask) {
     or_throw(e.wait());
     hold();
     EXPECT_EQ(token.use_count(), 2) << ranks << " ranks";
+  }
+}
+
+TEST(Tiles, AWorldKeepsTheTransportThatItIsGiven) {
+  using made_ranks = result<std::unique_ptr<runtime::transport>>;
+  engine e(1);
+  const auto expect_ranks = [&](world&& w, runtime::rank_id rank,
+                                runtime::rank_id ranks) {
+    EXPECT_EQ(w.base().rank(), rank);
+    EXPECT_EQ(w.base().ranks(), ranks);
+    const auto t = w.make<double>(rows(1), 4);
+    for (const auto& box : t.tiles()) {
+      w.submit(
+          "set", [](view<double, 1> out) { out(0) = 7; }, write(t.of_tile(box)));
+    }
+    EXPECT_EQ(or_throw(w.elements(t)).extent(0), 4);
+  };
+  expect_ranks(world(e, runtime::make_pretended_ranks(1, 4)), 1, 4);
+  expect_ranks(world(e, or_throw(runtime::make_pretended_ranks(2, 4))), 2, 4);
+  expect_ranks(world(e, made_ranks(std::unique_ptr<runtime::transport>())), 0, 1);
+  try {
+    const world refused(e, made_ranks(error(errc::unsupported, "found MPI_Init")));
+    FAIL() << "expected an exception";
+  } catch (const std::runtime_error& thrown) {
+    EXPECT_NE(std::string_view(thrown.what()).find("found MPI_Init"),
+              std::string_view::npos);
   }
 }
 
