@@ -219,7 +219,7 @@ doubles random_tiles(world& w, std::uint64_t seed) {
 }
 
 TEST(Tiles, RandomProgramsEqualTheRunOnOneRank) {
-  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_WORLDS", 60); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_TILES", 240); ++seed) {
     const auto body = [seed](world& w) { return random_tiles(w, seed); };
     const doubles expected = on_each_rank(1, body)[0];
     const auto ranks = static_cast<runtime::rank_id>(2 + seed % 3);
