@@ -112,14 +112,24 @@ class world {
   /// @error{stopping; thrown: a rank has failed}
   template <class Kernel, class... Argument>
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
+    tile_owner executor;
+    static_cast<void>((take_owner(arguments, executor) || ...));
+    submit(name, std::move(kernel), executor, arguments...);
+  }
+  /// Submits a task that runs on the owner of a tile, `owner_of(part)`, whatever it
+  /// writes: on the rank that has a large part which it reads, for example. Otherwise as
+  /// above. @error{stopping; thrown: a rank has failed}
+  template <class Kernel, class... Argument>
+  void submit(const char* name, Kernel kernel, const tile_owner& executor,
+              const Argument&... arguments) {
     static_assert((world_argument<Argument>::writes || ...),
                   "the task of a world writes a part of a tensor");
     static_assert(
         ((world_argument<Argument>::is_part || !world_argument<Argument>::writes) && ...),
         "numbers that all ranks have are written by submit_everywhere");
-    runtime::rank_id executor = 0;
-    static_cast<void>((take_owner(arguments, executor) || ...));
-    submit_call({executor, 0, false}, name, std::move(kernel), arguments...);
+    const auto rank = static_cast<runtime::rank_id>(executor.index * ranks_.ranks() /
+                                                    executor.of_tiles);
+    submit_call({rank, 0, false}, name, std::move(kernel), arguments...);
   }
   /// Submits a task for each tile of a range, in the order of their numbers: the effect
   /// is that of a loop that calls `submit` with the parts of each tile. The call costs
@@ -328,14 +338,16 @@ class world {
   static runtime::state_item item_of(std::size_t number, Tensor& variable) {
     return item_of("tensor " + std::to_string(number), &variable);
   }
-  /// Sets the executor and returns true if the argument is for writing.
+  /// Sets the executor and returns true if the argument is a part for writing.
   template <class Argument>
-  bool take_owner([[maybe_unused]] const Argument& a,
-                  [[maybe_unused]] runtime::rank_id& executor) const {
-    if constexpr (world_argument<Argument>::writes) {
-      executor = static_cast<runtime::rank_id>(a.index * ranks_.ranks() / a.of_tiles);
+  static bool take_owner([[maybe_unused]] const Argument& a,
+                         [[maybe_unused]] tile_owner& executor) {
+    constexpr bool owns =
+        world_argument<Argument>::writes && world_argument<Argument>::is_part;
+    if constexpr (owns) {
+      executor = {a.index, a.of_tiles};
     }
-    return world_argument<Argument>::writes;
+    return owns;
   }
   template <class Kernel, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
