@@ -34,7 +34,7 @@ def special(content, number):
             "normalized": False, "special": True}
 
 
-def write_encoder(folder):
+def write_encoder(folder, layers=LAYERS):
     """Writes a tiny BERT with a WordPiece tokenizer of eight tokens."""
     ids = {token: i for i, token in enumerate(WORDS)}
     ends = {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")}
@@ -53,7 +53,7 @@ def write_encoder(folder):
               "embeddings.position_embeddings.weight": [CONTEXT, WIDTH],
               "embeddings.token_type_embeddings.weight": [2, WIDTH]}
     norms = ["embeddings.LayerNorm"]
-    for layer in (f"encoder.layer.{number}." for number in range(LAYERS)):
+    for layer in (f"encoder.layer.{number}." for number in range(layers)):
         for name, shape in {"attention.self.query": (WIDTH, WIDTH), "attention.self.key": (WIDTH, WIDTH),
                             "attention.self.value": (WIDTH, WIDTH), "attention.output.dense": (WIDTH, WIDTH),
                             "intermediate.dense": (HIDDEN, WIDTH), "output.dense": (WIDTH, HIDDEN)}.items():
@@ -63,7 +63,7 @@ def write_encoder(folder):
     for norm in norms:
         shapes[norm + ".weight"] = shapes[norm + ".bias"] = [WIDTH]
     write_model(folder, {
-        "model_type": "bert", "num_hidden_layers": LAYERS, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
+        "model_type": "bert", "num_hidden_layers": layers, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
         "num_attention_heads": HEADS, "vocab_size": len(WORDS), "max_position_embeddings": CONTEXT,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}, tokenizer, shapes)
 
