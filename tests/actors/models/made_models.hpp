@@ -247,7 +247,9 @@ inline byte_vector safetensors_file(const std::vector<made_tensor>& tensors,
   json header = json::object();
   std::size_t offset = 0;
   for (const made_tensor& t : tensors) {
-    header[t.name] = {{"dtype", t.type == 30 ? "BF16" : t.type == 1 ? "F16" : type},
+    header[t.name] = {{"dtype", t.type == 30  ? "BF16"
+                                : t.type == 1 ? "F16"
+                                              : type},
                       {"shape", t.shape},
                       {"data_offsets", {offset, offset + t.bytes.size()}}};
     offset += t.bytes.size();
