@@ -10,12 +10,11 @@
 namespace weir::actors::made {
 namespace {
 
-/// Memory that a refusal may take beside a multiple of the file: the tables of a
-/// tokenizer, a message, the directory of the volume.
-constexpr std::int64_t small_memory = std::int64_t{4} << 20;
-/// Largest single allocation of a refusal whose file is smaller, by the allocator's
-/// rounding: TODO.
-constexpr std::int64_t small_allocation = std::int64_t{64} << 10;
+/// Memory that a refusal may take at one time even if the file is smaller: the table of
+/// its tensors, messages, and the directory of the volume.
+constexpr std::int64_t small_memory = std::int64_t{64} << 10;
+/// Largest single allocation even if the file is smaller: a block of the volume.
+constexpr std::int64_t small_allocation = std::int64_t{8} << 10;
 
 using tensor_list = std::vector<made_tensor>;
 
@@ -325,7 +324,7 @@ void expect_refused(storage::hn4_volume& volume, const std::string& path,
   EXPECT_NE(refused->message().find(f.mentions), std::string::npos)
       << f.name << ": " << refused->message();
   const auto size = static_cast<std::int64_t>(f.bytes.size());
-  EXPECT_LT(peak, 8 * size + small_memory) << f.name;
+  EXPECT_LE(peak, std::max(size, small_memory)) << f.name;
   EXPECT_LE(largest, std::max(size, small_allocation)) << f.name;
   EXPECT_TRUE(or_throw(volume.tags()).empty()) << f.name;
 }
