@@ -13,7 +13,7 @@ namespace {
 /// Memory that a refusal may take at one time even if the file is smaller: the table of
 /// its tensors, messages, and the directory of the volume.
 constexpr std::int64_t small_memory = std::int64_t{64} << 10;
-/// Largest single allocation even if the file is smaller: a block of the volume.
+/// Largest single allocation even if the file is smaller; 4,104 bytes were found.
 constexpr std::int64_t small_allocation = std::int64_t{8} << 10;
 
 using tensor_list = std::vector<made_tensor>;

@@ -11,8 +11,11 @@ LONG = 128  # tokens of a context of the decoder
 
 
 def write_model(folder, config, tokenizer, shapes, zeros=0):
-    """Writes a folder of Hugging Face with random weights. The last `zeros` rows of the first weight are 0."""
-    draw = random.Random(28)
+    """Writes a folder of Hugging Face with random weights. The last `zeros` rows of the first weight are 0.
+
+    Models of two families have no weights in common, so that a test finds those of each in a volume.
+    """
+    draw = random.Random(f"28 {config['model_type']}")
     header, data = {}, b""
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
