@@ -81,7 +81,7 @@ def compare(weir, folder, write, kinds):
         exported = file.read()
     if tensors_of(exported) != tensors:
         sys.exit(f"FAILED: expected the export of {write.__name__}, {kinds}, to hold the tensors of its source, found others")
-    if exported != file_of(tensors, reversed(names)):
+    if exported != file_of(tensors, names[::-1]):
         sys.exit(f"FAILED: expected the export of {write.__name__}, {kinds}, to be the file that the package writes, found "
                  "another order or another header")
     print(f"{write.__name__} {kinds}: {len(tensors)} tensors")
