@@ -99,9 +99,10 @@ void print_embed_summary(const text_report& report, const embed_options& options
     out.write(json_text(facts) + "\n");
     return;
   }
-  out.print("{}: {} of {} in {}, {} skipped\n", record.tag, counted(rows, "row"),
-            counted(record.facts.width, "feature"), options.out,
-            counted(skipped, "line"));
+  out.print("{}: {} of {} in {}, {} skipped, {}\n", record.tag, counted(rows, "row"),
+            counted(record.facts.width, "feature"), options.out, counted(skipped, "line"),
+            rates_text("texts", report.figure("layers1", "texts"),
+                       report.figure("layers1", "tokens"), report.run.seconds));
 }
 
 }  // namespace

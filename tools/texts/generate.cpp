@@ -74,10 +74,12 @@ void print_generate_summary(const text_report& report, const generate_options& o
     out.write(json_text(facts) + "\n");
     return;
   }
-  out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts\n", tag,
+  // The rate is that of the tokens of answers, which the first figures count, too.
+  out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts, {}\n", tag,
             counted(answers, "answer"), counted(tokens, "token"), options.out,
             counted(skipped, "line"),
-            counted(report.figure("answers", "context_tokens"), "token"));
+            counted(report.figure("answers", "context_tokens"), "token"),
+            rates_text("answers", answers, tokens, report.run.seconds));
 }
 
 }  // namespace

@@ -200,6 +200,16 @@ std::uint64_t text_report::figure(std::string_view stage, std::string_view name)
   return figure_of(run.stages, stage_number(run.planned.source, stage), name);
 }
 
+// A run that is too short for its clock has rates of 0.
+std::string rates_text(std::string_view things, std::uint64_t count, std::uint64_t tokens,
+                       double seconds) {
+  const auto rate = [&](std::uint64_t number) {
+    const double value = seconds > 0 ? static_cast<double>(number) / seconds : 0;
+    return value > 0 && value < 100 ? fmt::format("{:.1f}", value) : grouped(value);
+  };
+  return fmt::format("{} {}/s, {} tokens/s", rate(count), things, rate(tokens));
+}
+
 namespace {
 
 /// Runs a pipeline without a folder. Its outputs have temporary names, and get their own
