@@ -5,6 +5,7 @@ arguments]`.
 """
 import os
 import pty
+import re
 import select
 import subprocess
 import time
@@ -92,6 +93,33 @@ class Chat(Case):
         # A conversation is one sequence: a later answer depends on what was said before.
         alone = self.talk(lines[1:2], "--temperature", 0)
         self.assertFalse(self.talk(lines[:2], "--temperature", 0).endswith(alone))
+
+    def test_the_instruction_set_changes_no_letter(self):
+        said = {}
+        for kernels in ("auto", "x86-64"):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, "--kernels", kernels, stdin=b"hello\n")
+            said[kernels] = done.stdout
+            if kernels != "auto":
+                self.assertIn(f", kernels {kernels};", done.stderr.decode())
+        self.assertEqual(said["auto"], said["x86-64"])
+        self.error("chat", "v.hn4", "--kernels", "avx1024", code=2)
+
+    def test_memory_is_given_in_bytes_or_tokens_and_said_in_tokens(self):
+        def memory(*args):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, *args, stdin=b"hello\n" * 3)
+            return int(re.search(r"memory for (\d+) tokens", done.stderr.decode()).group(1)), done
+
+        # A token takes 256 bytes, and a page has 64 tokens.
+        small, done = memory("--kv-memory", "33KiB")
+        self.assertEqual(small, 128)
+        self.assertIn(b"the conversation is full and begins again", done.stderr)
+        same, other = memory("--context-tokens", 128)
+        self.assertEqual((same, other.stdout), (128, done.stdout))
+        # One context, which is no longer than the model takes.
+        self.assertEqual(memory()[0], 4096)
+        self.assertEqual(memory("--kv-memory", "1GiB")[0], 4096)
+        message = self.error("chat", "v.hn4", "--kv-memory", 16383, code=5)
+        self.assertIn("expected at least 16384 bytes, which 64 tokens take, found 16383", message)
 
     def test_special_tokens_of_a_line_are_text(self):
         plain = self.talk(["a"], "--temperature", 0)
