@@ -159,8 +159,8 @@ result<void> execution::state::build() {
 result<void> execution::state::open_stages(const image* from) {
   for (const auto& s : stages) {
     const cut_scope scope;
-    opening run(
-        {facts.host, options.folder, from != nullptr, options.seed, options.load});
+    opening run({facts.host, options.folder, from != nullptr, options.seed, options.load,
+                 options.kernels});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
       // The constants are noted first, because `restore` compares them with the image.

@@ -263,6 +263,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
   run_options.load = options.load;
+  run_options.kernels = options.kernels;
   run_options.skip = options.skip;
   // Opens the stages and continues from the image.
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,

@@ -115,6 +115,7 @@ class Usage(Case):
         self.assertLess(0, facts["machine"]["memory_available_bytes"])
         self.assertLessEqual(facts["machine"]["memory_available_bytes"], facts["machine"]["memory_bytes"])
         self.assertTrue(facts["kernels"]["kernel_set"])
+        self.assertEqual(facts["kernels"]["instruction_sets"][0], "x86-64")
         self.assertEqual(facts["libraries"]["caf"], "0.17.6")
         self.assertLessEqual({"none", "lz4", "zstd", "szip", "zfp", "blosc2"}, set(facts["built_in"]["compression"]))
         self.assertTrue(all(f["writable"] for f in facts["folders"]))
@@ -451,8 +452,9 @@ class Parameters(Case):
             self.assertTrue(first.startswith(b"The "))
             greedy = speak(source, "--temperature", 0, "--seed", 1)
             self.assertEqual(greedy, speak(source, "--temperature", 0, "--seed", 2))
-        said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json").stdout)
+        said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json", "--kernels", "x86-64").stdout)
         self.assertFalse(said["with_context"])
+        self.assertEqual(said["instruction_set"], "x86-64")
         self.assertEqual(said["tokens"], 5)
 
     def test_a_prompt_comes_from_standard_input_and_no_byte_of_the_answer_is_lost(self):

@@ -26,6 +26,7 @@
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/facts.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/runtime/engine.hpp"
@@ -113,7 +114,12 @@ json kernel_facts() {
   if (!model) {
     return {{"problem", model.error().message()}};
   }
+  json sets = json::array();
+  for (const std::string_view name : models::instruction_sets_here()) {
+    sets.push_back(name);
+  }
   return {{"kernel_set", (*model)->kernel_set()},
+          {"instruction_sets", std::move(sets)},
           {"parameters", (*model)->parameter_count()}};
 }
 

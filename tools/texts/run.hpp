@@ -53,6 +53,8 @@ struct text_report {
 
   /// Returns a figure of a stage; 0 if there is none.
   [[nodiscard]] std::uint64_t figure(std::string_view stage, std::string_view name) const;
+  /// Returns a figure of a stage that is a text; empty if there is none.
+  [[nodiscard]] std::string text(std::string_view stage, std::string_view name) const;
 };
 
 /// Returns the rates of a run: "1,234 texts/s, 56,789 tokens/s". Rates below 100 have one

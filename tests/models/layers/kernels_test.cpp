@@ -16,13 +16,16 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel_choice.hpp"
 #include "layers/kernels/select.hpp"
 #include "models/layers/sixteen_lanes.hpp"
 #include "models/layers/some_weights.hpp"
+#include "prose/kernels/select.hpp"
 #include "support/case_count.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/math/elementary.hpp"
 #include "weir/base/small_floats.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::models::layers {
 namespace {
@@ -474,9 +477,41 @@ TEST(LayerKernels, AttentionIsAccurateAndEqualOnEveryInstructionSet) {
 }
 
 TEST(LayerKernels, InstructionSetsAreChosenByName) {
-  EXPECT_TRUE(select_layer_kernels("auto"));
-  EXPECT_STREQ((*select_layer_kernels("x86-64"))->name, "x86-64");
+  const auto here = instruction_sets_here();
+  EXPECT_EQ(or_throw(select_layer_kernels("auto"))->name, here.back());
+  EXPECT_EQ(or_throw(select_kernels("auto"))->name, here.back());
+  for (const std::string_view name : instruction_sets()) {
+    const bool has = std::ranges::count(here, name) != 0;
+    ASSERT_EQ(select_layer_kernels(name).has_value(), has) << name;
+    EXPECT_EQ(check_instruction_set(name).has_value(), has) << name;
+    if (has) {
+      EXPECT_EQ((*select_layer_kernels(name))->name, name);
+      EXPECT_EQ(or_throw(select_kernels(name))->name, name);
+    }
+  }
   EXPECT_EQ(select_layer_kernels("avx1024").error().code(), errc::invalid_argument);
+}
+
+TEST(LayerKernels, AnInstructionSetThatIsMissingIsRefusedWithThoseThatAreThere) {
+  // Of processors of each level, so that the refusals are seen on every machine.
+  const auto refusal = [](std::string_view name, int level) {
+    const auto chosen = choose_instruction_set(name, level);
+    EXPECT_TRUE(chosen || chosen.error().code() == errc::invalid_argument);
+    return chosen ? "" : chosen.error().text();
+  };
+  EXPECT_EQ(
+      refusal("x86-64-v4", 3),
+      "cannot choose kernels: expected auto or an instruction set of this processor "
+      "(x86-64, x86-64-v3), found x86-64-v4");
+  EXPECT_EQ(
+      refusal("x86-64-v3", 1),
+      "cannot choose kernels: expected auto or an instruction set of this processor "
+      "(x86-64), found x86-64-v3");
+  EXPECT_EQ(refusal("x86-64-v4", 4), "");
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 1)), kernel_level::base);
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 3)), kernel_level::v3);
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 4)), kernel_level::v4);
+  EXPECT_EQ(or_throw(choose_instruction_set("x86-64", 4)), kernel_level::base);
 }
 
 TEST(LayerKernels, ThisProcessorHasAvx512) {

@@ -204,6 +204,7 @@ TEST(Bert, BitsDoNotDependOnBatchWorkersOrInstructionSet) {
       }
       const auto engine = bert_engine(workers);
       const auto model = or_throw(make_bert(*engine, config, weights, {kernels, 600}));
+      EXPECT_EQ(model->facts().instruction_set, kernels);
       if (alone.empty()) {
         for (const token_run& run : all.runs) {
           const auto row = encode_all(*model, {run});

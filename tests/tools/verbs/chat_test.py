@@ -3,6 +3,8 @@
 """Tests `weir chat` with a tiny random model at a pseudo-terminal: `chat_test.py WEIR SOURCE_DIR [unittest
 arguments]`.
 """
+import re
+
 from black_box_case import Case, main
 from terminal import Terminal
 from tiny_models import write_decoder
@@ -44,6 +46,33 @@ class Chat(Case):
         self.weir("model", "import", "d", "v.hn4", "--tag", "other")
         self.assertIn('"d", "other"', self.error("chat", "v.hn4", code=2))
         self.assertTrue(self.talk(["hello"], "--tag", "other"))
+
+    def test_the_instruction_set_changes_no_letter(self):
+        said = {}
+        for kernels in ("auto", "x86-64"):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, "--kernels", kernels, stdin=b"hello\n")
+            said[kernels] = done.stdout
+            if kernels != "auto":
+                self.assertIn(f", kernels {kernels};", done.stderr.decode())
+        self.assertEqual(said["auto"], said["x86-64"])
+        self.error("chat", "v.hn4", "--kernels", "avx1024", code=2)
+
+    def test_memory_is_given_in_bytes_or_tokens_and_said_in_tokens(self):
+        def memory(*args):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, *args, stdin=b"hello\n" * 3)
+            return int(re.search(r"memory for (\d+) tokens", done.stderr.decode()).group(1)), done
+
+        # A token takes 256 bytes, and a page has 64 tokens.
+        small, done = memory("--kv-memory", "33KiB")
+        self.assertEqual(small, 128)
+        self.assertIn(b"the conversation is full and begins again", done.stderr)
+        same, other = memory("--context-tokens", 128)
+        self.assertEqual((same, other.stdout), (128, done.stdout))
+        # One context, which is no longer than the model takes.
+        self.assertEqual(memory()[0], 4096)
+        self.assertEqual(memory("--kv-memory", "1GiB")[0], 4096)
+        message = self.error("chat", "v.hn4", "--kv-memory", 16383, code=5)
+        self.assertIn("expected at least 16384 bytes, which 64 tokens take, found 16383", message)
 
     def test_special_tokens_of_a_line_are_text(self):
         plain = self.talk(["a"], "--temperature", 0)

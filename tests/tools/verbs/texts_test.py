@@ -39,6 +39,10 @@ class TextCase(Case):
         """Returns the values of the lines of JSON of a file."""
         return [json.loads(line) for line in self.read(name).splitlines()]
 
+    def sets(self):
+        """Returns the instruction sets of this processor, the best one last."""
+        return json.loads(self.weir("doctor", "--json").stdout)["kernels"]["instruction_sets"]
+
     def embed(self, *args, code=0):
         """Embeds with the model "e" into out.tgm and returns the completed process."""
         return self.weir("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", *args, code=code)
@@ -77,6 +81,7 @@ class Embed(TextCase):
             done = json.loads(self.embed("a", "b.txt", "--workers", workers, "--batch", batch, "--stages", stages,
                                          "--kernels", kernels, "--json").stdout)
             self.assertEqual((done["rows"], done["width"], done["skipped"]), (1032, WIDTH, 0))
+            self.assertEqual(done["instruction_set"], self.sets()[-1] if kernels == "auto" else kernels)
             seen.add(self.read("out.tgm"))
         self.assertEqual(len(seen), 1)
         described = self.weir("tgm", "ls", "out.tgm").stdout.decode()
@@ -253,6 +258,36 @@ class Generate(TextCase):
         message = self.error("run", "p.toml", "--set", "answers.kv_memory=16384", "--set", "answers.max_tokens=100",
                              "--out", "small", code=5)
         self.assertRegex(message, r"expected \d+ free pages of 64 tokens, found 1")
+
+    def test_the_instruction_set_of_a_run_holds_for_all_stages_and_may_change(self):
+        self.write("p", "the fox.\nfox\n" * 40)
+        toml = self.generate("--kernels", "x86-64", "--max-tokens", 4, "--toml").stdout.decode()
+        self.assertIn('[run]\n', toml)
+        self.assertIn('kernels = "x86-64"\n', toml)
+        # In this process, on a thread of its own, and in a child process.
+        for host in ("engine", "own", "process"):
+            self.write("p.toml", toml.replace('use = "llama.answers"\n', f'use = "llama.answers"\nhost = "{host}"\n'))
+            self.weir("run", "p.toml", "--out", host)
+            self.assertEqual(self.used(host), "x86-64")
+            (self.folder / "out.jsonl").rename(self.folder / f"{host}.jsonl")
+        self.assertEqual(self.read("engine.jsonl"), self.read("process.jsonl"))
+        # A run that was killed is resumed with another instruction set.
+        self.write("p.toml", toml.replace("lines = 32\n", "lines = 2\n").replace('every = "10 s"', 'every = "1 items"'))
+        self.kill_after_checkpoint("r", "run", "p.toml", "--out", "r")
+        self.weir("resume", "r", "--set", "run.kernels=auto")
+        self.assertEqual(self.read("out.jsonl"), self.read("engine.jsonl"))
+        for name in [s for s in ("x86-64", "x86-64-v3", "x86-64-v4") if s not in self.sets()]:
+            message = self.error("run", "p.toml", "--out", "no", "--set", f"run.kernels={name}", code=2)
+            self.assertIn(f"({', '.join(self.sets())}), found {name}", message)
+            self.assertFalse((self.folder / "no").exists())
+        message = self.error("run", "p.toml", "--out", "no", "--set", "run.kernels=avx1024", code=2)
+        self.assertIn('expected one of "auto" "x86-64" "x86-64-v3" "x86-64-v4"', message)
+        self.assertIn("run.kernels", self.error("run", "p.toml", "--out", "no", "--set", "run.kernel=auto", code=2))
+
+    def used(self, run):
+        """Returns the instruction set that the answers of a run were computed with."""
+        stages = {s["name"]: s for s in self.metrics(run)["stages"]}
+        return stages["answers"]["figures"]["instruction_set"]
 
     def test_bad_prompts_end_the_run_or_are_listed(self):
         self.write("p", b"a\n\n\xc3(\n" + b"x" * LONG + b"\nb\n")

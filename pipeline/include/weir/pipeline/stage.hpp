@@ -285,8 +285,7 @@ class pull {
   }
   /// Takes memory for an outlet whose type is known only at run time, see `fill`.
   /// @param port  Number among the outlets.
-  /// @error{out_of_range, see `fill`} @error{out_of_memory, see `fill`}
-  /// @error{corrupt, see `fill`}
+  /// @error{out_of_range, out_of_memory, corrupt; see `fill`}
   [[nodiscard]] result<runtime::tensor> fill_bytes(int port, dtype type,
                                                    std::span<const std::int64_t> shape);
 
@@ -351,6 +350,7 @@ class opening {
     bool resuming = false;           ///< true if state comes from a checkpoint
     std::uint64_t seed = 1;          ///< seed of the run
     loader load;                     ///< loads constants; empty if the host has none
+    std::string kernels = "auto";    ///< instruction set of the kernels of models
   };
   /// Makes the object. For hosts.
   explicit opening(facts run) : run_(std::move(run)) {}
@@ -363,6 +363,9 @@ class opening {
   [[nodiscard]] bool resuming() const noexcept { return run_.resuming; }
   /// Returns the seed of the run.
   [[nodiscard]] std::uint64_t seed() const noexcept { return run_.seed; }
+  /// Returns the instruction set that the kernels of models are to have: "auto", or a
+  /// name of `models::instruction_sets`.
+  [[nodiscard]] const std::string& kernels() const noexcept { return run_.kernels; }
   /// Loads a tensor of a volume, which the stage must not write. Checkpoints hold only
   /// its digest, and a run is resumed only with the same contents.
   /// @param file  Path as the process finds it, see `path`.
@@ -372,11 +375,8 @@ class opening {
   template <class T, int Rank>
   [[nodiscard]] result<tensor<T, Rank>> constant(const std::string& file,
                                                  const std::string& name) {
-    auto bytes = constant_bytes(file, name, dtype_of<T>, Rank);
-    if (!bytes) {
-      return std::move(bytes.error());
-    }
-    return tensor<T, Rank>(*bytes);
+    WEIR_TRY(const auto bytes, constant_bytes(file, name, dtype_of<T>, Rank));
+    return tensor<T, Rank>(bytes);
   }
   /// Returns the constants that the stage has loaded so far. For hosts.
   [[nodiscard]] const std::vector<constant_info>& constants() const noexcept {
