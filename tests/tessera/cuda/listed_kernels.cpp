@@ -104,8 +104,8 @@ result<launch_report> grid_sum(const launch_request& r) {
   return exactly({range_of(slots, n, true), range_of(sums, n, true)});
 }
 
-/// Waits for the request to stop. It gives up after a time in which a request surely comes, because
-/// a planted mistake can take the word away before the kernel has seen it.
+/// Waits for the request to stop. It gives up after a time in which a request surely
+/// comes, because a planted mistake can take the word away before the kernel has seen it.
 result<launch_report> until_stop(const launch_request& r) {
   using clock = std::chrono::steady_clock;
   auto* const out = argument<std::int32_t*>(r, 0);
