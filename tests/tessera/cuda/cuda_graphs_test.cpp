@@ -11,8 +11,8 @@
 namespace weir::tessera::stand_in {
 namespace {
 
-constexpr std::int32_t count = 64;
-constexpr std::size_t bytes = count * sizeof(std::int32_t);
+constexpr std::int32_t graph_words = 64;
+constexpr std::size_t graph_bytes = graph_words * sizeof(std::int32_t);
 
 /// Arguments of the kernels of the conformance suite.
 struct one_pointer {
@@ -28,8 +28,8 @@ class graph_rig : public rig {
  public:
   explicit graph_rig(const machine& shown) : rig(shown) {
     for (std::byte*& m : memory) {
-      m = or_throw(backend().allocate(0, bytes));
-      EXPECT_TRUE(perform(fill_work{m, bytes, 0, 1, {}}));
+      m = or_throw(backend().allocate(0, graph_bytes));
+      EXPECT_TRUE(perform(fill_work{m, graph_bytes, 0, 1, {}}));
     }
   }
   ~graph_rig() {
@@ -47,16 +47,16 @@ class graph_rig : public rig {
     grid_launch made;
     made.code = kernel(name);
     made.grid = {4, 1, 1};
-    made.block = {count / 4, 1, 1};
-    made.shared_bytes = bytes;
+    made.block = {graph_words / 4, 1, 1};
+    made.shared_bytes = graph_bytes;
     made.args = std::as_bytes(std::span(&args, 1));
     return {made, 0, made.blocks()};
   }
   std::vector<std::int32_t> values(std::byte* from) {
-    std::vector<std::int32_t> out(count);
-    EXPECT_TRUE(
-        perform(copy_work{copy_kind::device_to_host,
-                          reinterpret_cast<std::byte*>(out.data()), from, bytes, 0, 0}));
+    std::vector<std::int32_t> out(graph_words);
+    EXPECT_TRUE(perform(copy_work{copy_kind::device_to_host,
+                                  reinterpret_cast<std::byte*>(out.data()), from,
+                                  graph_bytes, 0, 0}));
     return out;
   }
 
@@ -70,11 +70,12 @@ std::vector<graph_piece> program_of(graph_rig& r, const one_pointer& adds,
   const auto& m = r.memory;
   fill_work odd{m[2] + 33, 96, 0, 16, {}};
   std::fill(odd.pattern.begin(), odd.pattern.begin() + 7, std::byte{0xA5});
-  return {{r.launch("write_indices", adds), {}},
-          {r.launch("reverse", reverses), {0}},
-          {copy_work{copy_kind::device_to_device, m[2], m[1], bytes / 2, 0, 0}, {1}},
-          {odd, {2}},
-          {r.launch("write_indices", adds), {1, 0, 1}}};
+  return {
+      {r.launch("write_indices", adds), {}},
+      {r.launch("reverse", reverses), {0}},
+      {copy_work{copy_kind::device_to_device, m[2], m[1], graph_bytes / 2, 0, 0}, {1}},
+      {odd, {2}},
+      {r.launch("write_indices", adds), {1, 0, 1}}};
 }
 
 TEST(CudaGraphs, RunsHaveTheBitsOfTheSameOperationsOneByOne) {
@@ -141,9 +142,9 @@ TEST(CudaGraphs, WorkThatNeedsTheHostOrAnotherDeviceIsRefused) {
   machine shown;
   shown.devices = 2;
   graph_rig r(shown);
-  std::byte* const there = or_throw(r.backend().allocate(1, bytes));
+  std::byte* const there = or_throw(r.backend().allocate(1, graph_bytes));
   std::byte* const here = r.memory[0];
-  std::vector<std::byte> host(bytes);
+  std::vector<std::byte> host(graph_bytes);
   struct {
     std::byte* out;
     std::int32_t block = 0;
@@ -151,10 +152,10 @@ TEST(CudaGraphs, WorkThatNeedsTheHostOrAnotherDeviceIsRefused) {
   } const facts{here};
   const std::vector<device_work> refused{
       r.launch("fail_block", facts),
-      copy_work{copy_kind::host_to_device, here, host.data(), bytes, 0, 0},
-      copy_work{copy_kind::device_to_host, host.data(), here, bytes, 0, 0},
-      copy_work{copy_kind::device_to_device, here, there, bytes, 0, 1},
-      fill_work{there, bytes, 1, 1, {}},
+      copy_work{copy_kind::host_to_device, here, host.data(), graph_bytes, 0, 0},
+      copy_work{copy_kind::device_to_host, host.data(), here, graph_bytes, 0, 0},
+      copy_work{copy_kind::device_to_device, here, there, graph_bytes, 0, 1},
+      fill_work{there, graph_bytes, 1, 1, {}},
       fill_work{here, 0, 0, 1, {}}};
   for (std::size_t i = 0; i < refused.size(); ++i) {
     const auto made =
@@ -177,7 +178,7 @@ TEST(CudaGraphs, ADriverThatDoesNotTellParametersOrHasNoGraphsIsAnErrorThatNames
     cuda_options options = stand_in_options();
     options.driver = &changed;
     const rig r(shown, options, executor, executor->container("8.0"));
-    std::byte* const memory = or_throw(r.backend().allocate(0, bytes));
+    std::byte* const memory = or_throw(r.backend().allocate(0, graph_bytes));
     grid_launch launch;
     launch.code = r.kernel("write_indices");
     launch.args = std::as_bytes(std::span(&memory, 1));
@@ -205,8 +206,8 @@ TEST(CudaGraphs, NodesThatNothingOrdersAreComparedLikeStreams) {
   graph_rig r(machine{});
   const one_pointer adds{r.memory[0]};
   const copy_work copy{
-      copy_kind::device_to_device, r.memory[1], r.memory[0], bytes, 0, 0};
-  const fill_work fill{r.memory[1], bytes, 0, 1, {}};
+      copy_kind::device_to_device, r.memory[1], r.memory[0], graph_bytes, 0, 0};
+  const fill_work fill{r.memory[1], graph_bytes, 0, 1, {}};
   const auto run = [&](const std::vector<graph_piece>& pieces) {
     const auto graph = or_throw(r.backend().make_graph(0, pieces));
     EXPECT_TRUE(r.perform(graph_work{graph, 0}));
@@ -223,7 +224,7 @@ TEST(CudaGraphs, ADeviceThatIsLostInAGraphNamesTheKernels) {
   shown.devices = 2;
   const auto executor = std::make_shared<listed_executor>(conformance_list());
   rig r(shown, stand_in_options(), executor, executor->container("8.0"));
-  std::byte* const memory = or_throw(r.backend().allocate(0, bytes));
+  std::byte* const memory = or_throw(r.backend().allocate(0, graph_bytes));
   grid_launch adds;
   adds.code = r.kernel("write_indices");
   adds.args = std::as_bytes(std::span(&memory, 1));
@@ -247,7 +248,7 @@ TEST(CudaGraphs, ADeviceThatIsLostInAGraphNamesTheKernels) {
     EXPECT_NE(text.find("CUDA_ERROR_ASSERT"), std::string::npos) << text;
   }
   EXPECT_FALSE(r.backend().make_graph(
-      0, std::vector<graph_piece>{{fill_work{memory, bytes, 0, 1, {}}, {}}}));
+      0, std::vector<graph_piece>{{fill_work{memory, graph_bytes, 0, 1, {}}, {}}}));
   graph.reset();
   EXPECT_TRUE(r.backend().free(0, memory));
   r.close(true);

@@ -22,20 +22,20 @@ using tessera::stand_in::launch_request;
 using tessera::stand_in::listed_executor;
 using tessera::stand_in::listed_kernel;
 
-constexpr std::size_t count = 64;
-constexpr std::size_t bytes = count * sizeof(std::uint32_t);
+constexpr std::size_t graph_words = 64;
+constexpr std::size_t graph_bytes = graph_words * sizeof(std::uint32_t);
 
 /// Computes to[i] = 3 * to[i] + from[i] + salt, so the order of operations matters.
 result<launch_report> mix(const launch_request& r) {
   auto* const to = argument<std::uint32_t*>(r, 0);
   const auto* const from = argument<const std::uint32_t*>(r, 1);
   const auto salt = argument<std::uint32_t>(r, 2);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < graph_words; ++i) {
     to[i] = 3 * to[i] + from[i] + salt;
   }
   return launch_report{true,
-                       {{reinterpret_cast<std::uintptr_t>(to), bytes, true},
-                        {reinterpret_cast<std::uintptr_t>(from), bytes, false}}};
+                       {{reinterpret_cast<std::uintptr_t>(to), graph_bytes, true},
+                        {reinterpret_cast<std::uintptr_t>(from), graph_bytes, false}}};
 }
 
 std::vector<listed_kernel> kernels_for_graphs() {
@@ -73,7 +73,7 @@ class gpu_graphs : public testing::Test {
     on_ = std::make_unique<gpu_mesh>(*context_, devices);
     module_ = context_->load(executor_->container("8.0"));
     for (void*& m : memory_) {
-      ASSERT_TESS(tessMalloc(on_->mesh, bytes, &m));
+      ASSERT_TESS(tessMalloc(on_->mesh, graph_bytes, &m));
     }
     clear();
   }
@@ -85,7 +85,8 @@ class gpu_graphs : public testing::Test {
   /// Sets the memory to its first values.
   void clear() {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
-      EXPECT_TESS(tessMemsetAsync(memory_[i], static_cast<int>(i + 1), bytes, stream()));
+      EXPECT_TESS(
+          tessMemsetAsync(memory_[i], static_cast<int>(i + 1), graph_bytes, stream()));
     }
     EXPECT_TESS(tessStreamSynchronize(stream()));
   }
@@ -99,8 +100,8 @@ class gpu_graphs : public testing::Test {
   /// Enqueues kernels, a copy and fills.
   void enqueue_chain() {
     mix_into(0, 1, 5, stream());
-    EXPECT_TESS(
-        tessMemcpyAsync(memory_[2], memory_[0], bytes / 2, TESS_COPY_D2D, stream()));
+    EXPECT_TESS(tessMemcpyAsync(memory_[2], memory_[0], graph_bytes / 2, TESS_COPY_D2D,
+                                stream()));
     EXPECT_TESS(tessMemsetAsync(static_cast<char*>(memory_[1]) + 5, 7, 31, stream()));
     mix_into(1, 2, 9, stream());
   }
@@ -117,9 +118,9 @@ class gpu_graphs : public testing::Test {
   }
   /// Returns all memory of the first device.
   std::vector<std::uint32_t> state() {
-    std::vector<std::uint32_t> out(count * memory_.size());
+    std::vector<std::uint32_t> out(graph_words * memory_.size());
     for (std::size_t i = 0; i < memory_.size(); ++i) {
-      EXPECT_TESS(tessMemcpyAsync(out.data() + i * count, memory_[i], bytes,
+      EXPECT_TESS(tessMemcpyAsync(out.data() + i * graph_words, memory_[i], graph_bytes,
                                   TESS_COPY_D2H, stream()));
     }
     EXPECT_TESS(tessStreamSynchronize(stream()));
@@ -179,7 +180,8 @@ TEST_F(gpu_graphs, EventsBetweenStreamsOrderTheNodes) {
     EXPECT_TESS(tessEventRecord(events[0], stream()));
     EXPECT_TESS(tessStreamWaitEvent(side, events[0]));
     mix_into(2, 0, 11, side);  // beside the copy
-    EXPECT_TESS(tessMemcpyAsync(memory_[1], memory_[0], bytes, TESS_COPY_D2D, stream()));
+    EXPECT_TESS(
+        tessMemcpyAsync(memory_[1], memory_[0], graph_bytes, TESS_COPY_D2D, stream()));
     EXPECT_TESS(tessEventRecord(events[1], side));
     EXPECT_TESS(tessStreamWaitEvent(stream(), events[1]));
     mix_into(0, 2, 13, stream());
@@ -220,8 +222,8 @@ TEST_F(gpu_graphs, AnUpdateOfANodeMakesAnotherGraphOfTheDriver) {
                                         sizeof changed, stream()));
   const auto enqueue = [&] {
     mix_into(0, 1, 77, stream());
-    EXPECT_TESS(
-        tessMemcpyAsync(memory_[2], memory_[0], bytes / 2, TESS_COPY_D2D, stream()));
+    EXPECT_TESS(tessMemcpyAsync(memory_[2], memory_[0], graph_bytes / 2, TESS_COPY_D2D,
+                                stream()));
     EXPECT_TESS(tessMemsetAsync(static_cast<char*>(memory_[1]) + 5, 7, 31, stream()));
     mix_into(1, 2, 9, stream());
   };
@@ -239,27 +241,27 @@ TEST_F(gpu_graphs, AnUpdateOfANodeMakesAnotherGraphOfTheDriver) {
 
 TEST_F(gpu_graphs, WorkThatADeviceCannotDoAloneIsRunNodeByNode) {
   open();
-  std::vector<std::uint32_t> host(count, 17);
+  std::vector<std::uint32_t> host(graph_words, 17);
   int calls = 0;
   void* taken = nullptr;
   const std::vector<std::function<void()>> others{
       [&] { mix_into(0, 1, 3, stream(), "mix_with_facts"); },
       [&] {
-        EXPECT_TESS(
-            tessMemcpyAsync(memory_[1], host.data(), bytes, TESS_COPY_H2D, stream()));
+        EXPECT_TESS(tessMemcpyAsync(memory_[1], host.data(), graph_bytes, TESS_COPY_H2D,
+                                    stream()));
       },
       [&] {
         EXPECT_TESS(tessLaunchHostFunc(
             stream(), [](void* user) { ++*static_cast<int*>(user); }, &calls));
       },
       [&] {
-        EXPECT_TESS(tessMallocAsync(&taken, bytes, stream()));
-        EXPECT_TESS(tessMemsetAsync(taken, 4, bytes, stream()));
+        EXPECT_TESS(tessMallocAsync(&taken, graph_bytes, stream()));
+        EXPECT_TESS(tessMemsetAsync(taken, 4, graph_bytes, stream()));
         EXPECT_TESS(tessFreeAsync(taken, stream()));
       },
       [&] {
-        EXPECT_TESS(tessAllReduce(on_->mesh, memory_[0], count, TESS_INT32, TESS_COLL_SUM,
-                                  "world", stream()));
+        EXPECT_TESS(tessAllReduce(on_->mesh, memory_[0], graph_words, TESS_INT32,
+                                  TESS_COLL_SUM, "world", stream()));
       }};
   for (std::size_t i = 0; i < others.size(); ++i) {
     const auto enqueue = [&] {
