@@ -288,7 +288,7 @@ TEST_F(gpu_graphs, AProfilerGetsARecordOfEachNode) {
   const auto enqueue = [&] { enqueue_chain(); };
   const tessGraphExec_t exec = recorded(enqueue);
   const temp_folder folder;
-  const std::string file = (folder.path() / "profile.json").string();
+  const std::string file = folder / "profile.json";
   tessProfiler_t profiler = nullptr;
   ASSERT_TESS(tessProfilerStart(context_->get(), &profiler));
   EXPECT_EQ(runs_like(enqueue, exec), 0U);
