@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <random>
 #include <string_view>
 
 #include "streams/gpu_context.hpp"
@@ -154,7 +155,7 @@ class gpu_graphs : public testing::Test {
   std::unique_ptr<gpu_context> context_;
   std::unique_ptr<gpu_mesh> on_;
   tessModule_t module_ = nullptr;
-  std::array<void*, 3> memory_{};
+  std::array<void*, 4> memory_{};
 };
 
 TEST_F(gpu_graphs, EachLaunchIsOneGraphOfTheDriverWithTheBitsOfSingleCalls) {
@@ -189,6 +190,113 @@ TEST_F(gpu_graphs, EventsBetweenStreamsOrderTheNodes) {
   const tessGraphExec_t exec = recorded(enqueue);
   EXPECT_EQ(runs_like(enqueue, exec), 4U);
   EXPECT_TESS(tessGraphExecDestroy(exec));
+}
+
+/// An operation of a random graph.
+struct random_step {
+  std::size_t stream;
+  std::size_t kind;  ///< 0: kernel, 1: copy, 2: fill
+  std::size_t to;
+  std::size_t from;
+  std::uint32_t salt;
+};
+
+/// Operations on several streams, each behind those whose memory it uses, and no others.
+class random_graph {
+ public:
+  static constexpr std::size_t streams = 3;
+
+  random_graph(std::mt19937& dice, std::size_t memories) : use_(memories) {
+    for (int i = 0; i < 12; ++i) {
+      const std::size_t to = dice() % memories;
+      const std::size_t from = (to + 1 + dice() % (memories - 1)) % memories;
+      steps.push_back({dice() % streams, dice() % 3, to, from,
+                       static_cast<std::uint32_t>(dice() % 100)});
+    }
+    events_.resize(steps.size() + streams);
+    for (tessEvent_t& e : events_) {
+      EXPECT_TESS(tessEventCreate(&e));
+    }
+  }
+  ~random_graph() {
+    for (const tessEvent_t e : events_) {
+      EXPECT_TESS(tessEventDestroy(e));
+    }
+  }
+  random_graph(const random_graph&) = delete;
+  random_graph& operator=(const random_graph&) = delete;
+
+  /// Enqueues all steps by `run(step, stream)`, between the first stream and itself.
+  template <class Run>
+  void enqueue(const std::array<tessStream_t, streams>& on, const Run& run) {
+    use_.assign(use_.size(), {});
+    const tessEvent_t begin = events_[steps.size()];
+    EXPECT_TESS(tessEventRecord(begin, on[0]));
+    for (std::size_t s = 1; s < streams; ++s) {
+      EXPECT_TESS(tessStreamWaitEvent(on[s], begin));
+    }
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const random_step& step = steps[i];
+      std::vector<tessEvent_t> before = use_[step.to].readers;
+      before.push_back(use_[step.to].writer);
+      if (step.kind != 2) {
+        before.push_back(use_[step.from].writer);
+        use_[step.from].readers.push_back(events_[i]);
+      }
+      for (const tessEvent_t e : before) {
+        if (e != nullptr) {
+          EXPECT_TESS(tessStreamWaitEvent(on[step.stream], e));
+        }
+      }
+      run(step, on[step.stream]);
+      EXPECT_TESS(tessEventRecord(events_[i], on[step.stream]));
+      use_[step.to] = {events_[i], {}};
+    }
+    for (std::size_t s = 1; s < streams; ++s) {
+      EXPECT_TESS(tessEventRecord(events_[steps.size() + s], on[s]));
+      EXPECT_TESS(tessStreamWaitEvent(on[0], events_[steps.size() + s]));
+    }
+  }
+
+  std::vector<random_step> steps;
+
+ private:
+  /// The last write of a memory, and the reads since.
+  struct use_of_memory {
+    tessEvent_t writer = nullptr;
+    std::vector<tessEvent_t> readers;
+  };
+  std::vector<use_of_memory> use_;
+  std::vector<tessEvent_t> events_;
+};
+
+TEST_F(gpu_graphs, RandomGraphsOnThreeStreamsGiveTheBitsOfSingleCalls) {
+  constexpr int graphs = 40;
+  open(1, 100);
+  std::array<tessStream_t, random_graph::streams> on{stream()};
+  for (std::size_t s = 1; s < on.size(); ++s) {
+    ASSERT_TESS(tessStreamCreate(on_->mesh, 0, &on[s]));
+  }
+  std::mt19937 dice(7);
+  for (int i = 0; i < graphs; ++i) {
+    random_graph graph(dice, memory_.size());
+    const auto enqueue = [&] {
+      graph.enqueue(on, [&](const random_step& step, tessStream_t s) {
+        if (step.kind == 0) {
+          mix_into(step.to, step.from, step.salt, s);
+        } else if (step.kind == 1) {
+          EXPECT_TESS(tessMemcpyAsync(memory_[step.to], memory_[step.from],
+                                      graph_bytes - step.salt, TESS_COPY_D2D, s));
+        } else {
+          EXPECT_TESS(tessMemsetAsync(memory_[step.to], static_cast<int>(step.salt),
+                                      1 + step.salt, s));
+        }
+      });
+    };
+    const tessGraphExec_t exec = recorded(enqueue);
+    EXPECT_EQ(runs_like(enqueue, exec, 3), 3U) << "graph " << i;
+    EXPECT_TESS(tessGraphExecDestroy(exec));
+  }
 }
 
 TEST_F(gpu_graphs, RunsOnTwoStreamsFollowOneAnother) {
