@@ -41,11 +41,12 @@ result<stand_in::function_facts> source_executor::find(stand_in::module_id modul
   stand_in::function_facts facts;
   facts.id = static_cast<std::uint64_t>(kernel - kernels_.begin());
   std::size_t offset = 0;
-  for (const std::size_t bytes : kernel->parameter_bytes) {
+  for (std::size_t i = 0; i < kernel->parameter_bytes.size(); ++i) {
+    const std::size_t bytes = kernel->parameter_bytes[i];
     // A structure is aligned to 8 bytes, and a number to its size.
     const std::size_t alignment = bytes < 8 ? bytes : 8;
     offset = (offset + alignment - 1) / alignment * alignment;
-    facts.parameters.push_back({offset, bytes});
+    facts.parameters.push_back({offset, bytes, kernel->uses[i]});
     offset += bytes;
   }
   return facts;

@@ -3,6 +3,7 @@
 /// Libraries, kernels and launches of the stand-in. The executor runs the kernels.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -264,15 +265,49 @@ std::shared_ptr<copied_arguments> copy_arguments_of(const function_state& f,
   return copied;
 }
 
-/// Runs a launch, on the thread of its stream.
+/// Returns the allocation that contains an address as an access to all of it, or nothing.
+/// Registered memory of the host is left out: one range of it serves many operations.
+std::optional<touched_range> allocation_around(std::uintptr_t address, bool written) {
+  const world& w = the_world();
+  for (const auto* const all : {&w.memory, &w.leaving}) {
+    auto after = all->upper_bound(address);
+    if (after != all->begin() && address - (--after)->first < after->second.bytes) {
+      return touched_range{after->first, after->second.bytes, written};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns the allocations behind the pointer arguments of a launch.
+std::vector<touched_range> allocations_behind(const function_state& f,
+                                              const copied_arguments& arguments) {
+  std::vector<touched_range> found;
+  const auto& places = f.kernel->facts.parameters;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::uintptr_t address = 0;
+    if (places[i].use == pointer_use::none || places[i].bytes != sizeof address) {
+      continue;
+    }
+    std::memcpy(&address, arguments.places[i], sizeof address);
+    if (const auto range =
+            allocation_around(address, places[i].use == pointer_use::writes)) {
+      found.push_back(*range);
+    }
+  }
+  return found;
+}
+
+/// Runs a launch, on the thread of its stream. `assumed` stands for what it accesses if
+/// the executor does not tell.
 status run_launch(const launch_request& request, const std::shared_ptr<stream_state>& on,
-                  std::uint64_t number, const vector_clock& before,
-                  kernel_state& kernel) {
+                  std::uint64_t number, const vector_clock& before, kernel_state& kernel,
+                  const std::vector<touched_range>& assumed) {
   world& w = the_world();
   auto done = w.executor->launch(request);
   const std::lock_guard lock(w.mutex);
   if (done) {
-    note_accesses(*on, number, before, kernel.name, done->touched);
+    note_accesses(*on, number, before, kernel.name,
+                  done->exact ? done->touched : assumed);
   }
   --w.running_launches;
   --kernel.library->running;
@@ -334,9 +369,10 @@ status launch(const cuda::launch_config* config, cuda::function_handle handle,
   op.name = f->kernel->name;
   join(stream->clock, w.host_clock);
   op.run = [request, arguments, stream, number = stream->given + 1,
-            before = stream->clock, kernel = f->kernel]() mutable {
+            before = stream->clock, kernel = f->kernel,
+            assumed = allocations_behind(*f, *arguments)]() mutable {
     request.arguments = arguments->places;
-    return run_launch(request, stream, number, before, *kernel);
+    return run_launch(request, stream, number, before, *kernel, assumed);
   };
   op.dropped = [library = f->kernel->library] {
     --the_world().running_launches;
