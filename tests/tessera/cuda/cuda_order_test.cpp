@@ -19,8 +19,8 @@ using cuda::status;
 cuda::driver_api waited_for;
 std::atomic<bool> hasty{false};
 
-constexpr std::int32_t numbers = 64;
-constexpr std::size_t bytes = numbers * sizeof(std::int32_t);
+constexpr std::int32_t array_length = 64;
+constexpr std::size_t array_bytes = array_length * sizeof(std::int32_t);
 
 /// A device on which `reverse` has read one array and written another. The backend takes
 /// the kernel for ended without having asked, so nothing orders later work behind it.
@@ -48,9 +48,9 @@ class hasty_device {
     rig_ = std::make_unique<rig>(
         machine{}, options, executor,
         functions ? listed->container("8.0") : conformance::conformance_container());
-    in = or_throw(rig_->backend().allocate(0, bytes));
-    out = or_throw(rig_->backend().allocate(0, bytes));
-    or_throw(rig_->backend().pin_host(host(), bytes));
+    in = or_throw(rig_->backend().allocate(0, array_bytes));
+    out = or_throw(rig_->backend().allocate(0, array_bytes));
+    or_throw(rig_->backend().pin_host(host(), array_bytes));
     copy(copy_kind::host_to_device, in);
     copy(copy_kind::host_to_device, out);
     launch();
@@ -60,21 +60,22 @@ class hasty_device {
     std::vector<breach> found = take_breaches();
     hasty = false;
     // Work in each stream, whose end is waited for.
-    perform(copy_work{copy_kind::device_to_device, out, in, bytes, 0, 0});
+    perform(copy_work{copy_kind::device_to_device, out, in, array_bytes, 0, 0});
     copy(copy_kind::host_to_device, in);
     copy(copy_kind::device_to_host, in);
     (void)take_breaches();
     for (std::byte* const p : {in, out}) {
       EXPECT_TRUE(rig_->backend().free(0, p));
     }
-    rig_->backend().unpin_host(host(), bytes);
+    rig_->backend().unpin_host(host(), array_bytes);
     rig_->close();
     return found;
   }
   /// Copies numbers to an array of the device, or from it.
   void copy(copy_kind kind, std::byte* array) {
     const bool down = kind == copy_kind::host_to_device;
-    perform(copy_work{kind, down ? array : host(), down ? host() : array, bytes, 0, 0});
+    perform(
+        copy_work{kind, down ? array : host(), down ? host() : array, array_bytes, 0, 0});
   }
 
   std::byte* in = nullptr;   ///< is read by the kernel
@@ -94,7 +95,7 @@ class hasty_device {
     } args{in, out};
     grid_launch launch;
     launch.code = rig_->kernel("reverse");
-    launch.grid = {numbers / 16, 1, 1};
+    launch.grid = {array_length / 16, 1, 1};
     launch.block = {16, 1, 1};
     launch.shared_bytes = 16 * sizeof(std::int32_t);
     launch.args = std::as_bytes(std::span(&args, 1));
@@ -104,7 +105,7 @@ class hasty_device {
   }
 
   cuda::driver changed_;
-  std::vector<std::int32_t> host_ = std::vector<std::int32_t>(numbers);
+  std::vector<std::int32_t> host_ = std::vector<std::int32_t>(array_length);
   std::unique_ptr<rig> rig_;
 };
 

@@ -453,8 +453,8 @@ void clique_state::break_all(error why) {
   }
 }
 
-/// Finalizing needs all ranks; after a failure the communicators are aborted. Contexts and
-/// streams are not given back before an abort that hangs has come back.
+/// Finalizing needs all ranks; after a failure the communicators are aborted. Contexts
+/// and streams are not given back before an abort that hangs has come back.
 void clique_state::close_here() {
   if (aborting_.joinable()) {
     aborting_.join();
