@@ -9,11 +9,24 @@
 
 namespace weir::tessera::kernel_machine {
 
+namespace {
+
+/// Returns true if a module has a kernel: PTX has an entry, and machine code, an ELF
+/// file, a section of its name.
+bool has_kernel(const std::string& module, std::string_view name) {
+  return module.find(fmt::format(".entry {}(", name)) != std::string::npos ||
+         module.find(fmt::format(".text.{}", name) + '\0') != std::string::npos;
+}
+
+}  // namespace
+
 result<stand_in::module_id> source_executor::load(std::span<const std::byte> image) {
   std::string text(reinterpret_cast<const char*>(image.data()), image.size());
-  if (text.find(".entry ") == std::string::npos) {
+  if (text.find(".entry ") == std::string::npos && !text.starts_with("\x7f"
+                                                                     "ELF")) {
     return error(errc::corrupt,
-                 "cannot load a module: expected PTX with a kernel, found none");
+                 "cannot load a module: expected PTX with a kernel, or "
+                 "machine code, found none");
   }
   const std::lock_guard guard(lock_);
   modules_[next_] = std::move(text);
@@ -33,7 +46,7 @@ result<stand_in::function_facts> source_executor::find(stand_in::module_id modul
   const std::lock_guard guard(lock_);
   const auto text = modules_.find(module);
   if (kernel == kernels_.end() || text == modules_.end() ||
-      text->second.find(fmt::format(".entry {}(", name)) == std::string::npos) {
+      !has_kernel(text->second, name)) {
     return error(errc::not_found, fmt::format("cannot find kernel \"{}\" in module {}: "
                                               "expected its text and its source",
                                               name, module));

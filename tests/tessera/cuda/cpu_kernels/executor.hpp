@@ -12,7 +12,8 @@
 
 namespace weir::tessera::kernel_machine {
 
-/// Loads PTX for the names of its kernels alone, and runs the sources of those names.
+/// Loads PTX or machine code for the names of its kernels alone, and runs the sources of
+/// those names.
 /// Threads run in a random order. Reports say nothing about the bytes that were touched,
 /// but the types of the parameters say which pointers the kernels write through.
 class source_executor final : public stand_in::kernel_executor {

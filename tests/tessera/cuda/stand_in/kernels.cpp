@@ -34,6 +34,41 @@ void put_log(const std::string& text, cuda::jit_option* options, void** values,
   }
 }
 
+/// Returns a number of an ELF file.
+template <class T>
+std::size_t elf_number(const std::byte* file, std::size_t offset) {
+  T value{};
+  std::memcpy(&value, file + offset, sizeof value);
+  return value;
+}
+
+/// Returns the bytes of code. Machine code is an ELF file of 64 bits, whose header tells
+/// its size, and PTX is a text that ends with a zero.
+std::span<const std::byte> bytes_of_code(const void* code) {
+  const auto* const file = static_cast<const std::byte*>(code);
+  const std::string_view text(static_cast<const char*>(code));
+  if (!text.starts_with("\x7f"
+                        "ELF")) {
+    return {file, text.size()};
+  }
+  const std::size_t sections = elf_number<std::uint64_t>(file, 40);
+  const std::size_t section_bytes = elf_number<std::uint16_t>(file, 58);
+  const std::size_t section_count = elf_number<std::uint16_t>(file, 60);
+  std::size_t end = sections + section_bytes * section_count;
+  end = std::max(
+      end, elf_number<std::uint64_t>(file, 32) +
+               elf_number<std::uint16_t>(file, 54) * elf_number<std::uint16_t>(file, 56));
+  constexpr std::size_t no_bits = 8;  // a section that is not in the file
+  for (std::size_t i = 0; i < section_count; ++i) {
+    const std::byte* const s = file + sections + i * section_bytes;
+    if (elf_number<std::uint32_t>(s, 4) != no_bits) {
+      end = std::max(end,
+                     elf_number<std::uint64_t>(s, 24) + elf_number<std::uint64_t>(s, 32));
+    }
+  }
+  return {file, end};
+}
+
 status library_load(cuda::library_handle* made, const void* code,
                     cuda::jit_option* options, void** values, unsigned count,
                     cuda::library_option* /*library_options*/, void** /*library_values*/,
@@ -42,9 +77,7 @@ status library_load(cuda::library_handle* made, const void* code,
   if (call.refused() != status::success) {
     return call.refused();
   }
-  const auto* const text = static_cast<const char*>(code);
-  const auto loaded =
-      the_world().executor->load(std::as_bytes(std::span(text, std::strlen(text))));
+  const auto loaded = the_world().executor->load(bytes_of_code(code));
   if (!loaded) {
     put_log(loaded.error().message(), options, values, count);
     const errc why = loaded.error().code();
