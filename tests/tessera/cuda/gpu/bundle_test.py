@@ -59,7 +59,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(row["devices"], 2)
         self.assertTrue(row["stand_in"])
         bars = result["bars"]["rows"]
-        self.assertEqual(len(bars), 4, bars)
+        self.assertEqual(len(bars), 6, bars)
         for bar in bars:
             self.assertEqual(sorted(bar), ["bar", "ran"], "no time may come from the stand-ins")
         self.assertEqual(result["compute_sanitizer"]["outcome"], "skipped")

@@ -10,6 +10,7 @@
 
 #include "cpu_kernels/executor.hpp"
 #include "tessera/cuda/stand_in/stand_in.hpp"
+#include "tessera_kernel.h"
 #include "weir/base/dtype.hpp"
 #include "weir/base/file.hpp"
 
@@ -66,13 +67,14 @@ std::vector<std::string> ptx_texts() {
 }
 
 result<byte_vector> module_of(const std::string& ptx, const std::string& kernel,
-                              const std::vector<std::size_t>& sizes) {
+                              const std::vector<std::size_t>& sizes, bool persistent) {
   fatbin_builder builder;
   builder.add_code(
       section_kind::ptx, "compute_75",
       bytes_view(reinterpret_cast<const std::byte*>(ptx.data()), ptx.size()));
   kernel_record record;
   record.name = kernel;
+  record.flags = persistent ? TESS_KERNEL_PERSISTENT_CAPABLE : 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const dtype type = sizes[i] == 8   ? dtype::int64
                        : sizes[i] == 4 ? dtype::int32

@@ -31,9 +31,10 @@ struct gpu_place {
 /// Returns the texts of the PTX beside the program.
 [[nodiscard]] std::vector<std::string> ptx_texts();
 /// Makes a module of kernels from a PTX text. Parameters have the sizes in bytes that
-/// `sizes` lists.
+/// `sizes` lists. A persistent kernel takes the facts about its launch behind them.
 [[nodiscard]] result<byte_vector> module_of(const std::string& ptx,
                                             const std::string& kernel,
-                                            const std::vector<std::size_t>& sizes);
+                                            const std::vector<std::size_t>& sizes,
+                                            bool persistent = false);
 
 }  // namespace weir::tessera::gpu
