@@ -203,6 +203,9 @@ result<void> check_parameters(const driver_api& api, kernel_handle kernel,
     std::size_t offset = 0;
     std::size_t bytes = 0;
     const status s = api.kernel_parameter_of(kernel, i, &offset, &bytes);
+    if (kind_of(s) == status_kind::sticky) {
+      return failure_of(api, s, fmt::format("load kernel {}", record.name));
+    }
     if (s != status::success || bytes != record.parameters[i].size) {
       return error(
           errc::invalid_argument,

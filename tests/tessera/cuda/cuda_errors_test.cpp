@@ -130,7 +130,10 @@ TEST(CudaErrors, AStickyErrorAtAnyCallLosesTheDevice) {
       const bool lost =
           std::any_of(out.failures.begin(), out.failures.end(),
                       [](const error& e) { return e.code() == errc::device_lost; });
-      EXPECT_TRUE(lost || may.at_the_end) << name << " " << nth;
+      // Memory of the host that cannot be registered can be used all the same, and the
+      // workload gives the devices no work after that.
+      const bool untold = may.at_the_end || (name == "cuMemHostRegister" && nth == times);
+      EXPECT_TRUE(lost || untold) << name << " " << nth;
     }
   }
   EXPECT_GE(functions, 28);
