@@ -24,23 +24,26 @@ fs::path bundle_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path();
 }
 
+}  // namespace
+
 bool wants_stand_in() {
   const char* const value = std::getenv("WEIR_GPU_STAND_IN");
   return value != nullptr && std::string_view(value) == "1";
 }
 
-}  // namespace
-
-result<gpu_place> open_place() {
+result<gpu_place> open_place(const place_wish& wish) {
   gpu_place place;
   place.stand_in = wants_stand_in();
   cuda_options options;
+  options.memory = wish.memory;
   std::string nccl = "libnccl.so.2";
   if (place.stand_in) {
     stand_in::machine shown;
-    shown.devices = 2;
+    shown.devices = wish.stand_in_devices;
     shown.nccl_polls = 2;
-    stand_in::set_up(shown, std::make_shared<kernel_machine::source_executor>());
+    stand_in::set_up(shown, wish.executor != nullptr
+                                ? wish.executor
+                                : std::make_shared<kernel_machine::source_executor>());
     const fs::path folder = bundle_folder() / "stand_in";
     options.library = (folder / "libcuda.so.1").string();
     nccl = (folder / "libnccl.so.2").string();
@@ -53,9 +56,9 @@ result<gpu_place> open_place() {
   return place;
 }
 
-std::vector<std::string> ptx_texts() {
+std::vector<std::string> ptx_texts(const std::string& folder) {
   std::vector<fs::path> files;
-  for (const fs::directory_entry& e : fs::directory_iterator(bundle_folder() / "ptx")) {
+  for (const fs::directory_entry& e : fs::directory_iterator(bundle_folder() / folder)) {
     files.push_back(e.path());
   }
   std::sort(files.begin(), files.end());
