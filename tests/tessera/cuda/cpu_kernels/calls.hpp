@@ -45,7 +45,7 @@ struct caller<Kernel> {
     spread(arguments, std::index_sequence_for<Args...>());
   }
   static kernel_entry made(std::string_view name) {
-    return {name, &call, {sizeof(Args)...}, {use_of<Args>()...}};
+    return {name, &call, {sizeof(Args)...}, {use_of<Args>()...}, nullptr};
   }
 };
 

@@ -75,8 +75,12 @@ result<stand_in::launch_report> source_executor::launch(
   options.seed = seed_;
   options.checked = false;
   options.accessible = request.accessible;
-  WEIR_CHECK(run(kernels_[request.function].call, request.arguments, options));
-  return stand_in::launch_report{};
+  const kernel_entry& kernel = kernels_[request.function];
+  WEIR_CHECK(run(kernel.call, request.arguments, options));
+  if (kernel.touched == nullptr) {
+    return stand_in::launch_report{};
+  }
+  return stand_in::launch_report{true, kernel.touched(request.arguments.data())};
 }
 
 }  // namespace weir::tessera::kernel_machine
