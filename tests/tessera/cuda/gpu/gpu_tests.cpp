@@ -111,8 +111,8 @@ class case_runner {
       l.block[d] = static_cast<std::int32_t>(launch.block[d]);
     }
     l.args = packed;
-    const auto done = launch.cooperative ? run_to_its_end(l)
-                                         : launch_now(grid_work{l, 0, l.blocks()});
+    const auto done =
+        launch.cooperative ? run_to_its_end(l) : launch_now(grid_work{l, 0, l.blocks()});
     if (!done) {
       return done.error().message();
     }
