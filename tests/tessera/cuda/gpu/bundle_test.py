@@ -58,8 +58,10 @@ class Bundle(unittest.TestCase):
         self.assertGreater(row["tests"], 200)
         self.assertEqual(row["devices"], 2)
         self.assertTrue(row["stand_in"])
+        self.assertEqual(result["conformance"]["outcome"], "passed", result)
+        self.assertRegex("\n".join(result["conformance"]["messages"]), r"PASSED  \] [2-9]\d tests")
         bars = result["bars"]["rows"]
-        self.assertEqual(len(bars), 4, bars)
+        self.assertEqual(len(bars), 6, bars)
         for bar in bars:
             self.assertEqual(sorted(bar), ["bar", "ran"], "no time may come from the stand-ins")
         self.assertEqual(result["compute_sanitizer"]["outcome"], "skipped")
