@@ -66,6 +66,11 @@ class Bundle(unittest.TestCase):
             self.assertEqual(sorted(bar), ["bar", "ran"], "no time may come from the stand-ins")
         self.assertEqual(result["compute_sanitizer"]["outcome"], "skipped")
 
+    def test_has_a_conformance_suite_for_one_gpu_too(self):
+        status, output = run(self.folder / "bin/gpu_conformance", "1", "--gtest_brief=1", WEIR_GPU_STAND_IN="1",
+                             LD_LIBRARY_PATH=str(self.folder / "lib"))
+        self.assertEqual(status, 0, output)
+
     def test_a_result_that_is_wrong_fails(self):
         ptx = self.folder / "ptx" / "memory.ptx"
         text = ptx.read_text(encoding="utf-8")

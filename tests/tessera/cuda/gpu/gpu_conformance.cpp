@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs the conformance suite of backends on the GPUs of this machine, of which it uses
-/// at most three, or on the stand-in.
+/// Runs the conformance suite of backends on the GPUs of this machine, or on the
+/// stand-in. `gpu_conformance 1` has the stand-in show one device instead of three.
 #include <cstdio>
+#include <cstdlib>
 
 #include "conformance.hpp"
 #include "conformance/conformance_kernels.hpp"
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   namespace gpu = weir::tessera::gpu;
   gpu::place_wish wish;
-  wish.stand_in_devices = 3;
+  wish.stand_in_devices = argc > 1 ? std::atoi(argv[1]) : 3;
   {
     const auto place = gpu::open_place(wish);
     if (!place) {
