@@ -325,6 +325,24 @@ class Checks(unittest.TestCase):
         self.assertIn(f"{len(cases)} complaints", done.stdout)
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_functions_that_are_silent_about_their_errors(self):
+        types = ("result<int>", "const result<void>&", "std::future<result<int>>")
+        self.write_header(*(line for i, t in enumerate(types) for line in ("/// Reads errors.", f"{t} read{i}();")))
+        self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the function "read{i}" returns a result' for i in range(3)))
+        said = ("@error{io, no disk}", "Also returns the errors of `f`.", "Also returns the\n/// error of a task.",
+                "The error may have any code: it stops the run.", "It never fails.")
+        self.write_header("/// A box.", "struct box {", *(line for i, words in enumerate(said)
+                                                         for line in (f"  /// Reads. @units{{bytes}}\n  /// {words}",
+                                                                      f"  result<int> read{i}();")), "};",
+                          "/// A maker.", "using maker = result<int> (*)();", "/// Counts.", "int number_of_results();")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_entries_that_are_shown_as_text(self):
+        self.write_header("/// Reads.", "///", "/// @@par Error", "void read();")
+        self.assert_complains("headers/reference", 'a.hpp:8: an entry in the comment of "read" is shown as text')
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_reference_refuses_names_on_the_list(self):
         names = ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_")
         self.write_header(*(line for name in names for line in ("/// Does.", f"void {name}();")))

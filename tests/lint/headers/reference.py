@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installed headers: every public declaration has a comment, no name is on the glossary's list, Doxygen warns of nothing.
+"""Installed headers: every public declaration has a comment, functions that can fail say how, no name is on the glossary's list,
+Doxygen warns of nothing.
 
 Exit code 77 where Doxygen is not installed. Prints the counts of each module.
 """
@@ -30,6 +31,9 @@ PARTS = {
     "room": "capacity, or free bytes",
     "told": "name the state: notified, reported",
 }
+# A function of this type can fail. Its comment has @error, or it says otherwise which errors the function returns.
+RESULT = re.compile(r"\bresult\s*<")
+OTHER_ERRORS = re.compile(r"\breturns the errors? of\b|\berror[^.]* may have any code\b|\bnever fails\b")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -40,9 +44,18 @@ def complaints_about_name(name):
     return NAMES.get(plain) or next((PARTS[p] for p in parts if p in PARTS), None)
 
 
+def can_fail(declaration):
+    return declaration.kind == "function" and RESULT.search(declaration.type)
+
+
 def check(declaration, add):
     if not declaration.documented:
         add("undocumented", declaration, f'{declaration.kind} "{declaration.name}" has no comment')
+    elif can_fail(declaration) and "Error" not in declaration.entries and not OTHER_ERRORS.search(declaration.comment):
+        add("silent about errors", declaration, f'the function "{declaration.name}" returns a result: expected @error{{CODE, ...}}, '
+            'or "Also returns the errors of ...", or "The error may have any code"')
+    if "@par" in declaration.comment:
+        add("unrendered", declaration, f'an entry in the comment of "{declaration.name}" is shown as text (docs/Doxyfile, ALIASES)')
     # Other languages and programs call C functions by name, so these names stay. Their parameters have no such users.
     names = declaration.parameters
     if not declaration.path.endswith(".h"):

@@ -30,6 +30,7 @@ struct key_pair {
 /// @error{unsupported; the machine gives no random numbers}
 [[nodiscard]] result<key_pair> make_key_pair();
 /// Makes the pair that belongs to 32 bytes, for tests.
+/// @error{unsupported; the machine gives no random numbers}
 [[nodiscard]] result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed);
 /// Returns the public half of a secret key.
 [[nodiscard]] public_key public_half(const secret_key& secret);

@@ -109,8 +109,8 @@ class context : public std::enable_shared_from_this<context> {
   /// or without a device}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
-  /// to the engine hold a session of `submission_lock()` while they do. Errors are those
-  /// of `make`.
+  /// to the engine hold a session of `submission_lock()` while they do. Also returns the
+  /// errors of `make`.
   [[nodiscard]] static result<std::shared_ptr<context>> over(runtime::engine& workers,
                                                              runtime_settings settings);
   ~context();

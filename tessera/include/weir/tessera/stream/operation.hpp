@@ -290,7 +290,8 @@ class lane_operation : public operation {
   int only_lane = -1;  ///< the single lane that it runs on; -1: all lanes
 
  protected:
-  /// Does the work of one lane. An error becomes a failure of the lane.
+  /// Does the work of one lane. The error may have any code: it becomes a failure of the
+  /// lane.
   virtual result<void> run(unsigned lane) = 0;
 };
 

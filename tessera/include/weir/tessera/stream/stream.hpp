@@ -141,7 +141,8 @@ class stream : public std::enable_shared_from_this<stream> {
   /// @error{invalid_argument; the stream is in a capture, which is lost}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
   /// Returns true if all enqueued operations have ended. If one of them has failed, the
-  /// first failure is returned, and `synchronize` will return it again.
+  /// first failure is returned, and `synchronize` will return it again. The error may
+  /// have any code: that of the operation.
   [[nodiscard]] result<bool> idle();
   /// Ends the stream. It accepts no more operations; those that are enqueued still run.
   void close();
@@ -213,8 +214,8 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Calls `make` if the last launch had other terms, and returns null if `make` does.
   /// The object is kept until the stream is synchronized. Then `accept` is called with
   /// the object and the number of the launch, which becomes the last one if `accept`
-  /// succeeds. If `counts`, the next launch gets another number. Errors are those of
-  /// `make` and `accept`.
+  /// succeeds. If `counts`, the next launch gets another number. Also returns the errors
+  /// of `make` and `accept`.
   template <class T, class Make, class Accept>
   [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, bool counts,
                                                   Make&& make, Accept&& accept) {
