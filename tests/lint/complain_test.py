@@ -269,7 +269,8 @@ class Checks(unittest.TestCase):
         self.write("runtime/include/c.h", HEAD + "/** Statuses. */\nenum { TESS_OK = 0, TESS_ERR_TIMEOUT };\n")
 
     def write_header(self, *lines):
-        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
+        head = HEAD.replace("A file.", "A file. @threads{values}")
+        self.write("tools/include/weir/tools/a.hpp", head + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
 
     def test_comments_accept_codes_of_c_and_of_cpp(self):
         self.write_codes()
@@ -335,6 +336,14 @@ class Checks(unittest.TestCase):
                                                          for line in (f"  /// Reads. @units{{bytes}}\n  /// {words}",
                                                                       f"  result<int> read{i}();")), "};",
                           "/// A maker.", "using maker = result<int> (*)();", "/// Counts.", "int number_of_results();")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_headers_that_are_silent_about_threads(self):
+        for declaration in ("void read();", "struct box {};"):
+            self.write("tools/include/weir/tools/a.hpp", HEAD + f"namespace weir {{\n/// Reads.\n{declaration}\n}}\n")
+            self.assert_complains("headers/reference", "a.hpp:1: no comment has @threads{...}")
+        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n/// A size.\ninline constexpr int size = 3;\n}\n")
         self.assert_clean("headers/reference")
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")

@@ -33,6 +33,8 @@ PARTS = {
 }
 # A function of this type can fail. Its comment has @error, or it says otherwise which errors the function returns.
 RESULT = re.compile(r"\bresult\s*<")
+# Kinds of declarations whose header says which threads may use them. A C interface says so once, at its top.
+THREADED = ("function", "class", "struct")
 OTHER_ERRORS = re.compile(r"\breturns the errors? of\b|\berror[^.]* may have any code\b|\bnever fails\b")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -79,6 +81,9 @@ def main():
     for declaration in found:
         counts[declaration.module]["declarations"] += 1
         check(declaration, add)
+    for path in sorted({d.path for d in found if d.kind in THREADED and d.path.endswith(".hpp")}):
+        if "@threads{" not in tree.read(path):
+            out.add(path, 1, "no comment has @threads{...}: say at @file or at each type which threads may call what")
     for path, line, text in warnings:
         counts[path.split("/")[0]]["warnings"] += 1
         out.add(path, line, f"doxygen: {text}")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Signatures of modules: Ed25519 over the content hash, and the keys that are trusted.
+/// @threads{values; the functions are safe to call concurrently}
 #pragma once
 
 #include <array>

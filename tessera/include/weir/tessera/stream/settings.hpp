@@ -2,6 +2,7 @@
 /// @file
 /// Settings of a context, from a program or, when the context is made, from the
 /// environment.
+/// @threads{values; the functions are safe to call concurrently if `variable` is}
 #pragma once
 
 #include <cstdint>
