@@ -358,6 +358,13 @@ class Checks(unittest.TestCase):
         self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the name "{n}"' for i, n in enumerate(names)))
         self.write_header("/// Does.", *(f"void go({', '.join('int ' + name for name in names)});",))
         self.assert_complains("headers/reference", *(f'a.hpp:6: the name "{name}" (in "go")' for name in names))
+        self.write_header("/// Does.", "void memory_source();", "/// Does.", "void go(int openMemorySource);")
+        self.assert_complains("headers/reference", 'a.hpp:6: the name "memory_source"', 'a.hpp:8: the name "openMemorySource"')
+        self.write("tessera/include/weir/tessera/b.hpp", HEAD + "namespace weir {\n/// Opens. @threads{any}\nvoid session(int port);\n}\n")
+        self.assert_complains("headers/reference", 'b.hpp:6: the name "session"', 'b.hpp:6: the name "port"')
+        (self.root / "tessera/include/weir/tessera/b.hpp").unlink()
+        self.write_header("/// Does.", "void session(int port, int memory, int source_memory);")
+        self.assert_clean("headers/reference")
         self.write_header("/// Does.", "void template_of(int position, int almost, int report);")
         self.assert_clean("headers/reference")
 

@@ -31,6 +31,11 @@ PARTS = {
     "room": "capacity, or free bytes",
     "told": "name the state: notified, reported",
 }
+# Neighbouring parts that have a word of their own.
+PAIRS = {("memory", "source"): "allocator, byte source or token source"}
+# Parts that mean another thing everywhere else: a session is a conversation, a port is an inlet or an outlet of a stage.
+PARTS_OF_MODULES = {module: {"session": "guard, or name what is locked", "port": "lock, or name what is locked"}
+                    for module in ("runtime", "tessera")}
 # A function of this type can fail. Its comment has @error, or it says otherwise which errors the function returns.
 RESULT = re.compile(r"\bresult\s*<")
 # Kinds of declarations whose header says which threads may use them. A C interface says so once, at its top.
@@ -39,11 +44,13 @@ OTHER_ERRORS = re.compile(r"\breturns the errors? of\b|\berror[^.]* may have any
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
-def complaints_about_name(name):
+def complaints_about_name(name, module):
     """Returns the hint for a name that is on the list, or None."""
     plain = name.rstrip("_")
-    parts = (p.lower() for p in PART.findall(plain))
-    return NAMES.get(plain) or next((PARTS[p] for p in parts if p in PARTS), None)
+    parts = [p.lower() for p in PART.findall(plain)]
+    known = {**PARTS, **PARTS_OF_MODULES.get(module, {})}
+    return (NAMES.get(plain) or next((known[p] for p in parts if p in known), None)
+            or next((PAIRS[p] for p in zip(parts, parts[1:]) if p in PAIRS), None))
 
 
 def can_fail(declaration):
@@ -63,7 +70,7 @@ def check(declaration, add):
     if not declaration.path.endswith(".h"):
         names = (declaration.name, *names)
     for name in names:
-        hint = complaints_about_name(name)
+        hint = complaints_about_name(name, declaration.module)
         if hint:
             add("name", declaration, f'the name "{name}" (in "{declaration.name}"): {hint}')
 
