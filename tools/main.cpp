@@ -142,6 +142,7 @@ void add_sessions(CLI::App& app, all_options& o, action& chosen) {
   sessions->add_option("--tag", o.sessions.tag, "Tag of the volume (default \"prose\")");
   sessions->add_option("--limit", o.sessions.limit,
                        "Largest number of sessions at a time (default 16)");
+  add_kernels_option(*sessions, o.sessions.kernels);
   sessions->callback(
       [&] { chosen = [&](output& out) { return sessions_command(o.sessions, out); }; });
 }
@@ -161,6 +162,7 @@ void add_speak_verbs(CLI::App& app, all_options& o, action& chosen) {
                     "0 takes the likeliest token (default 0.8)");
   speak->add_option("--seed", o.speak.seed, "Of the random numbers (default 1)");
   speak->add_option("--tag", o.speak.tag, "Tag of the volume (default \"prose\")");
+  add_kernels_option(*speak, o.speak.kernels);
   json_flag(speak, o.speak.json);
   speak->callback(
       [&] { chosen = [&](output& out) { return speak_command(o.speak, out); }; });

@@ -341,6 +341,7 @@ result<void> open_run(engine_host_shell& s) {
   options.load = load_constant;
   options.skip = s.config.options.skip;
   options.fill_slots = s.config.options.fill_slots;
+  options.kernels = s.config.options.kernels;
   // A trace that is off records no items.
   options.recorded_items =
       s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;

@@ -227,10 +227,12 @@ std::string wire_text(const start_message& one) {
   for (const auto& [key, value] : one.stage.origin.settings) {
     j["settings"].push_back(json::array({key, json_of(value)}));
   }
-  // What it may use: plug-ins to load, random numbers, memory patterns and its folder.
+  // What it may use: plug-ins to load, random numbers, memory patterns, kernels and its
+  // folder.
   j["plugins"] = one.plugins;
   j["seed"] = one.seed;
   j["fill"] = one.fill_slots;
+  j["kernels"] = one.kernels;
   j["folder"] = one.folder;
   j["resuming"] = one.resuming;
   // What the plan has decided: batch sizes, slots, the window behind it, and failures.
@@ -289,6 +291,7 @@ result<start_message> start_of(std::string_view text) {
     m.plugins = j.at("plugins").get<std::vector<std::string>>();
     m.seed = j.at("seed").get<std::uint64_t>();
     m.fill_slots = j.value("fill", -1);
+    m.kernels = j.value("kernels", "auto");
     m.folder = j.at("folder").get<std::string>();
     m.resuming = j.at("resuming").get<bool>();
     // `planned.types` gets an entry per port, in the same order.

@@ -23,6 +23,7 @@ struct start_message {
   std::vector<std::string> plugins;  ///< files of the catalog
   std::uint64_t seed = 1;            ///< seed of the run
   int fill_slots = -1;               ///< see `flow::execution_options`
+  std::string kernels = "auto";      ///< see `opening::kernels`
   std::string folder;                ///< folder of relative paths
   bool resuming = false;             ///< see `opening::resuming`
   flow::shared_layout layout;        ///< of the shared memory

@@ -156,9 +156,9 @@ class process_stage final : public flow::batch_stage {
   }
   result<void> begin(opening& run) {
     start_.resuming = run.resuming();
-    const std::string text = wire_text(start_);
-    WEIR_TRY(const auto answer, child_->ask(wire::kind::start, 0, as_view(text)));
-    static_cast<void>(answer);
+    start_.kernels = run.kernels();
+    WEIR_TRY([[maybe_unused]] const auto answer,
+             child_->ask(wire::kind::start, 0, as_view(wire_text(start_))));
     return {};
   }
   /// Asks where a source is, because `position` cannot fail.

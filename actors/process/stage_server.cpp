@@ -202,7 +202,8 @@ class stage_server {
   }
   /// What a stage may ask when it is opened.
   [[nodiscard]] opening::facts facts() {
-    return {&stage_->host(), start_.folder, start_.resuming, start_.seed, load_constant};
+    return {&stage_->host(), start_.folder, start_.resuming,
+            start_.seed,     load_constant, start_.kernels};
   }
   /// Opens the stage; the answer has the constants that it has loaded.
   result<stage_answer> open() {

@@ -28,6 +28,7 @@
 #include "run/supervised_system.hpp"
 #include "volume/constants.hpp"
 #include "weir/base/system/processors.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/pipeline/host/hosted_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/verification.hpp"
@@ -551,6 +552,7 @@ result<pipeline_report> run_with_restarts(pipeline& p, const run_options& option
 /// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
 result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
   WEIR_TRY(const auto planned, p.check());  // before a folder is made
+  WEIR_CHECK(models::check_instruction_set(options.kernels));
   WEIR_CHECK(flow::check_outputs(planned.source, options.files));
   WEIR_TRY(auto found, open_checkpoints(options, resuming));
   run_origin origin;

@@ -132,12 +132,18 @@ std::string file_of(const std::string& tag) {
   return prepared()["decoders"][tag]["file"];
 }
 
-/// Returns which file both sides have loaded: its SHA-256, and the digest of its weights
-/// in the volume.
+/// Returns which files both sides have loaded: the SHA-256 of the peer's file and of the
+/// file in the volume, and the digest of the weights there. Throws if the files differ.
 std::string note_of(const std::string& tag) {
   const nlohmann::json& decoder = prepared()["decoders"][tag];
-  return "file of SHA-256 " + decoder["sha256"].get<std::string>() +
-         ", weights of digest " + decoder["digest"].get<std::string>();
+  const std::string theirs = decoder.at("sha256");
+  const std::string ours = decoder.at("sha256_of_tag");
+  if (ours != theirs) {
+    throw std::runtime_error("expected one file for both sides, found SHA-256 " + ours +
+                             " in the volume and " + theirs + " beside it");
+  }
+  return "peer's file of SHA-256 " + theirs + ", file in the volume of SHA-256 " + ours +
+         ", weights of digest " + decoder.at("digest").get<std::string>();
 }
 
 /// Measures both sides in turn, after one round that does not count.

@@ -8,8 +8,9 @@ WEIR is the program. Nothing is prepared if PATTERNS, as `make bench ONLY=...` t
 * llama_peer: llama.cpp from the source package of llama-cpp-python, and llama_peer.cpp;
 * venv: CTranslate2, ONNX Runtime, PyTorch and transformers, and their files of both models.
 
-prepared.json names them. A peer that cannot be had is listed under "missing" with the reason, and its rows then have no
-verdict. Exit 1 where the weights cannot be had: nothing can be measured without them.
+The tags must hold the files that the peers load, byte for byte. prepared.json names all of this. A peer that cannot be had is
+listed under "missing" with the reason, and its rows then have no verdict. Exit 1 where the weights cannot be had, or where a file
+differs from its tag: nothing can be measured then.
 """
 import fnmatch
 import glob
@@ -61,6 +62,30 @@ def sha256(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sha256_of_tag(weir, volume, tag):
+    """Returns the digest of the file that a tag of a volume holds."""
+    with subprocess.Popen([weir, "hn4", "cat", volume, tag], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        digest = hashlib.file_digest(process.stdout, "sha256").hexdigest()
+        said = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode != 0:
+        raise Missing(f"weir hn4 cat ended with {process.returncode}: {said}")
+    return digest
+
+
+def same_file(weir, volume, tag, path):
+    """Returns the digests of a file that peers load and of the file in the tag from which Weir loads the model. Ends the program if
+    they differ, because the two would then compute different models."""
+    ours, theirs = sha256_of_tag(weir, volume, tag), sha256(path)
+    if ours == theirs:
+        return {"sha256": theirs, "sha256_of_tag": ours}
+    # Rows that are measured in spite of the error must not use the description of an earlier volume.
+    described = os.path.join(os.path.dirname(volume), "prepared.json")
+    if os.path.exists(described):
+        os.remove(described)
+    sys.exit(f"bench: cannot compare models: expected the file of SHA-256 {ours}, which tag {tag} of {volume} holds, found {theirs} "
+             f"in {path}; remove the volume and the GGUF files beside it")
+
+
 def make_volume(weir, folder, decoder, encoder):
     """Imports both models, and exports and imports the decoder in two further types."""
     volume = os.path.join(folder, "models.hn4")
@@ -79,7 +104,8 @@ def make_volume(weir, folder, decoder, encoder):
     rows = json.loads(run(weir, "model", "ls", volume, "--json"))
     rows = rows["models"] if isinstance(rows, dict) else rows
     digests = {row["tag"]: row["digest"] for row in rows}
-    return {"volume": volume, "decoders": {tag: {"file": sources[tag], "sha256": sha256(sources[tag]),
+    same_file(weir, volume, "minilm", os.path.join(encoder, "model.safetensors"))
+    return {"volume": volume, "decoders": {tag: {"file": sources[tag], **same_file(weir, volume, tag, sources[tag]),
                                                  "digest": digests[tag]} for tag in ("q41", "q8", "f32")}}
 
 
@@ -161,4 +187,5 @@ def main():
         file.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 /// @file
 /// Simulates heat in a plate on several ranks and compares it with the exact solution.
 /// Usage: heat2d [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--table 1] [--json 1]
+///   [--state FOLDER [--every N]] [--table 0] [--json 1]
 #include <cinttypes>
 #include <cstdio>
 #include <stdexcept>
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
                                                                     {"tile", "64"},
                                                                     {"steps", "1000"},
                                                                     {"state", ""},
-                                                                    {"table", "0"},
+                                                                    {"table", "1"},
                                                                     {"json", "0"},
                                                                     {"every", "100"}}));
     return 0;

@@ -2,7 +2,7 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]] [--table 1] [--json 1]
+///   [--state FOLDER [--every N]] [--table 0] [--json 1]
 ///   [--frames FOLDER] [--animation FILE] [--frame-every N]
 #include <cinttypes>
 #include <cmath>
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
                                                                {"tile", "64"},
                                                                {"steps", "200"},
                                                                {"state", ""},
-                                                               {"table", "0"},
+                                                               {"table", "1"},
                                                                {"json", "0"},
                                                                {"every", "50"},
                                                                {"frames", ""},

@@ -67,9 +67,10 @@ inline void resume(weir::world& w, weir::runtime::rank_id rank) {
 }
 
 /// Prints the tasks and messages of each rank and its waits for other ranks: a table on
-/// standard error, JSON on standard output. All ranks call it.
+/// standard error if there are several ranks, JSON on standard output. All ranks call it.
 inline void print_counters(weir::world& w, weir::runtime::rank_id rank, bool table,
                            bool json) {
+  table = table && w.base().ranks() > 1;  // one rank counts nothing
   if (!table && !json) {
     return;
   }

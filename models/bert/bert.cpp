@@ -96,8 +96,8 @@ result<void> bert_encoder::set_up(const bert_config& config, const weight_source
   parts_.takes_rows = options.first_layer != 0;
   // Only the last part may pool.
   parts_.returns_runs = end == config.layers && options.pool;
-  facts_ = {config.vocab,     config.width,      config.max_tokens,
-            options.max_rows, parts_.takes_rows, parts_.returns_runs};
+  facts_ = {config.vocab,      config.width,        config.max_tokens,   options.max_rows,
+            parts_.takes_rows, parts_.returns_runs, parts_.kernels->name};
   const auto elements = std::int64_t{options.max_rows} * config.width;
   // Memory is allocated once, for the largest call.
   for (bert_call& call : calls_) {

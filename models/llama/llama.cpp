@@ -171,6 +171,7 @@ result<void> llama_model::set_up(const llama_config& config, const weight_source
   facts_.max_rows = max_rows_;
   // Names the order of the sums, so that results can be compared.
   facts_.order = "fma-k256/1";
+  facts_.instruction_set = parts_.kernels->name;
   return {};
 }
 
@@ -330,7 +331,8 @@ result<std::uint32_t> pages_of(const llama_config& c, const llama_options& optio
                              page_bytes, page_tokens, bytes));
   }
   const std::uint64_t useful =
-      64 * ((std::uint64_t{c.max_context} + page_tokens - 1) / page_tokens);
+      options.max_contexts *
+      ((std::uint64_t{c.max_context} + page_tokens - 1) / page_tokens);
   return static_cast<std::uint32_t>(std::min(bytes / page_bytes, useful));
 }
 
@@ -364,8 +366,12 @@ result<void> check_config(const llama_config& c) {
 }
 
 std::uint64_t default_kv_memory() noexcept {
+  return default_kv_memory(memory_of_machine().available);
+}
+
+std::uint64_t default_kv_memory(std::uint64_t available) noexcept {
   constexpr std::uint64_t largest = std::uint64_t{4} << 30;
-  return std::min(memory_of_machine().available / 4, largest);
+  return std::min(available / 4, largest);
 }
 
 result<std::unique_ptr<step_model>> make_llama(runtime::engine& engine,
@@ -376,6 +382,7 @@ result<std::unique_ptr<step_model>> make_llama(runtime::engine& engine,
   WEIR_CHECK(expect_between("rows of a step", options.max_rows, 1, 1U << 14));
   WEIR_CHECK(expect_between("tokens of all contexts", options.context_tokens, 0,
                             std::uint64_t{1} << 32));
+  WEIR_CHECK(expect_between("contexts at a time", options.max_contexts, 1, 1U << 16));
   WEIR_TRY(const std::uint32_t pages, pages_of(config, options));
   auto model = std::make_unique<llama_model>(engine, options, pages, config.max_context);
   WEIR_CHECK(model->set_up(config, weights, options, pages));

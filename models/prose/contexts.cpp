@@ -65,6 +65,7 @@ class prose_lanes final : public prose_contexts {
     facts_.max_rows = max_prose_rows;
     // Names the order of the sums.
     facts_.order = "prose-windows/2";
+    facts_.instruction_set = model.instruction_set();
   }
   prose_lanes(const prose_lanes&) = delete;
   prose_lanes& operator=(const prose_lanes&) = delete;

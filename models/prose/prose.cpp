@@ -23,6 +23,8 @@ struct prose::impl {
   state_regions regions;
   // The name of the products, for reports.
   std::string kernel_set;
+  // That of our own kernels.
+  std::string_view instruction_set;
   /// Records of the pulses in flight: a ring by ticket; in each entry one by device.
   /// Tasks point to the records. A caller may have this many pulses in flight.
   std::array<std::vector<pulse_record>, max_in_flight> records;
@@ -105,6 +107,7 @@ result<std::unique_ptr<prose>> prose::create(runtime::engine& engine,
   state->regions =
       state_regions(config, state->devices->layout(), state->devices->state());
   state->kernel_set = gemm_name();
+  state->instruction_set = table->name;
   // All clocks are 0, as the state is.
   state->clocks.resize(config.lanes);
   return std::unique_ptr<prose>(new prose(std::move(state)));
@@ -432,6 +435,10 @@ result<std::vector<float>> prose::pending_logits(std::uint32_t lane) {
 /// For reports of runs.
 const std::string& prose::kernel_set() const noexcept {
   return impl_->kernel_set;
+}
+
+std::string_view prose::instruction_set() const noexcept {
+  return impl_->instruction_set;
 }
 
 std::uint64_t prose::product_flops(std::uint64_t tokens,

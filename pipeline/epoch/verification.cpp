@@ -33,7 +33,8 @@ result<std::vector<std::string>> verify_outputs(
                       name));
     }
     // Sinks are told that they resume, so that they change nothing.
-    opening run({&host, options.folder, true, options.seed, options.load});
+    opening run(
+        {&host, options.folder, true, options.seed, options.load, options.kernels});
     auto complete = guarded(
         [&] { return stages[i]->verify(run, offset->data, state_reader(from, name)); });
     if (!complete) {

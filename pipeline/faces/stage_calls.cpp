@@ -23,19 +23,19 @@ error item_error(const std::string& stage, std::uint64_t seq, error cause) {
 
 /// Lets a source fill an item. Returns false at the end of its data.
 result<bool> call_next(stage_object& stage, const std::string& name, blank& item) {
-  auto more = guarded([&]() -> result<bool> {
-    // Valid during this call only.
-    pull p(item);
-    WEIR_TRY(const bool goes_on, stage.next(p));
-    // A joined source needs the position behind each item.
-    if (goes_on && item.wants_mark && !item.nothing_yet) {
+  // Valid during this call only.
+  pull p(item);
+  auto more = guarded([&] { return stage.next(p); });
+  // A joined source needs the position behind each item.
+  if (more && *more && item.wants_mark && !item.nothing_yet) {
+    more = guarded([&]() -> result<bool> {
       WEIR_TRY(item.mark, mark_of(stage, item.stage->name()));
-    }
-    return goes_on;
-  });
+      return true;
+    });
+  }
   // The number of the item is part of the message.
   if (!more) {
-    return item_error(name, item.seq, std::move(more.error()));
+    more = result<bool>(item_error(name, item.seq, std::move(more.error())));
   }
   return more;
 }

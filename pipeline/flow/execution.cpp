@@ -159,8 +159,8 @@ result<void> execution::state::build() {
 result<void> execution::state::open_stages(const image* from) {
   for (const auto& s : stages) {
     const cut_scope scope;
-    opening run(
-        {facts.host, options.folder, from != nullptr, options.seed, options.load});
+    opening run({facts.host, options.folder, from != nullptr, options.seed, options.load,
+                 options.kernels});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
       // The constants are noted first, because `restore` compares them with the image.
@@ -303,6 +303,9 @@ bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexc
 /// An item of a joined source may release items of all sources of its group.
 result<void> execution::deliver(blank& filled) {
   stage_run& s = *filled.stage;
+  if (!s.joined()) {
+    return s.deliver(filled);
+  }
   WEIR_CHECK(s.deliver(filled));
   return state_->joined.release(s.index);
 }

@@ -153,24 +153,14 @@ result<void> slot_pool::name_tensor(slot& s, const runtime::storage& memory, dty
   return {};
 }
 
-/// Takes a slot without a tensor. @pre `available(1)`
-slot& slot_pool::take_blank() noexcept {
-  if (fixed_ == 0) {
-    // Memory above the budget is given back, from free slots only.
-    trim();
-    // A slot that has memory already is likely to have enough of it.
-    const auto largest = std::max_element(
-        free_.begin(), free_.end(),
-        [](const slot* a, const slot* b) { return a->memory.size < b->memory.size; });
-    std::iter_swap(largest, free_.end() - 1);
-  }
-  slot& s = *free_.back();
-  free_.pop_back();
-  s.names = 1;
-  s.complete = true;
-  // `used_` counts the memory of slots that are not free.
-  used_ += s.memory.size;
-  return s;
+/// Makes the largest free slot the next one, because it is likely to have enough memory.
+/// Memory above the budget is given back, from free slots only.
+void slot_pool::prefer_largest() noexcept {
+  trim();
+  const auto largest = std::max_element(
+      free_.begin(), free_.end(),
+      [](const slot* a, const slot* b) { return a->memory.size < b->memory.size; });
+  std::iter_swap(largest, free_.end() - 1);
 }
 
 // The order of the steps keeps `used_` right even if the allocation fails.

@@ -56,7 +56,13 @@ struct slot {
   /// Returns whether the slot's tensor has this type and shape already, as those of most
   /// items.
   [[nodiscard]] bool has(dtype type, std::span<const std::int64_t> shape) const noexcept {
-    return fits && tensor.type() == type && std::ranges::equal(tensor.shape(), shape);
+    const std::span<const std::int64_t> now = tensor.shape();
+    bool same = fits && tensor.type() == type && now.size() == shape.size();
+    // There are few numbers, for which a loop takes less than a call of `memcmp`.
+    for (std::size_t i = 0; same && i < shape.size(); ++i) {
+      same = now[i] == shape[i];
+    }
+    return same;
   }
 };
 
@@ -103,7 +109,17 @@ class slot_pool {
   }
   /// Takes a slot without setting its tensor, for a source that sets it by `shape`.
   /// @pre `available(1)`
-  [[nodiscard]] slot& take_blank() noexcept;
+  [[nodiscard]] slot& take_blank() noexcept {
+    if (fixed_ == 0) {
+      prefer_largest();
+    }
+    slot& s = *free_.back();
+    free_.pop_back();
+    s.names = 1;
+    s.complete = true;
+    used_ += s.memory.size;
+    return s;
+  }
   /// Sets the tensor of a taken slot. Memory that is too small is replaced by memory that
   /// the engine does not know before `settle`.
   /// @error{out_of_range, see `take`} @error{out_of_memory, see `take`}
@@ -157,12 +173,13 @@ class slot_pool {
   void release(slot& s) noexcept;
   void fill(const runtime::storage& memory) const noexcept;
   void trim() noexcept;
+  void prefer_largest() noexcept;
 
   engine& host_;
   std::shared_ptr<slot_memory> shared_;  ///< outlives the slots
   std::int64_t fixed_;
   std::int64_t budget_;
-  std::int64_t used_ = 0;   ///< bytes of slots in use
+  std::int64_t used_ = 0;   ///< bytes of slots that are not free
   std::int64_t total_ = 0;  ///< bytes of all slots
   int fill_ = -1;           ///< see `fill_with`
   std::string name_;

@@ -55,17 +55,14 @@ void sink_latency::thin_out(sample& s) {
   s.stride *= 2;
 }
 
-/// Called for each item that a sink has written. Every `stride`-th one is a sample.
-void sink_latency::written(std::int64_t left_source_ns) {
-  // Not every item is a sample.
-  if (open_.items++ % open_.stride != 0) {
-    return;
-  }
+/// Called for every `stride`-th item that a sink has written.
+void sink_latency::take_sample(std::int64_t left_source_ns) {
   open_.times.reserve(most_samples);
   if (open_.times.size() == most_samples) {
     thin_out(open_);
   }
   open_.times.push_back(left_source_ns);
+  open_.left_out = open_.stride - 1;
 }
 
 /// Samples whose checkpoint could not be written stay in front of the new ones.
@@ -85,7 +82,7 @@ void sink_latency::settled() {
   }
   open_.times.clear();
   open_.stride = 1;
-  open_.items = 0;
+  open_.left_out = 0;
 }
 
 /// Called when a checkpoint is durable.

@@ -21,7 +21,14 @@ class sink_latency {
  public:
   /// Notes that the sink has written an item that its source delivered at
   /// `left_source_ns`.
-  void written(std::int64_t left_source_ns);
+  void written(std::int64_t left_source_ns) {
+    // Not every item is a sample.
+    if (open_.left_out != 0) {
+      --open_.left_out;
+      return;
+    }
+    take_sample(left_source_ns);
+  }
   /// Notes that the sink can lose none of the items so far.
   void settled();
   /// Notes that a checkpoint holds the items before the last `settled`.
@@ -33,9 +40,10 @@ class sink_latency {
   struct sample {
     std::vector<std::int64_t> times;  ///< times of every `stride`-th item
     std::uint64_t stride = 1;
-    std::uint64_t items = 0;
+    std::uint64_t left_out = 0;  ///< items up to the next sample
   };
   static void thin_out(sample& s);
+  void take_sample(std::int64_t left_source_ns);
 
   sample open_;
   sample settled_;

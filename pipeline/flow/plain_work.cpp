@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The short path of plain stages: sinks with one inlet, and stages that make one item of
-/// each item of one inlet. They do what `stage_run::take`, `publish`, `finish` and
-/// `settle` do, without the cases that such a stage cannot have. Most stages of most
-/// pipelines are plain, so the cost of a hop is decided here.
+/// The short path of plain stages: sources with one outlet, sinks with one inlet, and
+/// stages that make one item of each item of one inlet. They do what
+/// `stage_run::hand_on`, `take`, `publish`, `finish` and `settle` do, without the cases
+/// that such a stage cannot have. Most stages of most pipelines are plain, so the cost of
+/// a hop is decided here.
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
@@ -21,19 +22,28 @@ bool stage_run::is_plain() const noexcept {
   if (info_.face == face::sink) {
     return in_.size() == 1 && info_.takes == 1;
   }
+  if (info_.face == face::source) {
+    return out_.size() == 1 && pools_.front() && !info_.own_numbering;
+  }
   return info_.face == face::task && in_.size() == 1 && !has_feedback_ &&
          out_.size() == 1 && info_.takes == 1 && info_.gives == 1 &&
          !info_.own_numbering && !skips_failures_ && scratch_.empty();
 }
 
-/// Returns whether the item that a plain stage makes has a credit on every edge.
-bool stage_run::has_credit() const noexcept {
-  for (const target& one : out_.front()) {
-    if (!one.to->has_credit(1)) {
-      return false;
+/// Pushes an item on the edges behind a plain stage. Without memory it is a gap there.
+/// The number on a feedback edge is later by its delay.
+inline void stage_run::push_plainly(item& one, const slot* memory, std::uint64_t number) {
+  if (only_to_ != nullptr && memory != nullptr) {
+    only_to_->push(one, number, memory->bytes);
+    return;
+  }
+  for (const target& t : out_.front()) {
+    if (memory != nullptr) {
+      t.to->push(one, number + t.delay, memory->bytes);
+    } else {
+      t.to->push_gap(number + t.delay);
     }
   }
-  return true;
 }
 
 /// Takes items and gaps, at most `limit`, as long as there are some, and credits and
@@ -50,7 +60,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   // The conditions are those of `look`, for one inlet and one outlet.
   while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
          open() + 1 < ring_size_ && (pool == nullptr || pool->available(1)) &&
-         has_credit()) {
+         has_output(1)) {
     // The entry stays valid until something is pushed on this edge, which `on_item`
     // cannot do.
     const entry& e = from.pop();
@@ -88,7 +98,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     if (c.skipped) {
       push_gap(c.seq);
     }
-    if (c.first == 0) {
+    if (c.first == 0 && !c.emitted.empty()) {
       mark_emitted_complete(c);
     }
     if (c.first == 0 && open() == 0) {
@@ -134,61 +144,75 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
   return taken;
 }
 
+/// Hands on a filled item of a plain source. Returns false, and does nothing, if the item
+/// has attributes or new memory, or is recorded, skipped or not filled.
+bool stage_run::hand_on_plainly(blank& filled) {
+  slot* const s = filled.slots.front();
+  if (!filled.filled.front() || s->grown || !filled.about.empty() || filled.about_final ||
+      filled.granted_ns != 0 || facts_.skipped.contain(filled.seq)) {
+    return false;
+  }
+  ++first_blank_;
+  --granted_;
+  item& one = items_->take();
+  one.seq = next_seq_++;
+  one.left_source_ns = facts_.turn_ns;
+  one.slots.front() = s;
+  one.holders = 1;  // until all edges have it
+  push_plainly(one, s, one.seq);
+  let_go(one);
+  ++counters.items;
+  ++counters.emitted;
+  return true;
+}
+
+/// Makes the item that a plain stage hands on with a tensor of its own.
+[[gnu::noinline]] item& stage_run::make_plainly(call& c) {
+  item& old = *c.inputs.front().body;
+  item& one = items_->take();
+  one.seq = c.seq;
+  one.lane = old.lane;
+  one.left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
+  one.slots.front() = c.made.front();
+  one.holders = 1;  // the call
+  c.emitted.push_back(&one);
+  if (c.about_set) {
+    one.about = c.about;
+  } else if (!old.about.empty()) {
+    one.about = old.about;
+  }
+  return one;
+}
+
 /// Hands on the item of a call. If the stage has passed on the only tensor of the item
 /// that it took and has not changed its attributes, both items are equal, and the edges
 /// behind the stage hold the one that is there.
 /// The item then counts one holder more per edge, and no new item is taken.
 void stage_run::publish_plainly(call& c) {
-  item& old = *c.inputs.front().body;
+  item* one = c.inputs.front().body;
   slot* const s = c.made.front();
-  c.made.front() = nullptr;
-  item* one = &old;
   // The tensor was forwarded: the item that is there names it already.
-  if (s != nullptr && s == old.slots.front() && old.home->outlets() == 1 &&
+  if (s != nullptr && s == one->slots.front() && one->home->outlets() == 1 &&
       !c.about_set) {
     --s->names;  // the item that is there keeps its own
   } else {
-    one = &items_->take();
-    one->seq = c.seq;
-    one->lane = old.lane;
-    one->left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
-    one->slots.front() = s;
-    one->holders = 1;  // the call
-    c.emitted.push_back(one);
-    if (c.about_set) {
-      one->about = c.about;
-    } else if (!old.about.empty()) {
-      one->about = old.about;
-    }
+    one = &make_plainly(c);
   }
-  // The number on a feedback edge is later by its delay.
+  c.made.front() = nullptr;
   // The edges take a holder each.
-  for (const target& t : out_.front()) {
-    if (s != nullptr) {
-      t.to->push(*one, c.seq + t.delay, s->bytes);
-    } else {
-      t.to->push_gap(c.seq + t.delay);
-    }
-  }
+  push_plainly(*one, s, c.seq);
   ++counters.emitted;
 }
 
-/// Returns a call to its empty state.
-/// Only what a plain call can have set is cleared.
-void stage_run::finish_plainly(call& c) {
+/// Lets go of what few calls have: items of their own, memory that was not handed on, and
+/// changed attributes. Their time goes to the recorder, if there is one.
+[[gnu::noinline]] void stage_run::finish_rest(call& c) {
   // The recorder exists if a time was noted.
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
     c.taken_ns = 0;
   }
-  call::input& input = c.inputs.front();
-  // The credit and the holder of the input go back.
-  input.from->give_back(input.bytes);
-  let_go(*input.body);
-  input.body = nullptr;
-  if (!c.emitted.empty()) {
-    let_go_of_emitted(c);
-  }
+  let_go_of_emitted(c);
   // A slot that was made and not emitted is free again.
   if (slot*& s = c.made.front(); s != nullptr) {
     s->home->drop(*s);
@@ -198,9 +222,6 @@ void stage_run::finish_plainly(call& c) {
     c.about.clear();
     c.about_set = false;
   }
-  c.skipped = false;
-  c.emissions = 0;
-  c.first = c.last = c.next = 0;
 }
 
 /// Lets go of the calls whose tasks have ended, from the oldest. Returns whether there

@@ -132,6 +132,14 @@ result<void> stage_run::release(std::uint64_t before) {
 
 /// Makes an item of the oldest blank and pushes it on the edges.
 result<void> stage_run::hand_on(blank& filled) {
+  if (plain_ && hand_on_plainly(filled)) {
+    return {};
+  }
+  return hand_on_checked(filled);
+}
+
+/// The same for an item of any form.
+result<void> stage_run::hand_on_checked(blank& filled) {
   ++first_blank_;
   --granted_;
   // A number that the user wants to skip was read and is dropped here.
@@ -191,18 +199,32 @@ void stage_run::push_end() {
 
 /// Items are handed out in order, each when the tasks that write it have ended.
 result<const ready*> stage_run::next_ready() {
-  const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
-  // The tasks in front of the item have ended, with or without a failure.
-  if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
+  if (handed_out_ == open()) {
     return nullptr;
   }
+  const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
   call& c = calls_[place];
-  if (auto failed = failure_of(c)) {
-    return at_item(c.seq, std::move(*failed));
+  if (c.last != 0) {
+    WEIR_TRY(const bool is_there, tasks_wrote(c));
+    if (!is_there) {
+      return nullptr;
+    }
   }
   ++handed_out_;
   ready_[place].holder = &c;
   return &ready_[place];
+}
+
+/// Returns whether the tasks in front of an item have ended. A failure of one is an
+/// error.
+result<bool> stage_run::tasks_wrote(const call& c) {
+  if (!facts_.host->base().ended(c.last)) {
+    return false;
+  }
+  if (auto failed = failure_of(c)) {
+    return at_item(c.seq, std::move(*failed));
+  }
+  return true;
 }
 
 /// Lets go of the oldest item of a sink, which has written it.
@@ -210,11 +232,12 @@ void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
   call& c = oldest();
-  latency.written(left_source(c));
   // The call of a sink has no outputs.
   if (plain_) {
+    latency.written(std::min(facts_.turn_ns, c.inputs.front().body->left_source_ns));
     finish_plainly(c);
   } else {
+    latency.written(left_source(c));
     finish(c);
   }
   ++first_open_;

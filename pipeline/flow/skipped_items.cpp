@@ -65,7 +65,7 @@ result<skipped_items> skipped_items::create(const std::vector<item_range>& added
 }
 
 /// A linear search: there are few ranges.
-bool skipped_items::contain(std::uint64_t seq) const noexcept {
+bool skipped_items::some_contains(std::uint64_t seq) const noexcept {
   return std::any_of(ranges_.begin(), ranges_.end(),
                      [&](const item_range& r) { return r.first <= seq && seq < r.last; });
 }

@@ -21,12 +21,15 @@ class skipped_items {
   /// @error{corrupt, the section of the image has a wrong size}
   [[nodiscard]] static result<skipped_items> create(const std::vector<item_range>& added,
                                                     const image* from);
-  /// Returns whether an item is in a range.
-  [[nodiscard]] bool contain(std::uint64_t seq) const noexcept;
+  /// Returns whether an item is in a range. Most runs have none.
+  [[nodiscard]] bool contain(std::uint64_t seq) const noexcept {
+    return !ranges_.empty() && some_contains(seq);
+  }
   /// Adds the ranges to an image, unless there are none.
   void store(image& to) const;
 
  private:
+  [[nodiscard]] bool some_contains(std::uint64_t seq) const noexcept;
   std::vector<item_range> ranges_;  ///< in the order in which they were asked for
 };
 

@@ -84,8 +84,12 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   plain_ = is_plain();
+  if (plain_ && !out_.empty() && out_.front().size() == 1 &&
+      out_.front().front().delay == 0) {
+    only_to_ = out_.front().front().to;
+  }
   for (call& c : calls_) {
-    if (plain_) {
+    if (plain_ && !in_.empty()) {
       c.inputs.push_back({nullptr, in_.front().from, in_.front().outlet, 0});
     }
   }
@@ -108,6 +112,9 @@ void stage_run::tag_tasks() noexcept {
 
 /// Returns whether items can be handed on through every outlet.
 bool stage_run::has_output(std::uint32_t items) const noexcept {
+  if (only_to_ != nullptr) {
+    return only_to_->has_credit(items);
+  }
   for (const auto& targets : out_) {
     for (const target& one : targets) {
       if (!one.to->has_credit(items)) {

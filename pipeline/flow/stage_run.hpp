@@ -291,11 +291,29 @@ class stage_run {
   };
 
   [[nodiscard]] bool is_plain() const noexcept;
-  [[nodiscard]] bool has_credit() const noexcept;
   [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
   [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
+  [[nodiscard]] bool hand_on_plainly(blank& filled);
+  void push_plainly(item& one, const slot* memory, std::uint64_t number);
+  [[nodiscard]] item& make_plainly(call& c);
   void publish_plainly(call& c);
-  void finish_plainly(call& c);
+  void finish_rest(call& c);
+  /// Returns a call of a plain stage to its empty state. Only what such a call can have
+  /// set is cleared.
+  void finish_plainly(call& c) {
+    call::input& input = c.inputs.front();
+    // The credit and the holder of the input go back.
+    input.from->give_back(input.bytes);
+    let_go(*input.body);
+    input.body = nullptr;
+    if (!c.emitted.empty() || c.made.front() != nullptr || c.about_set ||
+        c.taken_ns != 0) {
+      finish_rest(c);
+    }
+    c.skipped = false;
+    c.emissions = 0;
+    c.first = c.last = c.next = 0;
+  }
   [[nodiscard]] result<bool> settle_plainly();
   [[nodiscard]] bool tasks_ended(call& c) const noexcept;
   [[nodiscard]] next_action look() noexcept;
@@ -333,6 +351,8 @@ class stage_run {
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void skip_delivered(blank& filled);
   [[nodiscard]] result<void> hand_on(blank& filled);
+  [[nodiscard]] result<void> hand_on_checked(blank& filled);
+  [[nodiscard]] result<bool> tasks_wrote(const call& c);
   void push_end();
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
@@ -380,7 +400,9 @@ class stage_run {
   run_facts& facts_;
   /// Items that fail become gaps, or leave through other outlets.
   bool skips_failures_ = false;
-  bool plain_ = false;         ///< see `is_plain`
+  bool plain_ = false;  ///< see `is_plain`
+  /// The edge behind a plain stage, if it is the only one and has no delay.
+  edge* only_to_ = nullptr;
   bool has_feedback_ = false;  ///< an inlet is fed back
   /// Failed items that the run allows.
   std::uint64_t max_failures_ = unlimited_failures;

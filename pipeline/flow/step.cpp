@@ -196,15 +196,15 @@ attributes& pull::emitted() noexcept {
   return blank_.about;
 }
 /// Names the memory of a blank as a tensor. It is called on the thread of the stage.
-result<runtime::tensor> pull::fill_bytes(int port, dtype type,
-                                         std::span<const std::int64_t> shape) {
+result<const runtime::tensor*> pull::fill_slot(int port, dtype type,
+                                               std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(port);
   flow::slot& s = *blank_.slots[o];
   // Most items have the form of the item before.
   // Its thread may be another one than that of the engine.
   if (s.has(type, shape)) {
     blank_.filled[o] = true;
-    return s.tensor;
+    return &s.tensor;
   }
   if (auto fits = blank_.stage->fits(o, type, shape); !fits) {
     // What a source reads decides the type, so that the data are wrong and no call is.
@@ -217,7 +217,13 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
   WEIR_CHECK(s.home->shape(s, type, shape));
   s.fits = s.home->keeps_tensors();
   blank_.filled[o] = true;
-  return s.tensor;
+  return &s.tensor;
+}
+/// The tensor is a copy, because most callers keep it.
+result<runtime::tensor> pull::fill_bytes(int port, dtype type,
+                                         std::span<const std::int64_t> shape) {
+  WEIR_TRY(const runtime::tensor* const filled, fill_slot(port, type, shape));
+  return *filled;
 }
 
 /// Number of the item.

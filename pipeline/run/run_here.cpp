@@ -93,6 +93,7 @@ class serial_host {
     bool any = false;
     quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
+      stage_object& stage = run_.stage(source);
       // Items behind the last barrier would be written although no checkpoint has them.
       for (std::uint32_t n = 0; n < options_.turn_items && !failure_ && !last_begun_;
            ++n) {
@@ -101,7 +102,7 @@ class serial_host {
         if (b == nullptr) {
           break;
         }
-        auto more = call_next(run_.stage(source), name_of(source), *b);
+        auto more = call_next(stage, name_of(source), *b);
         if (!more) {
           // The blank was not filled.
           run_.take_back(source);
@@ -110,7 +111,7 @@ class serial_host {
         }
         if (!*more) {
           // The position behind the last item goes into the last image.
-          WEIR_CHECK(run_.end(*b, run_.stage(source).position()));
+          WEIR_CHECK(run_.end(*b, stage.position()));
           any = true;
           break;
         }
@@ -124,7 +125,7 @@ class serial_host {
       }
       // The position is asked for at once, because the source is on this thread.
       if (run_.wants_cursor(source)) {
-        WEIR_CHECK(run_.mark(source, run_.stage(source).position()));
+        WEIR_CHECK(run_.mark(source, stage.position()));
         any = true;
       }
     }
@@ -162,6 +163,7 @@ class serial_host {
   result<bool> drain_sinks() {
     bool any = false;
     for (const std::uint32_t sink : run_.sinks()) {
+      stage_object& stage = run_.stage(sink);
       for (std::uint32_t n = 0; n < options_.turn_items; ++n) {
         WEIR_TRY(const ready* item, run_.next_ready(sink));
         if (item == nullptr) {
@@ -170,13 +172,13 @@ class serial_host {
         any = true;
         // The sink is on this thread and has the item at once.
         taken t(*item);
-        WEIR_CHECK(call_put(run_.stage(sink), name_of(sink), t));
+        WEIR_CHECK(call_put(stage, name_of(sink), t));
         run_.done(sink);
       }
       // Everything before the barrier is written.
       if (run_.wants_settle(sink)) {
         any = true;
-        WEIR_TRY(const auto offset, call_settle(run_.stage(sink), name_of(sink)));
+        WEIR_TRY(const auto offset, call_settle(stage, name_of(sink)));
         WEIR_CHECK(run_.settled(sink, offset));
       }
     }
@@ -261,6 +263,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
   run_options.load = options.load;
+  run_options.kernels = options.kernels;
   run_options.skip = options.skip;
   // Opens the stages and continues from the image.
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,

@@ -92,8 +92,7 @@ result<bool> direct_calls::call_erased(std::span<const borrowed_access> accesses
     return false;
   }
   // The function sees the same rounding as in a task, and the caller its own afterwards.
-  const std::uint64_t environment = fp_control();
-  set_fp_control(kernel_fp_control);
+  const std::uint64_t environment = exchange_fp_control(kernel_fp_control);
   result<void> outcome = scheduler::call_kernel([&] { return caller(function); });
   set_fp_control(environment);
   if (!outcome) {

@@ -77,8 +77,10 @@ std::string name_of_message(rank_id from, const message_key& key) {
 struct in_process_network::shared {
   /// Letters for one rank, and its last sign of life.
   struct mailbox {
-    // Written by the receiver at each poll, read by ranks that wait for it.
-    std::atomic<std::int64_t> polled_ns{0};
+    // Time of its last poll or end of a kernel, read by ranks that wait for it.
+    std::atomic<std::int64_t> alive_ns{0};
+    // Kernels that it runs now. It cannot poll meanwhile if all workers are in them.
+    std::atomic<std::int32_t> kernels{0};
     std::mutex mutex;  ///< guards all below
     std::vector<letter> letters;
     std::map<sender_and_channel, sent_messages> sent;
@@ -151,6 +153,17 @@ class in_process_network::endpoint final : public transport {
     return next_transfer_++;
   }
   void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override;
+  [[nodiscard]] bool watches_kernels() const noexcept override { return true; }
+  void kernel_begins() noexcept override {
+    network_.mailboxes[own_].kernels.fetch_add(1, std::memory_order_relaxed);
+  }
+  // The time is stored before the kernel stops counting, so that no look between the two
+  // finds a silent rank.
+  void kernel_ends() noexcept override {
+    shared::mailbox& box = network_.mailboxes[own_];
+    box.alive_ns.store(network_.now(), std::memory_order_relaxed);
+    box.kernels.fetch_sub(1, std::memory_order_release);
+  }
 
  private:
   // A receive that waits for its message.
@@ -271,7 +284,7 @@ void in_process_network::endpoint::abandon(std::uint32_t channel, const error& c
 /// Letters that have not arrived stay in their order.
 void in_process_network::endpoint::take_letters() {
   shared::mailbox& box = network_.mailboxes[own_];
-  box.polled_ns.store(network_.now(), std::memory_order_relaxed);
+  box.alive_ns.store(network_.now(), std::memory_order_relaxed);
   const std::lock_guard lock(box.mutex);
   std::size_t kept = 0;
   for (letter& l : box.letters) {
@@ -338,8 +351,8 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
 
 /// Returns the error of a receive whose sender has been silent for too long, or whose
 /// message was lost.
-/// A silent sender is reported as lost; one that polls is alive, so its message may come
-/// late, unless the count says that letters are missing.
+/// A silent sender is reported as lost; one that polls or is inside of a kernel is alive,
+/// so its message may come late, unless the count says that letters are missing.
 std::optional<error> in_process_network::endpoint::overdue(const sender_and_key& which,
                                                            const open_receive& r,
                                                            std::int64_t now) const {
@@ -348,9 +361,12 @@ std::optional<error> in_process_network::endpoint::overdue(const sender_and_key&
     return std::nullopt;
   }
   const shared::mailbox& sender = network_.mailboxes[which.first];
-  // Silent since its last poll, or since the receive began.
+  const bool computes = sender.kernels.load(std::memory_order_acquire) != 0;
+  // Silent since its last sign of life, or since the receive began.
   const std::int64_t silent =
-      now - std::max(r.begun_ns, sender.polled_ns.load(std::memory_order_relaxed));
+      computes
+          ? 0
+          : now - std::max(r.begun_ns, sender.alive_ns.load(std::memory_order_relaxed));
   // The rank lives, so the message itself may be lost.
   if (silent <= deadline) {
     return lost(which, now);

@@ -3,11 +3,12 @@
 /// One rank's view of the stream: pieces that it sends and receives, tasks that it runs,
 /// and how they move on.
 ///
-/// All ranks make the same calls, so each keeps the same ledger of which rank holds which
-/// bytes. A submission with executor r needs, for each access, pieces that r lacks:
+/// All ranks make the same calls, so each knows who holds the bytes that it wrote, who
+/// wrote the others, and which of those it has. A submission with executor r needs, for
+/// each access, pieces that r lacks:
 ///
-///   1. find_missing(access, r): the same pieces in the same order on all ranks
-///   2. the holder of a piece submits a send task, r submits a receive task
+///   1. find_missing(access, r): the same pieces in the same order on r and on the writer
+///   2. the writer of a piece submits a send task, r submits a receive task
 ///   3. the ledger notes that r holds them; for writes, that only r holds them
 ///   4. r alone submits the task itself; the engine orders it behind the receives
 ///

@@ -66,6 +66,7 @@ world::world(engine& tasks, transport* link) : tasks_(&tasks) {
     rank_ = link->rank();
     ranks_ = link->ranks();
     is_pretended_ = link->is_pretended();
+    watcher_ = link->watches_kernels() ? link : nullptr;
     ranked_ = std::make_unique<ranked>(tasks, *link);
   }
 }

@@ -16,6 +16,14 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the error of a backend without graphs of its own.
+error no_graphs(const device_backend& backend) {
+  return {errc::unsupported,
+          fmt::format("graph not made: expected devices that run graphs by themselves, "
+                      "found the backend \"{}\"",
+                      backend.name())};
+}
+
 /// Does a piece of work on the calling thread.
 ///
 /// Used by backends whose work is done when `submit` returns.
@@ -27,6 +35,8 @@ struct inline_executor {
   result<void> operator()(const grid_work& work) const {
     return backend.run_blocks(work.launch, work.first, work.last);
   }
+  // Such backends make no graphs that could run here.
+  result<void> operator()(const graph_work& /*work*/) const { return no_graphs(backend); }
 };
 
 /// Returns the error of a launch with a number outside of [1, max].
@@ -139,6 +149,12 @@ result<void> device_backend::follow_native(std::int32_t /*device*/,
       fmt::format("native stream not used: expected devices with streams of other "
                   "libraries, found the backend \"{}\"",
                   name()));
+}
+
+// The engine runs the nodes of graphs one by one on such backends.
+result<std::shared_ptr<device_graph>> device_backend::make_graph(
+    std::int32_t /*device*/, std::span<const graph_piece> /*pieces*/) {
+  return no_graphs(*this);
 }
 
 /// Device numbers begin with 0.

@@ -16,6 +16,7 @@
 
 #include <fmt/core.h>
 
+#include "stream/graphs/native_graph.hpp"
 #include "weir/tessera/stream/device_step.hpp"
 #include "weir/tessera/stream/work.hpp"
 
@@ -153,6 +154,16 @@ class copy_operation final : public lane_operation {
     to_.touch(lane, all);
     from_.touch(lane, all);
   }
+  // Memory of the host is copied through buffers, or may be unpinned between two runs. A
+  // copy of very many rows would be as many nodes.
+  [[nodiscard]] bool add_native_work(native_pieces& to) const override {
+    constexpr std::size_t most_rows = 256;
+    return direction_ == copy_kind::device_to_device && shape_.rows <= most_rows &&
+           for_each_row(0, [&](const copy_work& row) -> result<void> {
+             to.work.emplace_back(row);
+             return {};
+           }).has_value();
+  }
   // A copy within the host needs no device.
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
     if (mesh_->context->backend().inline_work() ||
@@ -233,6 +244,10 @@ class fill_operation final : public lane_operation {
   }
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
     to_.touch(lane, all);
+  }
+  [[nodiscard]] bool add_native_work(native_pieces& to) const override {
+    to.work.emplace_back(work_of(0));
+    return true;
   }
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
     if (mesh_->context->backend().inline_work()) {

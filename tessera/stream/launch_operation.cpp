@@ -16,6 +16,7 @@
 
 #include <fmt/core.h>
 
+#include "stream/graphs/native_graph.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/device_step.hpp"
 
@@ -217,9 +218,9 @@ result<void> launch_operation::run(unsigned lane, std::int64_t first,
   return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
 }
 
-// Arguments and descriptor live until the device has ended the launch. Devices take a
-// grid as a whole.
-result<void> launch_operation::give(device_step& to, unsigned lane) const {
+// `keeps` has the arguments and the descriptor. Devices take a grid as a whole.
+grid_work launch_operation::work_of(unsigned lane,
+                                    std::shared_ptr<const void>& keeps) const {
   struct kept {
     std::vector<std::byte> args;
     tessDeterminism of_numbers;
@@ -227,8 +228,26 @@ result<void> launch_operation::give(device_step& to, unsigned lane) const {
   const auto data = std::make_shared<kept>(
       kept{std::vector<std::byte>(args_ ? args_->bytes.size() : 0), determinism()});
   const grid_launch grid = placed(lane, data->args.data(), data->of_numbers);
-  to.give(*shape_->backend, grid_work{grid, 0, grid.blocks()}, data);
+  keeps = data;
+  return {grid, 0, grid.blocks()};
+}
+
+// Arguments and descriptor live until the device has ended the launch.
+result<void> launch_operation::give(device_step& to, unsigned lane) const {
+  std::shared_ptr<const void> keeps;
+  const grid_work work = work_of(lane, keeps);
+  to.give(*shape_->backend, work, std::move(keeps));
   return {};
+}
+
+// Arguments are those of every run. The descriptor of numbers is not: devices refuse
+// kernels that get it in a graph of their own.
+bool launch_operation::add_native_work(native_pieces& to) const {
+  if (shape_->slices.slices > 1) {
+    return false;
+  }
+  to.work.emplace_back(work_of(0, to.keeps.emplace_back()));
+  return true;
 }
 
 // Writes the arguments for one lane to `args`: a copy in which each symmetric pointer is

@@ -84,6 +84,7 @@ class launch_operation : public operation {
   [[nodiscard]] std::uint32_t counted_launches() const noexcept override;
   void count_from(std::uint64_t stream, std::uint64_t& next) noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
+  [[nodiscard]] bool add_native_work(native_pieces& to) const override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     const auto n = static_cast<std::uint32_t>(shape_->slices.slices);
     return devices * (n <= 1 ? 1 : n + 2);
@@ -131,6 +132,9 @@ class launch_operation : public operation {
   [[nodiscard]] double occupancy() const;
   /// Runs one slice and keeps its failure.
   void run_slice(unsigned lane, std::uint32_t index) noexcept;
+  /// Returns the launch of one lane as work, which points to `keeps`.
+  [[nodiscard]] grid_work work_of(unsigned lane,
+                                  std::shared_ptr<const void>& keeps) const;
   /// Gives the launch of one lane to a backend that does not work on this thread.
   result<void> give(device_step& to, unsigned lane) const;
   /// Runs blocks [first, last) of one lane.

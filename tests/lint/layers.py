@@ -31,7 +31,7 @@ NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi", 
 HOMES = (
     (re.compile(r"^caf/"), ("actors/", "tests/actors/")),
     (re.compile(r"^(cuda|cublas|nccl|nvrtc)"), ("tessera/device/cuda/",)),
-    (re.compile(r"^mpi\.h"), ("runtime/transport/mpi/", "bench/runtime/ranks/")),
+    (re.compile(r"^mpi\.h"), ("runtime/transport/mpi/", "bench/runtime/ranks/", "tests/world/")),
     (re.compile(r"^CLI/"), ("tools/",)),
 )
 # The text model is a user of pipelines and of hosts, which do not know it.

@@ -146,6 +146,7 @@ TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
     config.hidden = hidden;
     const auto hash = [&](const char* kernels) {
       session s(config, 1, kernels);
+      EXPECT_EQ(s.model().instruction_set(), kernels);
       s.run(pulse_phase::build, 256, 64);
       s.run(pulse_phase::build, 300, 100);
       return or_throw(s.model().state_hash());

@@ -3,6 +3,7 @@
 
 readme_program.py extract README PROGRAM     writes the first block of C++ into the file PROGRAM
 readme_program.py compare README PROGRAM     runs PROGRAM; its output must be the block after "It prints:"
+readme_program.py whole GUIDE PROGRAM        writes the first block of C++ that has a function `main`
 """
 import pathlib
 import re
@@ -27,6 +28,13 @@ def extract(text, path):
     pathlib.Path(path).write_text(program, encoding="utf-8")
 
 
+def whole(text, path):
+    programs = [found for found in re.findall(r"^```cpp\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if "int main(" in found]
+    if not programs:
+        sys.exit("expected a block with a function main, found none")
+    pathlib.Path(path).write_text(programs[0], encoding="utf-8")
+
+
 def compare(text, program):
     expected = block(text, "^It prints:\n\n```")
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
@@ -37,7 +45,7 @@ def compare(text, program):
 def main():
     verb, readme, path = sys.argv[1:]
     text = pathlib.Path(readme).read_text(encoding="utf-8")
-    {"extract": extract, "compare": compare}[verb](text, path)
+    {"extract": extract, "compare": compare, "whole": whole}[verb](text, path)
 
 
 if __name__ == "__main__":

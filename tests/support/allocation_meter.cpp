@@ -19,25 +19,40 @@ namespace {
 
 std::atomic<std::int64_t> allocated{0};
 std::atomic<std::int64_t> highest{0};
+std::atomic<std::int64_t> largest_single{0};
 
-/// Adds bytes to the number of those allocated, negative ones for memory that is freed,
-/// and raises the highest number if it is passed.
-void count(std::int64_t bytes) noexcept {
-  const std::int64_t now = allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  std::int64_t before = highest.load(std::memory_order_relaxed);
-  while (now > before &&
-         !highest.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+/// Raises a number to another one if that is larger.
+void raise(std::atomic<std::int64_t>& number, std::int64_t to) noexcept {
+  std::int64_t before = number.load(std::memory_order_relaxed);
+  while (to > before &&
+         !number.compare_exchange_weak(before, to, std::memory_order_relaxed)) {
   }
+}
+
+/// Adds bytes to the number of those allocated, negative ones for memory that is freed.
+void add(std::int64_t bytes) noexcept {
+  raise(highest, allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
+
+/// Counts an allocation.
+void count(std::int64_t bytes) noexcept {
+  raise(largest_single, bytes);
+  add(bytes);
 }
 
 }  // namespace
 
 allocation_meter::allocation_meter() : before_(allocated.load()) {
   highest = before_;
+  largest_single = 0;
 }
 
 std::int64_t allocation_meter::peak() const {
   return highest.load() - before_;
+}
+
+std::int64_t allocation_meter::largest() {
+  return largest_single.load();
 }
 
 }  // namespace weir::test
@@ -55,7 +70,7 @@ void __sanitizer_malloc_hook(const volatile void* p, std::size_t size) {
 }
 void __sanitizer_free_hook(const volatile void* p) {
   if (p != nullptr) {
-    weir::test::count(-static_cast<std::int64_t>(__sanitizer_get_allocated_size(p)));
+    weir::test::add(-static_cast<std::int64_t>(__sanitizer_get_allocated_size(p)));
   }
 }
 
@@ -87,7 +102,8 @@ void* realloc(void* p, std::size_t size) {
   const std::int64_t before = size_of(p);
   void* out = __libc_realloc(p, size);
   if (out != nullptr || size == 0) {
-    weir::test::count(size_of(out) - before);
+    weir::test::add(-before);
+    weir::test::count(size_of(out));
   }
   return out;
 }
@@ -106,7 +122,7 @@ int posix_memalign(void** to, std::size_t alignment, std::size_t size) {
   return 0;
 }
 void free(void* p) {
-  weir::test::count(-size_of(p));
+  weir::test::add(-size_of(p));
   __libc_free(p);
 }
 

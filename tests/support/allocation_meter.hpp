@@ -9,13 +9,16 @@
 
 namespace weir::test {
 
-/// Measures the highest number of bytes that all threads together had allocated at one
-/// time since the meter was made, beyond those that were allocated then. Only one meter
-/// counts at a time: a new one resets the highest number.
+/// Measures the allocations of all threads together since the meter was made. Only one
+/// meter counts at a time: a new one begins anew.
 class allocation_meter {
  public:
   allocation_meter();
+  /// Returns the highest number of bytes that were allocated at one time, beyond those
+  /// that were allocated when the meter was made.
   [[nodiscard]] std::int64_t peak() const;
+  /// Returns the bytes of the largest single allocation, whether it was freed or not.
+  [[nodiscard]] static std::int64_t largest();
 
  private:
   std::int64_t before_;

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -114,10 +115,48 @@ class Usage(Case):
         self.assertLess(0, facts["machine"]["memory_available_bytes"])
         self.assertLessEqual(facts["machine"]["memory_available_bytes"], facts["machine"]["memory_bytes"])
         self.assertTrue(facts["kernels"]["kernel_set"])
+        self.assertEqual(facts["kernels"]["instruction_sets"][0], "x86-64")
         self.assertEqual(facts["libraries"]["caf"], "0.17.6")
         self.assertLessEqual({"none", "lz4", "zstd", "szip", "zfp", "blosc2"}, set(facts["built_in"]["compression"]))
         self.assertTrue(all(f["writable"] for f in facts["folders"]))
         self.assertIn("kernel_set", self.weir("doctor").stdout.decode())
+
+    def mpi_of(self, *files):
+        """Returns what the doctor says of MPI on a machine that has certain plug-ins and programs alone."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        for name in files:
+            (folder / name).touch(0o755)
+        return json.loads(self.weir("doctor", "--json", environment={"PATH": str(folder), "WEIR_MPI_FOLDER": str(folder)}).stdout)["mpi"]
+
+    def test_doctor_says_how_ranks_are_started(self):
+        openmpi, mpich = (("libweir-openmpi.so", "mpirun.openmpi"), ("libweir-mpich.so", "mpirun.mpich"))
+        processors = len(os.sched_getaffinity(0))
+        found = self.mpi_of(*openmpi, *mpich)
+        options = "--bind-to none" + (" --allow-run-as-root" if os.getuid() == 0 else "")
+        self.assertEqual(found["start"], f"mpirun.openmpi {options} --mca plm isolated -n {processors} PROGRAM")
+        self.assertEqual(found["more_ranks"], f"add --oversubscribe for more than {processors}")
+        self.assertRegex(found["openmpi"], "^plug-in /.*/libweir-openmpi.so, launcher /.*/mpirun.openmpi$")
+        self.assertEqual(self.mpi_of(*openmpi, "ssh")["start"], f"mpirun.openmpi {options} -n {processors} PROGRAM")
+        found = self.mpi_of(*mpich)
+        self.assertEqual((found["start"], found["openmpi"]), (f"mpirun.mpich -n {processors} PROGRAM", "no plug-in of Weir, no launcher"))
+        self.assertIn(f"more than {processors} need no option", found["more_ranks"])
+        # A launcher without a plug-in, or a plug-in without a launcher, starts nothing.
+        for files in ((), openmpi[:1], mpich[1:]):
+            found = self.mpi_of(*files)
+            self.assertEqual(found["start"], "install openmpi-bin and libopenmpi-dev, or mpich and libmpich-dev, and build again")
+            self.assertNotIn("more_ranks", found)
+
+    def test_the_advice_of_doctor_starts_ranks(self):
+        found = json.loads(self.weir("doctor", "--json").stdout)["mpi"]
+        if not found["start"].startswith("mpirun"):
+            self.skipTest("not here: a launcher of MPI and its plug-in")
+        more = int(found["start"].split()[-2]) + 1
+        commands = [found["start"].replace("PROGRAM", "echo ranks")]
+        if "--oversubscribe" in found["more_ranks"]:
+            commands.append(commands[0].replace(f"-n {more - 1}", f"--oversubscribe -n {more}"))
+        for ranks, command in enumerate(commands, more - 1):
+            done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (0, "ranks\n" * ranks), done.stderr)
 
     def test_trace_finds_the_critical_path(self):
         def task(number, name, start, length, waited_for=0, of=""):
@@ -413,8 +452,9 @@ class Parameters(Case):
             self.assertTrue(first.startswith(b"The "))
             greedy = speak(source, "--temperature", 0, "--seed", 1)
             self.assertEqual(greedy, speak(source, "--temperature", 0, "--seed", 2))
-        said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json").stdout)
+        said = json.loads(self.weir("speak", "p.hn4", "--prompt", "The ", "--tokens", 5, "--json", "--kernels", "x86-64").stdout)
         self.assertFalse(said["with_context"])
+        self.assertEqual(said["instruction_set"], "x86-64")
         self.assertEqual(said["tokens"], 5)
 
     def test_a_prompt_comes_from_standard_input_and_no_byte_of_the_answer_is_lost(self):

@@ -3,9 +3,11 @@
 rank must be named by the others, and nothing may be left behind. Exits with 77 if the launcher or its plug-in is not installed."""
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -40,12 +42,13 @@ def run(command, limit=60, **more):
     return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
 
 
-def running(word, file="cmdline"):
-    """Returns the processes of the program and of the demos with a word in their arguments, or in another file of /proc/PID."""
+def running(word, file="cmdline", folders=(PROGRAM.parent, DEMOS)):
+    """Returns the processes of programs in some folders, those of the tests and the demos, or in any folder for an empty list, with a word
+    in their arguments, or in another file of /proc/PID."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
         try:
-            ours = path.resolve() == PROGRAM or path.resolve().parent == DEMOS
+            ours = not folders or path.resolve().parent in folders
             if ours and word.encode() in path.with_name(file).read_bytes():
                 found.append(int(path.parent.name))
         except OSError:
@@ -78,15 +81,16 @@ class Ranks(unittest.TestCase):
         return running(f"TMPDIR={self.temporary.name}", "environ")
 
     def nothing_is_left(self):
+        """Checks that no process, shared memory, socket or file of this test is left. Launchers may remove theirs a moment later."""
+        def left():
+            return self.ranks_of_this_test(), shared_memory() - self.before, os.listdir(self.temporary.name)
         end = time.monotonic() + 5
-        while self.ranks_of_this_test() and time.monotonic() < end:
+        while any(left()) and time.monotonic() < end:
             time.sleep(0.05)
-        self.assertEqual(self.ranks_of_this_test(), [])
-        self.assertEqual(shared_memory() - self.before, set())
-        self.assertEqual(os.listdir(self.temporary.name), [])
+        self.assertEqual(left(), ([], set(), []))
 
-    def launch(self, ranks, *words, program=PROGRAM, limit=60):
-        return run([*self.launcher, "-n", ranks, program, *words], limit, TMPDIR=self.temporary.name)
+    def launch(self, ranks, *words, program=PROGRAM, limit=60, **variables):
+        return run([*self.launcher, "-n", ranks, program, *words], limit, TMPDIR=self.temporary.name, **variables)
 
     def expect_demo_of_threads(self, ranks):
         for name in ("shallow_water", "heat2d"):
@@ -102,7 +106,6 @@ class Ranks(unittest.TestCase):
             self.assertEqual(alone[0], 0, alone)
             status, out, words = self.launch(ranks, name, workers)
             self.assertEqual((status, out), (0, alone[1]), words)
-
 
     def expect_random_programs(self, ranks, workers):
         alone = run([PROGRAM, "random", 1], 900)
@@ -134,8 +137,94 @@ class Ranks(unittest.TestCase):
         self.assertIn(f"resumed at step {step}", complaints)
 
 
-class OpenMpi(Ranks):
+    @contextlib.contextmanager
+    def started(self, ranks, *words):
+        """Starts ranks of a demo, and ends them if the block has not waited for them."""
+        with subprocess.Popen([str(w) for w in (*self.launcher, "-n", ranks, DEMOS / "shallow_water", *words)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                              env=environment(TMPDIR=self.temporary.name)) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    for one in (process.pid, *self.ranks_of_this_test()):
+                        os.kill(one, signal.SIGKILL)
+
+    def expect_resume_after_kills(self, numbers):
+        """Kills a rank behind each first new generation, for several numbers of ranks. The run that ends has the hash of a whole one."""
+        words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
+        whole = run([DEMOS / "shallow_water", *words])
+        kills = 0
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks in numbers:
+                before = set(os.listdir(folder))
+                with self.started(ranks, *words, "--state", folder) as process:
+                    while process.poll() is None and not any(n.endswith("manifest") for n in set(os.listdir(folder)) - before):
+                        time.sleep(0.01)
+                    for rank in self.ranks_of_this_test()[-1:]:
+                        os.kill(rank, signal.SIGKILL)
+                    kills += process.wait(60) != 0
+                self.nothing_is_left()
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn("resumed at step", complaints)
+        self.assertGreater(kills, 0)
+
+
+class FromMpi(Ranks):
+    """Programs that call MPI themselves, with the library of the launcher and with the other one."""
+    library = other = ""
+
+    def program(self, name, library=""):
+        path = PROGRAM.with_name(f"{name}_{library or self.library}")
+        if not path.exists():
+            self.skipTest(f"not here: {path.name}")
+        return path
+
+    def test_worlds_live_beside_messages_of_the_program_and_do_not_end_mpi(self):
+        for name, ranks, out in (("ring", 3, "ring 330"), ("multiple", 2, "multiple 110"), ("some", 3, "some 2")):
+            found = self.launch(ranks, name, program=self.program("mpi_program"))
+            self.assertEqual(found[:2], (0, out + "\n"), found)
+            if name == "some":  # the last rank has no communicator
+                self.assertRegex(found[2], "ranks not started: expected success of .*, found: .*communicator")
+
+    def test_the_program_of_the_guide_has_the_same_result_on_any_number_of_ranks(self):
+        outs = []
+        for ranks in (1, 3):
+            status, out, words = self.launch(ranks, program=self.program("mpi_guide"))
+            self.assertEqual(status, 0, words)
+            outs.append(out)
+        self.assertRegex(outs[0], r"^\d+[.]\d+ degrees\n$")
+        self.assertEqual(outs[1], outs[0])
+
+    def test_a_level_of_threads_that_is_too_low_is_named_and_refused(self):
+        for name in ("plain", "funneled"):
+            words = self.launch(2, name, program=self.program("mpi_program"))[2]
+            level = "FUNNELED" if name == "funneled" else "(SINGLE|FUNNELED)"
+            refusal = ("ranks not started: expected .* with the level of threads MPI_THREAD_SERIALIZED or more, "
+                       f"found MPI_THREAD_{level}; call MPI_Init_thread with MPI_THREAD_SERIALIZED\n")
+            self.assertEqual(len(re.findall(refusal, words)), 2, words)
+
+    def test_mpi_that_has_not_begun_or_has_ended_is_refused(self):
+        for name in ("early", "late"):
+            _, out, words = self.launch(2, name, program=self.program("mpi_program"))
+            refusal = "ranks not started: expected that .* is active, found that the program has not called MPI_Init_thread yet, or has"
+            self.assertEqual((len(re.findall(refusal, words)), out), (2, f"{name} 110\n"), words)
+
+    def test_a_program_of_another_library_is_refused_with_both_files(self):
+        for name in ("launched", "ring"):
+            # A program of OpenMPI that its own launcher has not started looks for ssh, unless this variable is set.
+            _, out, words = self.launch(2, name, program=self.program("mpi_program", self.other), OMPI_MCA_plm="isolated")
+            files = {"openmpi": r"Open MPI in \S*/libmpi[.]so\S*", "mpich": r"MPICH in \S*/libmpich[.]so\S*"}
+            found = {"openmpi": r"Open MPI v?4.* in \S*/libmpi[.]so\S*", "mpich": r"MPICH.* in \S*/libmpich[.]so\S*"}
+            refusal = (f'cannot use the MPI plug-in ".*/{self.plugin}": expected that it calls {files[self.library]}, '
+                       f"found that this process has {found[self.other]}; start the program with the launcher of the library")
+            self.assertEqual((len(re.findall(refusal, words)), out), (2, ""), words)
+
+
+class OpenMpi(FromMpi):
     """Processes of mpirun.openmpi, which stay if one of them fails."""
+    library, other = "openmpi", "mpich"
     plugin = "libweir-openmpi.so"
     launcher = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated",
                 "--mca", "orte_enable_recovery", "1")
@@ -163,25 +252,8 @@ class OpenMpi(Ranks):
         self.assertTrue(all(r["own_tasks"] > 0 and r["bytes_sent"] > 0 for r in ranks), ranks)
 
     def test_a_killed_demo_resumes_on_another_number_of_ranks(self):
-        words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
-        whole = run([DEMOS / "shallow_water", *words])
-        launcher = self.launcher[:-3]  # without recovery: the others end, too
-        with tempfile.TemporaryDirectory() as folder:
-            for ranks in (3, 2, 4):
-                command = [*launcher, "-n", ranks, DEMOS / "shallow_water", *words, "--state", folder]
-                with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL, start_new_session=True,
-                                      env=environment(TMPDIR=self.temporary.name)) as process:
-                    before = set(os.listdir(folder))
-                    while process.poll() is None and not {n for n in set(os.listdir(folder)) - before if n.endswith("manifest")}:
-                        time.sleep(0.01)
-                    for rank in self.ranks_of_this_test()[-1:]:
-                        os.kill(rank, signal.SIGKILL)
-                    process.wait(60)
-                self.nothing_is_left()
-            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
-        self.assertEqual((status, out), (0, whole[1]), complaints)
-        self.assertIn("resumed at step", complaints)
+        self.launcher = self.launcher[:-3]  # without recovery: the others end, too
+        self.expect_resume_after_kills((3, 2, 4))
 
     def test_a_signal_to_a_rank_saves_and_ends_all(self):
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
@@ -249,22 +321,26 @@ class OpenMpi(Ranks):
         self.launcher = launcher
         self.assertEqual((status, out), (0, "late 0000000000000001\n"), words)
 
-    def test_after_sigterm_to_the_launcher_the_newest_generation_remains(self):
+    def test_after_a_signal_to_the_launcher_the_newest_generation_remains(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number=number):
+                self.launcher = OpenMpi.launcher[:-3]  # without recovery
+                self.expect_newest_generation_after(number)
+
+    def expect_newest_generation_after(self, number):
         every = 20
         words = [str(w) for w in ("--size", 48, "--tile", 16, "--every", every, "--steps")]
         with tempfile.TemporaryDirectory() as folder:
             def newest():
                 found = [re.fullmatch(r"state-(\d+)[.]manifest", n) for n in os.listdir(folder)]
                 return max((int(m[1]) for m in found if m), default=0)
-            command = [*map(str, self.launcher[:-3]), "-n", "3", str(DEMOS / "shallow_water"), *words, "200000", "--state", folder]
-            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  start_new_session=True, env=environment(TMPDIR=self.temporary.name)) as process:
+            with self.started(3, *words, "200000", "--state", folder) as process:
                 end = time.monotonic() + 60
                 while process.poll() is None and newest() < 2:
                     self.assertLess(time.monotonic(), end, "no generation was saved")
                     time.sleep(0.01)
                 complete = newest()
-                process.terminate()
+                process.send_signal(number)
                 self.assertEqual(process.wait(60), 1)
             self.nothing_is_left()
             self.assertGreaterEqual(newest(), complete)
@@ -283,8 +359,9 @@ class OpenMpi(Ranks):
                                                       "is complete: resume from it, on any number of ranks"))
 
 
-class Mpich(Ranks):
+class Mpich(FromMpi):
     """Processes of mpirun.mpich, which kills all if one fails."""
+    library, other = "mpich", "openmpi"
     plugin = "libweir-mpich.so"
     launcher = ("mpirun.mpich",)
 
@@ -310,6 +387,61 @@ class Mpich(Ranks):
     def test_a_killed_rank_ends_all(self):
         self.assertNotEqual(self.launch(2, "killed", 1, DEADLINE_MS)[0], 0)
 
+    def test_a_killed_demo_resumes_on_another_number_of_ranks(self):
+        self.expect_resume_after_kills((2, 3))
+
+
+class Soak(Ranks):
+    """The whole matrix, many random programs and many kills, for `make soak`."""
+    shapes = [(ranks, workers) for ranks in range(1, 5) for workers in range(1, 4)]
+
+    def test_every_number_of_ranks_and_workers_has_the_hash_of_one_process(self):
+        for ranks, workers in self.shapes:
+            with self.subTest(ranks=ranks, workers=workers):
+                self.expect_hash_of_one_process(ranks, workers)
+
+    def test_random_programs_equal_their_serial_runs(self):
+        self.expect_random_programs(3, 2)
+
+    def test_ranks_that_are_killed_at_random_instants_resume(self):
+        kills = int(os.environ.get("WEIR_TEST_KILLS", 200))
+        seed = int(os.environ.get("WEIR_TEST_SEED", "0")) or random.randrange(1, 1 << 30)
+        print(f"seed {seed} (WEIR_TEST_SEED repeats it)", flush=True)
+        dice = random.Random(seed)
+        words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
+        whole = run([DEMOS / "shallow_water", *words])
+        begun = time.monotonic()
+        self.assertEqual(self.launch(3, *words, program=DEMOS / "shallow_water")[:2], (0, whole[1]))
+        seconds = time.monotonic() - begun
+        while kills > 0:
+            with tempfile.TemporaryDirectory() as folder:
+                ended = False
+                while not ended and kills > 0:
+                    with self.started(dice.randint(2, 4), *words, "--state", folder) as process:
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            process.wait(dice.uniform(0, seconds))
+                        ranks = self.ranks_of_this_test()
+                        for rank in dice.sample(ranks, min(len(ranks), 1)):
+                            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                                os.kill(rank, signal.SIGKILL)
+                        ended = process.wait(60) == 0
+                        kills -= not ended
+                    self.nothing_is_left()
+                status, out, complaints = self.launch(dice.randint(1, 4), *words, "--state", folder, program=DEMOS / "shallow_water")
+                self.assertEqual((status, out), (0, whole[1]), complaints)
+
+
+class OpenMpiSoak(Soak):
+    """Processes of mpirun.openmpi, which ends all if one fails."""
+    plugin = OpenMpi.plugin
+    launcher = OpenMpi.launcher[:-3]
+
+
+class MpichSoak(Soak):
+    """Processes of mpirun.mpich."""
+    plugin = Mpich.plugin
+    launcher = Mpich.launcher
+
 
 class Threads(unittest.TestCase):
     """Ranks that are threads of one process."""
@@ -331,7 +463,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-class Slurm(unittest.TestCase):
+class Slurm(Ranks):
     """Steps of srun on a cluster of this machine alone, which the test starts and ends."""
     launcher = ("srun", "slurmctld", "slurmd")
     plugin = "libweir-openmpi.so"
@@ -341,9 +473,12 @@ class Slurm(unittest.TestCase):
         # The name has no letter that slurm.conf gives a meaning, and sockets in it are short enough.
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-slurm-", dir="/tmp"))
         cls.daemons = []
+        cls.memory_before = shared_memory()
         become_parent_of_orphans()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.addClassCleanup(cls.nothing_of_the_cluster_is_left)
         cls.addClassCleanup(cls.end_cluster)
+        (cls.folder / "tmp").mkdir()
         host = socket.gethostname()
         (cls.folder / "slurm.conf").write_text(f"""ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -370,7 +505,7 @@ SlurmdParameters=config_overrides
         for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D"]):
             with open(cls.folder / f"{command[0]}.log", "wb") as log:
                 cls.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                                                    env=environment(SLURM_CONF=str(cls.folder / "slurm.conf"))))
+                                                    env=environment(SLURM_CONF=str(cls.folder / "slurm.conf"), TMPDIR=str(cls.folder / "tmp"))))
         end = time.monotonic() + 30
         while "idle" not in run(["sinfo", "-h"], SLURM_CONF=str(cls.folder / "slurm.conf"))[1]:
             if time.monotonic() > end or any(d.poll() is not None for d in cls.daemons):
@@ -387,16 +522,29 @@ SlurmdParameters=config_overrides
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
 
+    @classmethod
+    def nothing_of_the_cluster_is_left(cls):
+        """Checks that no process, shared memory or temporary file of the cluster and its steps is left."""
+        def left():
+            return running(f"SLURM_CONF={cls.folder}", "environ", ()), shared_memory() - cls.memory_before, os.listdir(cls.folder / "tmp")
+        end = time.monotonic() + 5
+        while any(left()) and time.monotonic() < end:
+            time.sleep(0.05)
+        if any(left()):
+            raise AssertionError(f"expected that nothing of the cluster is left, found {left()}")
+
+    def variables(self):
+        return {"SLURM_CONF": str(self.folder / "slurm.conf"), "TMPDIR": self.temporary.name}
+
     def srun(self, kind, ranks, *words, limit=120):
-        return run(["srun", *([f"--mpi={kind}"] if kind else []), "-n", ranks, *words], limit,
-                   SLURM_CONF=str(self.folder / "slurm.conf"))
+        return run(["srun", *([f"--mpi={kind}"] if kind else []), "-n", ranks, *words], limit, **self.variables())
 
     def test_both_types_of_mpi_have_the_hash_of_one_process(self):
         for name in PROGRAMS:
             alone = run([PROGRAM, name, 2])
-            for kind in ("pmix", "pmi2"):
-                status, out, words = self.srun(kind, 2, PROGRAM, name, 1)
-                self.assertEqual((status, out), (0, alone[1]), (kind, words))
+            for kind, ranks, workers in itertools.product(("pmix", "pmi2"), (2, 4), (1, 2)):
+                status, out, words = self.srun(kind, ranks, PROGRAM, name, workers)
+                self.assertEqual((status, out), (0, alone[1]), (kind, ranks, workers, words))
 
     def test_without_a_type_of_mpi_the_error_names_the_option(self):
         status, _, words = self.srun("", 2, PROGRAM, "heat", 1)
@@ -408,7 +556,7 @@ SlurmdParameters=config_overrides
         with tempfile.TemporaryDirectory() as folder:
             command = ["srun", "--mpi=pmix", "-n", "3", str(DEMOS / "shallow_water"), *map(str, words), "200000", "--state", folder]
             with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  start_new_session=True, env=environment(SLURM_CONF=str(self.folder / "slurm.conf"))) as process:
+                                  start_new_session=True, env=environment(**self.variables())) as process:
                 end = time.monotonic() + 60
                 while not any(n.endswith("manifest") for n in os.listdir(folder)):
                     self.assertLess(time.monotonic(), end, "no generation was saved")

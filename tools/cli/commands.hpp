@@ -78,6 +78,7 @@ struct speak_options {
   std::uint64_t tokens = 200;
   double temperature = 0.8;  ///< 0 takes the likeliest token
   std::uint64_t seed = 1;
+  std::string kernels = "auto";  ///< instruction set
   bool json = false;
 };
 /// Performs `weir speak`: continues a text with the parameters of a run or of a volume.
@@ -87,10 +88,11 @@ struct speak_options {
 
 /// Options of `weir sessions`.
 struct sessions_options {
-  std::string folder;         ///< folder of the sessions
-  std::string from;           ///< run folder or HN4 volume; empty to continue
-  std::string tag = "prose";  ///< tag of the volume
-  std::uint32_t limit = 16;   ///< largest number of sessions
+  std::string folder;            ///< folder of the sessions
+  std::string from;              ///< run folder or HN4 volume; empty to continue
+  std::string tag = "prose";     ///< tag of the volume
+  std::uint32_t limit = 16;      ///< largest number of sessions
+  std::string kernels = "auto";  ///< instruction set
 };
 /// Performs `weir sessions`: reads turns of sessions from standard input, one JSON object
 /// a line, and prints an answer to each once it is durable.

@@ -16,6 +16,7 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "commands.hpp"
@@ -25,6 +26,7 @@
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/facts.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/runtime/engine.hpp"
@@ -112,7 +114,12 @@ json kernel_facts() {
   if (!model) {
     return {{"problem", model.error().message()}};
   }
+  json sets = json::array();
+  for (const std::string_view name : models::instruction_sets_here()) {
+    sets.push_back(name);
+  }
   return {{"kernel_set", (*model)->kernel_set()},
+          {"instruction_sets", std::move(sets)},
           {"parameters", (*model)->parameter_count()}};
 }
 
@@ -147,16 +154,55 @@ json built_in() {
         std::string(name_of(models::architecture::bert))}}};
 }
 
+/// Returns true if a folder of PATH has a program.
+bool has_program(const std::string& name) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access(join_path(folder, name).c_str(), X_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Returns how to start as many ranks as there are processors, and more.
+json start_advice(bool has_openmpi, bool has_mpich, int processors) {
+  if (has_openmpi) {
+    // Open MPI binds ranks to cores, which would leave the threads of a rank on one core.
+    // As the superuser it refuses to start without an option, and it starts processes of
+    // this machine by ssh or rsh unless it is told not to.
+    const bool has_shell = has_program("ssh") || has_program("rsh");
+    return {
+        {"start", fmt::format("mpirun.openmpi --bind-to none{}{} -n {} PROGRAM",
+                              getuid() == 0 ? " --allow-run-as-root" : "",
+                              has_shell ? "" : " --mca plm isolated", processors)},
+        {"more_ranks", fmt::format("add --oversubscribe for more than {}", processors)}};
+  }
+  if (has_mpich) {
+    return {{"start", fmt::format("mpirun.mpich -n {} PROGRAM", processors)},
+            {"more_ranks",
+             fmt::format("more than {} need no option, but each rank of MPICH keeps a "
+                         "processor busy while it waits",
+                         processors)}};
+  }
+  return {{"start",
+           "install openmpi-bin and libopenmpi-dev, or mpich and libmpich-dev, and build "
+           "again"}};
+}
+
 // Returns what is here for worlds of several processes, and how to start them.
 json mpi_facts() {
   // Each finding is one library of MPI: its plug-in of Weir and its launcher, both with a
   // path if they exist.
   json out;
   bool has_openmpi = false;
+  bool has_mpich = false;
   for (const mpi_finding& one : find_mpi()) {
+    // Only a complete library leads to advice on how to start.
     const bool complete = !one.plugin.empty() && !one.launcher.empty();
-    // Only a complete Open MPI leads to advice on how to start.
     has_openmpi = has_openmpi || (complete && one.library == "openmpi");
+    has_mpich = has_mpich || (complete && one.library == "mpich");
     out[one.library] = fmt::format(
         "{}, {}", one.plugin.empty() ? "no plug-in of Weir" : "plug-in " + one.plugin,
         one.launcher.empty() ? "no launcher" : "launcher " + one.launcher);
@@ -170,15 +216,7 @@ json mpi_facts() {
   const int processors = known ? CPU_COUNT(&allowed) : 1;
   out["processors"] = fmt::format("{} allowed of {}; more ranks x workers share them",
                                   processors, std::thread::hardware_concurrency());
-  if (has_openmpi) {
-    // Open MPI binds ranks to cores, which would leave the threads of a rank on one core.
-    // As the superuser it refuses to start without the second option.
-    out["start"] = fmt::format("mpirun.openmpi --bind-to none{} -n {} PROGRAM",
-                               getuid() == 0 ? " --allow-run-as-root" : "", processors);
-    out["more_ranks"] = fmt::format("add --oversubscribe for more than {}", processors);
-  } else {
-    out["start"] = "install openmpi-bin and libopenmpi-dev, and build again";
-  }
+  out.update(start_advice(has_openmpi, has_mpich, processors));
   return out;
 }
 

@@ -27,6 +27,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::tools {
 
@@ -286,6 +287,7 @@ command_result run_command(const run_options& options, output& out) {
   // do.
   config.folder = options.out.empty() ? "runs" : options.out;
   WEIR_CHECK(actors::preset_of(config));  // also looks for the text
+  WEIR_CHECK(models::check_instruction_set(config.kernels.instruction_set));
   // Without `--out`, a new numbered folder is made, which cannot hold anything.
   if (options.out.empty()) {
     WEIR_TRY(config.folder, next_run_folder(config.name));

@@ -24,6 +24,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/base/utf8.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/storage/context_source.hpp"
 
 namespace weir::tools {
@@ -343,11 +344,14 @@ class session_lines {
 }  // namespace
 
 command_result sessions_command(const sessions_options& options, output& out) {
+  // A refused option leaves no folder.
+  WEIR_CHECK(models::check_instruction_set(options.kernels));
   actors::session_options group_options;
   group_options.folder = options.folder;
   group_options.from = options.from;
   group_options.tag = options.tag;
   group_options.limit = options.limit;
+  group_options.kernels = options.kernels;
   WEIR_TRY(const auto group, actors::session_group::open(group_options));
   if (!group->problem().empty()) {
     print_notes({group->problem()});

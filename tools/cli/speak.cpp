@@ -52,6 +52,7 @@ command_result speak_command(const speak_options& options, output& out) {
   request.tokens = options.tokens;
   request.temperature = options.temperature;
   request.seed = options.seed;
+  request.kernels = options.kernels;
   bool begun = false;
   // Called with each piece of new text.
   const auto on_text = [&](std::string_view piece) {
@@ -80,11 +81,12 @@ command_result speak_command(const speak_options& options, output& out) {
       "{}, "
       "\"parameter_hash\": \"{}\", \"context_hash\": \"{}\", \"memory_norm\": "
       "{{\"largest\": {}, \"lane\": {}, \"block\": {}, \"level\": {}, \"head\": {}}}, "
-      "\"with_context\": {}, \"seconds\": {:.3f}}}\n",
+      "\"with_context\": {}, \"instruction_set\": {}, \"seconds\": {:.3f}}}\n",
       json_quote(request.prompt), json_quote(report.text), key_of_bytes(report.text),
       report.tokens, options.temperature, options.seed, hex64(report.parameter_hash),
       hex64(report.context_hash), memory.norm, memory.lane, memory.block, memory.level,
-      memory.head, report.with_context, report.seconds);
+      memory.head, report.with_context, json_quote(report.instruction_set),
+      report.seconds);
   return 0;
 }
 

@@ -76,6 +76,7 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.workers", &s::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
       .may_change();
+  t.include("run.", &s::kernels, models::kernel_settings_table());
   // Part of the identity of the run, so it cannot change.
   t.add("run.seed", &s::seed, "Seed of every random number");
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
@@ -323,6 +324,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   weir::run_options options;
   options.files = from.settings.files;
   options.workers = from.settings.workers;
+  options.kernels = from.settings.kernels.instruction_set;
   options.seed = from.settings.seed;
   options.description = from.copy;
   options.keep = from.settings.keep;

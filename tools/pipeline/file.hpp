@@ -32,6 +32,7 @@
 #include "config/values.hpp"
 #include "limits.hpp"
 #include "weir/actors/pipelines.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/pipeline/catalog.hpp"
 
 namespace weir::tools {
@@ -42,6 +43,7 @@ struct pipeline_settings {
   std::string files;  ///< folder of relative paths; the folder of the file if empty
   std::vector<std::string> plugins;  ///< shared objects and Python files with stages
   std::uint32_t workers = 1;         ///< threads that run tasks
+  models::kernel_settings kernels;   ///< instruction set of the kernels of models
   std::uint64_t seed = 1;            ///< seed of all random numbers
   std::string stall = "60 s";        ///< time without progress after which the run fails
   std::uint32_t restarts = 0;     ///< times that the run goes back after a host has died

@@ -24,6 +24,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/pipeline/paths.hpp"
 
 namespace weir::tools {
@@ -202,6 +203,7 @@ command_result run_pipeline(const run_options& options, output& out) {
 result<void> check_files(const loaded_pipeline& loaded) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
+  WEIR_CHECK(models::check_instruction_set(loaded.options.kernels));
   // The first missing input is enough for an error.
   const auto missing = flow::missing_inputs(plan.source, loaded.options.files);
   return missing.empty() ? result<void>() : result<void>(missing.front());

@@ -226,6 +226,20 @@ result<void> converse(conversation& talk, output& out) {
   }
 }
 
+/// Returns the options of a model for one conversation. It cannot be longer than the
+/// longest text that the model takes.
+models::llama_options memory_for(const chat_options& options,
+                                 const actors::model_record& record) {
+  models::llama_options memory;
+  memory.context_tokens =
+      std::min<std::uint64_t>(options.context_tokens, record.facts.context_limit);
+  memory.kv_memory = options.kv_memory;
+  memory.max_contexts = 1;
+  // The options of the command live longer than the model.
+  memory.kernels = options.kernels;
+  return memory;
+}
+
 }  // namespace
 
 command_result chat_command(const chat_options& options, output& out) {
@@ -236,26 +250,25 @@ command_result chat_command(const chat_options& options, output& out) {
   WEIR_TRY(chat_form form,
            chat_form::of_template(record.chat_template, options.chat_template,
                                   record.facts.begin_token, loaded->tokens));
-  models::llama_options memory;
-  // A conversation cannot be longer than the longest text that the model takes.
-  memory.context_tokens =
-      std::min<std::uint64_t>(options.context_tokens, record.facts.context_limit);
-  WEIR_TRY(const auto model, decoder_of(*loaded, memory));
+  WEIR_TRY(const auto model, decoder_of(*loaded, memory_for(options, record)));
+  const models::model_facts& facts = model->facts();
   conversation::rules rules;
   rules.system = options.system.value_or(form.default_system());
   rules.max_tokens = options.max_tokens;
-  rules.capacity = memory.context_tokens;
+  rules.capacity = std::min(
+      {options.context_tokens != 0 ? options.context_tokens : facts.context_tokens,
+       facts.context_tokens, facts.max_context});
   rules.end_token = record.facts.end_token;
   rules.sampling.temperature = static_cast<float>(options.temperature);
   rules.sampling.top_p = static_cast<float>(options.top_p);
   rules.sampling.top_k = options.top_k;
   // A drawn seed has 31 bits, so that it is short to type again; it is printed below.
   rules.sampling.seed = options.seed.value_or(std::random_device()() & 0x7FFFFFFFU);
-  WEIR_CHECK(models::check_options(rules.sampling, model->facts().vocab));
-  print_note(
-      fmt::format("{}, seed {}, memory for {} tokens; Ctrl-C stops an answer, "
-                  "Ctrl-D ends",
-                  record.tag, rules.sampling.seed, model->facts().context_tokens));
+  WEIR_CHECK(models::check_options(rules.sampling, facts.vocab));
+  print_note(fmt::format(
+      "{}, seed {}, memory for {} tokens, kernels {}; Ctrl-C stops an "
+      "answer, Ctrl-D ends",
+      record.tag, rules.sampling.seed, facts.context_tokens, facts.instruction_set));
   conversation talk(*model, loaded->tokens, std::move(form), rules);
   WEIR_CHECK(converse(talk, out));
   return 0;

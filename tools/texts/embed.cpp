@@ -49,9 +49,6 @@ std::string add_layers(pipeline_text& to, const embed_options& options,
     to.key("first", {std::int64_t{first}});
     to.key("layers", {std::int64_t{(n + 1) * layers / count - first}});
     to.key("rows", {std::int64_t{rows}});
-    if (options.kernels != "auto") {
-      to.key("kernels", {options.kernels});
-    }
     // The first stage takes the texts alone; the others take the rows of the stage
     // before, too.
     to.key(n == 0 ? "from" : "inlets.texts", {std::string("tokens.texts")});
@@ -95,13 +92,15 @@ void print_embed_summary(const text_report& report, const embed_options& options
     facts["skipped"] = skipped;
     facts["tokens"] = report.figure("layers1", "tokens");
     facts["bytes"] = report.figure("write", "bytes");
+    facts["instruction_set"] = report.text("layers1", "instruction_set");
     facts["seconds"] = report.run.seconds;
     out.write(json_text(facts) + "\n");
     return;
   }
-  out.print("{}: {} of {} in {}, {} skipped\n", record.tag, counted(rows, "row"),
-            counted(record.facts.width, "feature"), options.out,
-            counted(skipped, "line"));
+  out.print("{}: {} of {} in {}, {} skipped, {}\n", record.tag, counted(rows, "row"),
+            counted(record.facts.width, "feature"), options.out, counted(skipped, "line"),
+            rates_text("texts", report.figure("layers1", "texts"),
+                       report.figure("layers1", "tokens"), report.run.seconds));
 }
 
 }  // namespace

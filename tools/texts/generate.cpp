@@ -41,9 +41,6 @@ pipeline_text generate_pipeline(const generate_options& options,
   if (options.kv_memory != 0) {
     text.key("kv_memory", {static_cast<std::int64_t>(options.kv_memory)});
   }
-  if (options.kernels != "auto") {
-    text.key("kernels", {options.kernels});
-  }
   // Rows of one step of the model: at least one for each text of the batch.
   text.key("rows", {std::int64_t{std::max(tokens_of_step, options.batch)}});
   text.key("from", {std::string("tokens.texts")});
@@ -70,14 +67,17 @@ void print_generate_summary(const text_report& report, const generate_options& o
     facts["tokens"] = tokens;
     facts["context_tokens"] = report.figure("answers", "context_tokens");
     facts["bytes"] = report.figure("answers", "bytes");
+    facts["instruction_set"] = report.text("answers", "instruction_set");
     facts["seconds"] = report.run.seconds;
     out.write(json_text(facts) + "\n");
     return;
   }
-  out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts\n", tag,
+  // The rate is that of the tokens of answers, which the first figures count, too.
+  out.print("{}: {} of {} in {}, {} skipped, memory for {} of contexts, {}\n", tag,
             counted(answers, "answer"), counted(tokens, "token"), options.out,
             counted(skipped, "line"),
-            counted(report.figure("answers", "context_tokens"), "token"));
+            counted(report.figure("answers", "context_tokens"), "token"),
+            rates_text("answers", answers, tokens, report.run.seconds));
 }
 
 }  // namespace

@@ -117,12 +117,13 @@ std::size_t stage_number(const flow::graph& graph, std::string_view name) {
   return static_cast<std::size_t>(found - graph.stages.begin());
 }
 
-/// Returns a figure of a stage, or 0 if the stage or the figure is not there.
-std::uint64_t figure_of(const std::vector<figures>& stages, std::size_t stage,
-                        std::string_view name) {
-  const auto* found =
-      stage < stages.size() ? stages[stage].find<std::uint64_t>(name) : nullptr;
-  return found == nullptr ? 0 : *found;
+/// Returns a figure of a stage, or the default of its type if the stage or the figure is
+/// not there.
+template <class T = std::uint64_t>
+T figure_of(const std::vector<figures>& stages, std::size_t stage,
+            std::string_view name) {
+  const T* found = stage < stages.size() ? stages[stage].find<T>(name) : nullptr;
+  return found == nullptr ? T() : *found;
 }
 
 }  // namespace
@@ -146,6 +147,9 @@ pipeline_text::pipeline_text(const std::string& name, const text_options& option
   constexpr unsigned max_workers = 256;
   const unsigned workers = options.workers > 0 ? options.workers : allowed_processors();
   key("workers", {std::int64_t{std::clamp(workers, 1U, max_workers)}});
+  if (options.kernels != "auto") {
+    key("kernels", {options.kernels});
+  }
   key("trace", {std::string("off")});
   text_ += "\n[checkpoint]\n";
   key("every", {options.every});
@@ -198,6 +202,21 @@ void pipeline_text::add_bad_lines(const text_options& options, const std::string
 
 std::uint64_t text_report::figure(std::string_view stage, std::string_view name) const {
   return figure_of(run.stages, stage_number(run.planned.source, stage), name);
+}
+
+// A run that is too short for its clock has rates of 0.
+std::string rates_text(std::string_view things, std::uint64_t count, std::uint64_t tokens,
+                       double seconds) {
+  const auto rate = [&](std::uint64_t number) {
+    const double value = seconds > 0 ? static_cast<double>(number) / seconds : 0;
+    return value > 0 && value < 100 ? fmt::format("{:.1f}", value) : grouped(value);
+  };
+  return fmt::format("{} {}/s, {} tokens/s", rate(count), things, rate(tokens));
+}
+
+std::string text_report::text(std::string_view stage, std::string_view name) const {
+  return figure_of<std::string>(run.stages, stage_number(run.planned.source, stage),
+                                name);
 }
 
 namespace {

@@ -53,7 +53,16 @@ struct text_report {
 
   /// Returns a figure of a stage; 0 if there is none.
   [[nodiscard]] std::uint64_t figure(std::string_view stage, std::string_view name) const;
+  /// Returns a figure of a stage that is a text; empty if there is none.
+  [[nodiscard]] std::string text(std::string_view stage, std::string_view name) const;
 };
+
+/// Returns the rates of a run: "1,234 texts/s, 56,789 tokens/s". Rates below 100 have one
+/// digit behind the point.
+/// @param things  Figure that counts finished texts, in the plural.
+/// @units{seconds: time of the whole run, with the loading of the model}
+[[nodiscard]] std::string rates_text(std::string_view things, std::uint64_t count,
+                                     std::uint64_t tokens, double seconds);
 
 /// What differs between the commands that compute texts.
 struct text_job {

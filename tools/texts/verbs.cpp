@@ -11,6 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "weir/models/instruction_sets.hpp"
+
 namespace weir::tools {
 
 namespace {
@@ -38,6 +40,14 @@ constexpr const char* generate_example =
     "template. Line N draws with seed SEED + N - 1. The output has a line of JSON for\n"
     "each prompt, in their order; it does not depend on --workers and --batch";
 
+/// Adds the option `--kv-memory`. @param bytes  Receives the memory.
+void add_kv_memory_option(CLI::App& verb, std::uint64_t& bytes) {
+  verb.add_option("--kv-memory", bytes,
+                  "Memory of keys and values, e.g. 512MiB (default: a quarter of\n"
+                  "the memory that is available, at most 4 GiB)")
+      ->transform(CLI::AsSizeValue(false));
+}
+
 /// Adds what `embed` and `generate` have.
 /// `run` performs the verb with the options `o` after the whole command line was parsed.
 template <class Options>
@@ -60,9 +70,7 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       ->capture_default_str();
   v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
       ->check(CLI::Range(1, 256));
-  v->add_option("--kernels", o->kernels, "Instruction set, which changes no result")
-      ->check(CLI::IsMember({"auto", "x86-64", "x86-64-v3", "x86-64-v4"}))
-      ->capture_default_str();
+  add_kernels_option(*v, o->kernels);
   v->add_option("--run", o->run,
                 "Make a run folder, which `weir resume` continues (default: an\n"
                 "interrupted command writes nothing)")
@@ -92,9 +100,10 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->capture_default_str();
   v->add_option("--context-tokens", o->context_tokens,
-                "Tokens of a conversation, which take memory")
-      ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{1} << 32))
-      ->capture_default_str();
+                "Tokens of a conversation (default: as many as --kv-memory\n"
+                "holds and the model takes)")
+      ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{1} << 32));
+  add_kv_memory_option(*v, o->kv_memory);
   v->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
@@ -106,11 +115,24 @@ void add_chat_verb(CLI::App& app, std::function<command_result(output&)>& chosen
   v->add_option("--seed", o->seed, "Seed of the answers (default: drawn and printed)");
   v->add_option("--workers", o->workers, "Threads (default: one for each processor)")
       ->check(CLI::Range(1, 256));
+  add_kernels_option(*v, o->kernels);
   v->callback(
       [o, &chosen] { chosen = [o](output& out) { return chat_command(*o, out); }; });
 }
 
 }  // namespace
+
+// Names that the parser accepts may still be missing on this processor, which the models
+// find out.
+void add_kernels_option(CLI::App& verb, std::string& kernels) {
+  std::vector<std::string> names{"auto"};
+  for (const std::string_view name : models::instruction_sets()) {
+    names.emplace_back(name);
+  }
+  verb.add_option("--kernels", kernels, "Instruction set, which changes no result")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+}
 
 // Options that only one of the verbs has are added behind the common ones.
 void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chosen) {
@@ -142,11 +164,7 @@ void add_text_verbs(CLI::App& app, std::function<command_result(output&)>& chose
                    "Tokens of all texts of a batch (default: as many as\n"
                    "--kv-memory holds)")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32));
-  generate
-      ->add_option("--kv-memory", g->kv_memory,
-                   "Memory of keys and values, e.g. 512MiB (default: a quarter of\n"
-                   "the memory that is available, at most 4 GiB)")
-      ->transform(CLI::AsSizeValue(false));
+  add_kv_memory_option(*generate, g->kv_memory);
   add_chat_verb(app, chosen);
 }
 

@@ -55,17 +55,20 @@ struct generate_options : text_options {
 
 /// Options of `weir chat`.
 struct chat_options {
-  std::string volume;                   ///< HN4 volume
-  std::string tag;                      ///< tag of the model; may be empty
-  std::optional<std::string> system;    ///< instruction; unset: that of the template
-  std::string chat_template = "auto";   ///< "auto", "chatml", "llama3" or "none"
-  std::uint64_t max_tokens = 512;       ///< tokens of the longest answer
-  std::uint64_t context_tokens = 4096;  ///< tokens of a conversation
-  double temperature = 0.2;             ///< 0 takes the likeliest token
-  double top_p = 0.9;                   ///< probability of the tokens that count
-  std::uint32_t top_k = 0;              ///< tokens that count; 0: all
-  std::optional<std::uint64_t> seed;    ///< unset: drawn at the start
-  std::uint32_t workers = 0;            ///< threads; 0: one for each processor
+  std::string volume;                  ///< HN4 volume
+  std::string tag;                     ///< tag of the model; may be empty
+  std::optional<std::string> system;   ///< instruction; unset: that of the template
+  std::string chat_template = "auto";  ///< "auto", "chatml", "llama3" or "none"
+  std::uint64_t max_tokens = 512;      ///< tokens of the longest answer
+  /// Tokens of a conversation; 0: as many as `kv_memory` holds and the model takes.
+  std::uint64_t context_tokens = 0;
+  std::uint64_t kv_memory = 0;        ///< bytes of keys and values; 0: the default
+  double temperature = 0.2;           ///< 0 takes the likeliest token
+  double top_p = 0.9;                 ///< probability of the tokens that count
+  std::uint32_t top_k = 0;            ///< tokens that count; 0: all
+  std::optional<std::uint64_t> seed;  ///< unset: drawn at the start
+  std::uint32_t workers = 0;          ///< threads; 0: one for each processor
+  std::string kernels = "auto";       ///< instruction set
 };
 
 /// Performs `weir embed`: writes the embeddings of texts as Tensogram messages.
@@ -89,6 +92,10 @@ struct chat_options {
 /// @error{out_of_memory, there is too little memory for the conversation}
 /// Errors of `load_decoder` are passed on.
 [[nodiscard]] command_result chat_command(const chat_options& options, output& out);
+
+/// Adds the option `--kernels` to a verb that computes a model.
+/// @param kernels  Receives the instruction set; keeps its default without the option.
+void add_kernels_option(CLI::App& verb, std::string& kernels);
 
 /// Adds the commands `embed`, `generate` and `chat` to the parser.
 /// @param chosen  Receives the call that performs the command of the command line.

@@ -83,7 +83,8 @@ class prose_learn final : public flow::stage_object {
     models::prose_config model = settings_.model;
     // Equal seeds give equal parameters.
     model.seed = run.seed();
-    WEIR_TRY(model_, models::prose::create(*engine_, model, "auto", settings_.devices));
+    WEIR_TRY(model_,
+             models::prose::create(*engine_, model, run.kernels(), settings_.devices));
     return {};
   }
 
@@ -197,6 +198,7 @@ class prose_learn final : public flow::stage_object {
   /// Figures of this process.
   void report(figures& to) const override {
     to.set("kernels", std::string(model_->kernel_set()));
+    to.set("instruction_set", std::string(model_->instruction_set()));
     to.set("parameters", model_->parameter_count());
     to.set("stall_seconds", static_cast<double>(stall_ns_) * 1e-9);
     to.set("checkpoint_stall_ms", pauses_.pause_ms());

@@ -29,7 +29,6 @@ struct layer_settings {
   std::uint32_t first = 0;
   std::uint32_t layers = 0;
   std::uint32_t rows = 4096;
-  std::string kernels = "auto";
 };
 
 /// The settings of the model are those of all its stages.
@@ -50,11 +49,6 @@ settings_table<layer_settings> layer_table() {
       .add("rows", &layer_settings::rows,
            "token ids of the largest item, which take memory; never changes a result")
       .range(1, 1 << 16)
-      .may_change();
-  table
-      .add("kernels", &layer_settings::kernels,
-           "instruction set: auto, x86-64, x86-64-v3 or x86-64-v4; never changes a "
-           "result")
       .may_change();
   return table;
 }
@@ -114,7 +108,7 @@ class bert_layers final : public flow::stage_object {
     engine_ = &run.host().base();
     // The encoder computes these layers only.
     models::bert_options options;
-    options.kernels = settings_.kernels;
+    options.kernels = run.kernels();
     options.max_rows = settings_.rows;
     options.first_layer = first;
     options.layers = count;
@@ -191,6 +185,8 @@ class bert_layers final : public flow::stage_object {
     to.set("tokens", tokens_);
     to.set("width", std::uint64_t{encoder_ ? encoder_->facts().width : 0});
     to.set("copied_bytes", weights_ ? weights_->copied_bytes() : 0);
+    to.set("instruction_set",
+           std::string(encoder_ ? encoder_->facts().instruction_set : ""));
   }
 
  private:

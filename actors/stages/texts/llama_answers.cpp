@@ -32,7 +32,6 @@ struct answer_settings {
   std::uint64_t seed = 1;
   std::uint64_t context_tokens = 0;
   std::uint64_t kv_memory = 0;
-  std::string kernels = "auto";
   std::uint32_t rows = 128;
 };
 
@@ -65,11 +64,6 @@ settings_table<answer_settings> answer_table() {
            "is available, at most 4 GiB; never changes a result")
       .range(0, std::int64_t{1} << 44)
       .unit("bytes")
-      .may_change();
-  table
-      .add("kernels", &answer_settings::kernels,
-           "instruction set: auto, x86-64, x86-64-v3 or x86-64-v4; never changes a "
-           "result")
       .may_change();
   table
       .add("rows", &answer_settings::rows,
@@ -117,7 +111,7 @@ class llama_answers final : public flow::stage_object {
     models::llama_options options;
     options.context_tokens = settings_.context_tokens;
     options.kv_memory = settings_.kv_memory;
-    options.kernels = settings_.kernels;
+    options.kernels = run.kernels();
     options.max_rows = settings_.rows;
     engine_ = &run.host().base();
     WEIR_TRY(model_, models::make_llama(*engine_, config, *weights_, options));
@@ -178,6 +172,7 @@ class llama_answers final : public flow::stage_object {
     // The figures exist before the model is opened.
     to.set("context_tokens", model_ ? model_->facts().context_tokens : 0);
     to.set("copied_bytes", weights_ ? weights_->copied_bytes() : 0);
+    to.set("instruction_set", std::string(model_ ? model_->facts().instruction_set : ""));
   }
 
  private:

@@ -3,27 +3,22 @@
 /// The choice of the kernels of the layers by the level of the processor.
 #include "layers/kernels/select.hpp"
 
-#include <vector>
-
 #include "kernel_choice.hpp"
-#include "processor_level.hpp"
 
 namespace weir::models::layers {
 
-/// Tables go from the slowest to the fastest one.
+/// A table is asked for only if the processor can run its file.
 result<const layer_kernels*> select_layer_kernels(std::string_view name) {
-  std::vector<const layer_kernels*> tables = {&level_base::layer_table()};
+  WEIR_TRY([[maybe_unused]] const kernel_level level, choose_instruction_set(name));
 #if defined(__x86_64__)
-  const int level = processor_level();
-  if (level >= 3) {
-    tables.push_back(&level_v3::layer_table());
+  if (level == kernel_level::v4) {
+    return &level_v4::layer_table();
   }
-  if (level >= 4) {
-    tables.push_back(&level_v4::layer_table());
+  if (level == kernel_level::v3) {
+    return &level_v3::layer_table();
   }
 #endif
-  // Without a name the last table is taken.
-  return choose_table<layer_kernels>("choice of kernels of the layers", tables, name);
+  return &level_base::layer_table();
 }
 
 }  // namespace weir::models::layers

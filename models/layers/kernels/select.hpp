@@ -10,8 +10,8 @@
 
 namespace weir::models::layers {
 
-/// Returns the kernels of the instruction set with this name ("x86-64", "x86-64-v3",
-/// "x86-64-v4"), or of the best one that this processor has if the name is "auto".
+/// Returns the kernels of the instruction set with this name, or of the best one that
+/// this processor has if the name is "auto".
 /// @error{invalid_argument, no such name, or the processor does not have it}
 [[nodiscard]] result<const layer_kernels*> select_layer_kernels(std::string_view name);
 

@@ -83,6 +83,17 @@ struct tile_part {
   std::int64_t of_tiles = 1;  ///< number of tiles of the tensor
 };
 
+/// The owner of a tile, as the rank that is to run a task. Made by `owner_of`.
+struct tile_owner {
+  std::int64_t index = 0;     ///< number of the tile
+  std::int64_t of_tiles = 1;  ///< number of tiles of the tensor
+};
+/// Returns the owner of the tile that a part belongs to, for `world::submit`.
+template <class T, int Rank>
+[[nodiscard]] tile_owner owner_of(const tile_part<T, Rank>& p) {
+  return {p.index, p.of_tiles};
+}
+
 /// Elements around a tile of a tensor whose edges meet: row -1 is the last row.
 /// @threads{const; safe to use concurrently}
 template <class T, int Rank>

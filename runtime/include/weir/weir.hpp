@@ -75,13 +75,7 @@ class tensor {
   /// @shape{the extents of the tensor}
   template <class E>
   [[nodiscard]] view<E, Rank> elements(view_owner owner = {"no task", 0, true}) const {
-    typename view<E, Rank>::extents shape{};
-    typename view<E, Rank>::extents strides{};
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      shape[i] = bytes_.shape()[i];
-      strides[i] = bytes_.strides()[i] / static_cast<std::int64_t>(sizeof(T));
-    }
-    return {bytes_.template as<E>(), shape, strides, owner};
+    return elements_of<E, Rank>(bytes_, owner);
   }
 
  private:

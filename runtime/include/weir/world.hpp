@@ -5,7 +5,7 @@
 ///
 /// ```
 /// weir::engine e;
-/// weir::world w(e, link);  // or w(e): one rank
+/// weir::world w(e, launched_ranks());  // or w(e): one rank
 /// auto a = w.make<double>(weir::rows(64), n, n), b = w.make<double>(...);
 /// for (const auto& t : b.tiles_inside(1)) {
 ///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
@@ -63,6 +63,16 @@ class world {
   /// `launched_ranks` returns it. @pre the engine and the transport outlive the world
   world(engine& tasks, const std::unique_ptr<runtime::transport>& link)
       : ranks_(tasks.base(), link.get()) {}
+  /// Makes the part of one rank and keeps its transport, or a world of one rank if there
+  /// is none. The destructor ends the transport behind the world, which waits for the
+  /// other ranks. @pre the engine outlives the world
+  world(engine& tasks, std::unique_ptr<runtime::transport>&& link)
+      : own_link_(std::move(link)), ranks_(tasks.base(), own_link_.get()) {}
+  /// Makes the part of one rank from what a function that makes transports has returned,
+  /// as in `world w(e, from_mpi(communicator))`, and keeps the transport.
+  /// @pre the engine outlives the world @error{unsupported; thrown: the error of `link`}
+  world(engine& tasks, result<std::unique_ptr<runtime::transport>>&& link)
+      : world(tasks, or_throw(std::move(link))) {}
   /// Waits for the tasks of this rank that have been started. Others never run.
   ~world() = default;
   world(const world&) = delete;
@@ -102,14 +112,24 @@ class world {
   /// @error{stopping; thrown: a rank has failed}
   template <class Kernel, class... Argument>
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
+    tile_owner executor;
+    static_cast<void>((take_owner(arguments, executor) || ...));
+    submit(name, std::move(kernel), executor, arguments...);
+  }
+  /// Submits a task that runs on the owner of a tile, `owner_of(part)`, whatever it
+  /// writes: on the rank that has a large part which it reads, for example. Otherwise as
+  /// above. @error{stopping; thrown: a rank has failed}
+  template <class Kernel, class... Argument>
+  void submit(const char* name, Kernel kernel, const tile_owner& executor,
+              const Argument&... arguments) {
     static_assert((world_argument<Argument>::writes || ...),
                   "the task of a world writes a part of a tensor");
     static_assert(
         ((world_argument<Argument>::is_part || !world_argument<Argument>::writes) && ...),
         "numbers that all ranks have are written by submit_everywhere");
-    runtime::rank_id executor = 0;
-    static_cast<void>((take_owner(arguments, executor) || ...));
-    submit_call({executor, 0, false}, name, std::move(kernel), arguments...);
+    const auto rank = static_cast<runtime::rank_id>(executor.index * ranks_.ranks() /
+                                                    executor.of_tiles);
+    submit_call({rank, 0, false}, name, std::move(kernel), arguments...);
   }
   /// Submits a task for each tile of a range, in the order of their numbers: the effect
   /// is that of a loop that calls `submit` with the parts of each tile. The call costs
@@ -318,14 +338,16 @@ class world {
   static runtime::state_item item_of(std::size_t number, Tensor& variable) {
     return item_of("tensor " + std::to_string(number), &variable);
   }
-  /// Sets the executor and returns true if the argument is for writing.
+  /// Sets the executor and returns true if the argument is a part for writing.
   template <class Argument>
-  bool take_owner([[maybe_unused]] const Argument& a,
-                  [[maybe_unused]] runtime::rank_id& executor) const {
-    if constexpr (world_argument<Argument>::writes) {
-      executor = static_cast<runtime::rank_id>(a.index * ranks_.ranks() / a.of_tiles);
+  static bool take_owner([[maybe_unused]] const Argument& a,
+                         [[maybe_unused]] tile_owner& executor) {
+    constexpr bool owns =
+        world_argument<Argument>::writes && world_argument<Argument>::is_part;
+    if constexpr (owns) {
+      executor = {a.index, a.of_tiles};
     }
-    return world_argument<Argument>::writes;
+    return owns;
   }
   template <class Kernel, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
@@ -341,6 +363,7 @@ class world {
         });
   }
 
+  std::unique_ptr<runtime::transport> own_link_;  ///< null if the program keeps it
   runtime::world ranks_;
   std::unique_ptr<runtime::world_state> files_;  ///< null without `checkpoint`
   std::int64_t every_ = 0;                       ///< steps between two saves; 0: none

@@ -10,7 +10,7 @@
 namespace weir::mpi {
 
 /// Version of `calls`. A plug-in of another version is refused.
-constexpr std::uint32_t calls_version = 1;
+constexpr std::uint32_t calls_version = 2;
 /// Bits of the number of a message in its tag; the bits above are the channel's.
 constexpr unsigned number_bits = 20;
 /// Name of the function that returns the calls of a plug-in.
@@ -24,6 +24,8 @@ struct start_facts {
   int max_tag = 0;            ///< largest tag
   int thread_level = 0;       ///< level of threads that the library supports here
   int needed_level = 0;       ///< number of MPI_THREAD_SERIALIZED
+  const char* level = "";     ///< name of `thread_level`
+  bool is_active = true;      ///< false: the program has not begun MPI, or has ended it
   bool started_here = false;  ///< false if the program had called MPI_Init before
 };
 

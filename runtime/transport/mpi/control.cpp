@@ -45,8 +45,8 @@ constexpr std::size_t max_cause = 4096;
 constexpr int max_needed_tag =
     static_cast<int>(((std::uint64_t{channels_of_communicator} + 1) << number_bits) - 1);
 
-/// True after a transport was made in this process. MPI can be started once in a
-/// process.
+/// True if this process can make no other transport: one exists or has failed, or MPI was
+/// started for one and has ended.
 std::atomic<bool> was_made{false};
 
 /// Returns a cause as bytes. Channel and code as numbers of 32 bits, then the text. All
@@ -66,10 +66,12 @@ std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause)
 result<void> check_facts(const calls& plugin, const start_facts& facts) {
   if (facts.thread_level < facts.needed_level) {
     return error(errc::unsupported,
-                 fmt::format("ranks not started: expected {} with MPI_THREAD_SERIALIZED "
-                             "({}), found level {}",
-                             plugin.library, facts.needed_level, facts.thread_level))
-        .hint("call MPI_Init_thread with MPI_THREAD_SERIALIZED");
+                 fmt::format("ranks not started: expected {} with the level of threads "
+                             "MPI_THREAD_SERIALIZED or more, found {}",
+                             plugin.library, facts.level))
+        .hint(facts.started_here
+                  ? "use an MPI library that was built with support for threads"
+                  : "call MPI_Init_thread with MPI_THREAD_SERIALIZED");
   }
   if (facts.max_tag < max_needed_tag) {
     return error(errc::unsupported,
@@ -92,7 +94,10 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
   if (was_made.exchange(true)) {
     return error(errc::already_exists,
                  "ranks not started: expected one transport over MPI in a process, found "
-                 "a second one");
+                 "a second one")
+        .hint(
+            "worlds share a transport; a program that has called MPI_Init_thread makes "
+            "one after another by from_mpi");
   }
   start_facts facts;
   // The library explains its codes by texts.
@@ -100,15 +105,27 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
     std::array<char, 512> text{};
     plugin.explain(code, text.data(), text.size());
     // MPI itself may have been started. It is not ended: MPI_Finalize would wait for the
-    // other ranks, which may run on, and the error would never be seen.
+    // other ranks, which may run on, and the error would never be seen. A program with
+    // MPI of its own may try another communicator.
+    was_made = communicator == nullptr;
     return error(errc::io, fmt::format("ranks not started: expected success of {}, "
                                        "found: {}",
                                        plugin.library, text.data()));
+  }
+  if (!facts.is_active) {
+    was_made = false;
+    return error(errc::unsupported,
+                 fmt::format("ranks not started: expected that {} is active, found that "
+                             "the program has not called MPI_Init_thread yet, or has "
+                             "called MPI_Finalize",
+                             plugin.library))
+        .hint("make the ranks between MPI_Init_thread and MPI_Finalize");
   }
   if (auto usable = check_facts(plugin, facts); !usable) {
     // MPI that was started here is ended, because the launcher reports a process that
     // ends without MPI_Finalize as failed. All ranks find the same facts.
     static_cast<void>(plugin.finish());
+    was_made = facts.started_here;
     return std::move(usable).error();
   }
   try {
@@ -131,6 +148,7 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
                                mpi_options options)
     : mpi_(plugin),
       options_(std::move(options)),
+      started_mpi_(facts.started_here),
       rank_(static_cast<rank_id>(facts.rank)),
       ranks_(static_cast<rank_id>(facts.ranks)),
       small_(ranks_),
@@ -254,7 +272,7 @@ void ranks_over_mpi::pump() {
 }
 
 /// If a rank has failed, MPI is not finished, since MPI_Finalize would wait for that
-/// rank.
+/// rank. MPI of the program goes on, so the program may make another transport.
 ranks_over_mpi::~ranks_over_mpi() {
   const bool ends = all_are_here();
   {
@@ -265,6 +283,7 @@ ranks_over_mpi::~ranks_over_mpi() {
   pump_.join();
   if (ends) {
     static_cast<void>(mpi_.finish());
+    was_made = started_mpi_;
   }
 }
 
@@ -344,13 +363,26 @@ result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& op
   return mpi::start_ranks(*plugin, nullptr, options);
 }
 
-/// Serves programs that use MPI themselves.
+/// Serves programs that use MPI themselves. The launcher chooses the plug-in here as
+/// well: a program that is linked with another library than that of its launcher has
+/// started as many times as there are ranks, and each is alone in its MPI_COMM_WORLD.
 result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
     const void* communicator, std::size_t bytes, const mpi_options& options) {
-  // MPI_Comm is a pointer in OpenMPI and an int in MPICH.
-  const mpi::library which =
-      bytes == sizeof(void*) ? mpi::library::openmpi : mpi::library::mpich;
+  WEIR_TRY(mpi::library which, mpi::library_of_launcher());
+  if (which == mpi::library::none) {
+    // MPI_Comm is a pointer in OpenMPI and an int in MPICH.
+    which = bytes == sizeof(void*) ? mpi::library::openmpi : mpi::library::mpich;
+  }
   WEIR_TRY(const mpi::calls* plugin, mpi::load_plugin(which, options.folder));
+  if (bytes != plugin->communicator_bytes) {
+    return error(errc::unsupported,
+                 fmt::format("ranks not started: expected a communicator of {}, which "
+                             "has {} bytes, found one of {} bytes",
+                             plugin->library, plugin->communicator_bytes, bytes))
+        .hint(
+            "start the program with the launcher of the library that it is linked "
+            "with");
+  }
   return mpi::start_ranks(*plugin, communicator, options);
 }
 

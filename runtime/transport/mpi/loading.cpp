@@ -73,11 +73,20 @@ const char* file_of(library which) {
   return which == library::openmpi ? "libweir-openmpi.so" : "libweir-mpich.so";
 }
 
+/// Returns the file of the MPI library that a plug-in is linked with. Unlike the
+/// plug-in's own calls, dlsym does not look into the libraries of the program first.
+std::string library_of_plugin(void* loaded) {
+  Dl_info facts{};
+  void* const function = dlsym(loaded, "MPI_Get_library_version");
+  const bool known = function != nullptr && dladdr(function, &facts) != 0;
+  return known ? facts.dli_fname : "an unknown file";
+}
+
 /// Checks that the plug-in calls the library that it was built for. A program that is
 /// linked with another one gives its functions to the plug-in.
 /// `describe` tells the version text of the library whose functions the plug-in really
 /// calls, and the file that they come from.
-result<void> check_library(const std::string& path, const calls& plugin) {
+result<void> check_library(const std::string& path, void* loaded, const calls& plugin) {
   std::array<char, PATH_MAX> version{};
   std::array<char, PATH_MAX> found{};
   plugin.describe(version.data(), found.data(), version.size());
@@ -85,11 +94,11 @@ result<void> check_library(const std::string& path, const calls& plugin) {
   if (std::string_view(version.data()).find(plugin.library) != std::string_view::npos) {
     return {};
   }
-  return error(
-             errc::unsupported,
-             fmt::format("cannot use the MPI plug-in \"{}\": expected that it calls {}, "
-                         "found that this process has {} of {}",
-                         path, plugin.library, found.data(), version.data()))
+  return error(errc::unsupported,
+               fmt::format("cannot use the MPI plug-in \"{}\": expected that it calls {} "
+                           "in {}, found that this process has {} in {}",
+                           path, plugin.library, library_of_plugin(loaded),
+                           version.data(), found.data()))
       .hint("start the program with the launcher of the library that it is linked with");
 }
 
@@ -116,20 +125,23 @@ result<const calls*> open_plugin(const std::string& path) {
                      path, calls_version, plugin == nullptr ? 0 : plugin->version))
         .hint("install the plug-in of this version of Weir");
   }
-  WEIR_CHECK(check_library(path, *plugin));
+  WEIR_CHECK(check_library(path, loaded, *plugin));
   return plugin;
 }
 
 }  // namespace
 
-/// One process alone needs no MPI. PMIX_RANK alone is set by srun with PMIx.
+/// One process alone needs no MPI. PMIX_RANK alone is set by srun with PMIx, and by
+/// OpenMPI itself in a program that has called MPI_Init under the launcher of MPICH.
 result<library> library_of_launcher() {
-  if (is_several("OMPI_COMM_WORLD_SIZE") ||
-      (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty())) {
+  if (is_several("OMPI_COMM_WORLD_SIZE")) {
     return library::openmpi;
   }
   if (is_several("PMI_SIZE")) {
     return library::mpich;
+  }
+  if (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty()) {
+    return library::openmpi;
   }
   // A launcher that starts one process sets the variables as well: that is a run of one
   // rank.

@@ -55,19 +55,38 @@ struct plugin_state {
 /// The only state. Calls come one at a time, so it needs no lock.
 plugin_state state;
 
+/// Returns the name of a level of threads. The numbers differ between libraries.
+const char* name_of_level(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE: return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
+    case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
+    default: return "an unknown level";
+  }
+}
+
 /// `communicator` points to an MPI_Comm of the program, or is null.
 int start(const void* communicator, start_facts* facts) {
   int begun = 0;
+  int ended = 0;
   int code = MPI_Initialized(&begun);
-  if (code != MPI_SUCCESS) {
+  if (code != MPI_SUCCESS || (code = MPI_Finalized(&ended)) != MPI_SUCCESS) {
     return code;
+  }
+  // Other functions of MPI end the process in these states.
+  facts->is_active = ended == 0 && (begun != 0 || communicator == nullptr);
+  if (!facts->is_active) {
+    return MPI_SUCCESS;
   }
   MPI_Comm all = MPI_COMM_WORLD;
   // The structure is copied, as its type is not known to the caller.
   // The program has started MPI itself and gives a communicator of its own.
   if (communicator != nullptr) {
     std::memcpy(&all, communicator, sizeof all);
-    code = MPI_Query_thread(&facts->thread_level);
+    // Processes that are no members of a communicator have this one, and copying it
+    // would end the process.
+    code = all == MPI_COMM_NULL ? MPI_ERR_COMM : MPI_Query_thread(&facts->thread_level);
   } else if (begun != 0) {
     code = MPI_Query_thread(&facts->thread_level);
   } else {
@@ -78,6 +97,7 @@ int start(const void* communicator, start_facts* facts) {
     return code;
   }
   facts->needed_level = MPI_THREAD_SERIALIZED;
+  facts->level = name_of_level(facts->thread_level);
   facts->started_here = state.started_here;
   // A copy keeps messages apart from those of the program. Errors are returned and do
   // not end the process.
@@ -89,10 +109,12 @@ int start(const void* communicator, start_facts* facts) {
     return code;
   }
   state.communicators.push_back(own);
-  // The largest tag; the standard guarantees 32767.
+  // The largest tag; the standard guarantees 32767. Only MPI_COMM_WORLD has this
+  // attribute in all libraries.
   void* value = nullptr;
   int present = 0;
-  code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
+  code =
+      MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
   return code;
 }
@@ -340,13 +362,15 @@ void drop() {
   }
 }
 
-/// MPI is ended only if it was started here.
+/// MPI is ended only if it was started here. All operations have ended, so the next start
+/// begins with an empty state.
 int finish() {
   for (MPI_Comm& one : state.communicators) {
     MPI_Comm_free(&one);
   }
-  state.communicators.clear();
-  return state.started_here ? MPI_Finalize() : MPI_SUCCESS;
+  const bool started_here = state.started_here;
+  state = {};
+  return started_here ? MPI_Finalize() : MPI_SUCCESS;
 }
 
 /// The text is cut to the memory of the caller.
@@ -357,9 +381,13 @@ void explain(int code, char* text, std::size_t size) {
   std::snprintf(text, size, "%s", words);
 }
 
+/// Enough for the version of any library: the one that answers may be another than the
+/// one whose headers were included, and the limits of OpenMPI and MPICH are 256 and 8192.
+constexpr std::size_t max_version = 65536;
+
 /// Writes the version of the library, and the file from which it was loaded.
 void describe(char* version, char* path, std::size_t size) {
-  char words[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  static char words[max_version];
   int length = 0;
   MPI_Get_library_version(words, &length);
   // MPICH describes its build on further lines.

@@ -43,8 +43,8 @@ class ranks_over_mpi final : public runtime::transport {
  public:
   /// Takes over calls that have been started.
   ranks_over_mpi(const calls& plugin, const start_facts& facts, mpi_options options);
-  /// Waits until own messages are sent and all ranks are here, and ends MPI. Does neither
-  /// if a rank has failed.
+  /// Waits until own messages are sent and all ranks are here, and ends MPI if it was
+  /// started for this object. Does neither if a rank has failed.
   ~ranks_over_mpi() override;
 
   [[nodiscard]] rank_id rank() const noexcept override { return rank_; }
@@ -119,6 +119,7 @@ class ranks_over_mpi final : public runtime::transport {
 
   const calls& mpi_;
   const mpi_options options_;
+  const bool started_mpi_;  ///< false: MPI belongs to the program
   const rank_id rank_;
   const rank_id ranks_;
 

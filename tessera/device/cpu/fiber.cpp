@@ -18,12 +18,12 @@ using boost::context::detail::transfer_t;
 
 /// Stores Boost's handle of the context that was left. Boost passes it to the context
 /// that continues, together with the address of its fiber_context.
-void store_left(const transfer_t& transfer) noexcept {
+WEIR_UNRECORDED void store_left(const transfer_t& transfer) noexcept {
   static_cast<fiber_context*>(transfer.data)->handle = transfer.fctx;
 }
 
 /// Suspends `from` and continues `to`. Returns when another context resumes `from`.
-void jump(fiber_context& from, fiber_context& to) noexcept {
+WEIR_UNRECORDED void jump(fiber_context& from, fiber_context& to) noexcept {
   // A new context finds itself by this member (`begin`).
   from.resumes = &to;
 #if defined(__x86_64__)
@@ -39,7 +39,7 @@ void jump(fiber_context& from, fiber_context& to) noexcept {
 
 /// The first function on a new stack. It finds its own context by the context that was
 /// left, which names the one that it resumes.
-void begin(transfer_t transfer) noexcept {
+WEIR_UNRECORDED void begin(transfer_t transfer) noexcept {
   auto* left = static_cast<fiber_context*>(transfer.data);
   fiber_context* self = left->resumes;
   store_left(transfer);
@@ -83,35 +83,36 @@ namespace {
 
 /// Announces a switch to the sanitizers. A null `fake_stack` means that `from` never runs
 /// again.
-void announce([[maybe_unused]] void** fake_stack, fiber_context& from,
-              fiber_context& to) noexcept {
+WEIR_UNRECORDED void announce([[maybe_unused]] void** fake_stack, fiber_context& from,
+                              fiber_context& to) noexcept {
   // The context that continues must know whose stack was left.
   to.resumer = &from;
 #if defined(WEIR_ASAN)
   __sanitizer_start_switch_fiber(fake_stack, to.bottom, to.bytes);
 #endif
 #if defined(WEIR_TSAN)
-  __tsan_switch_to_fiber(to.shadow, 0);
+  const bool unordered = from.unordered || to.unordered;
+  __tsan_switch_to_fiber(to.shadow, unordered ? __tsan_switch_to_fiber_no_sync : 0);
 #endif
 }
 
 }  // namespace
 
 /// Returns when another context switches back.
-void switch_context(fiber_context& from, fiber_context& to) noexcept {
+WEIR_UNRECORDED void switch_context(fiber_context& from, fiber_context& to) noexcept {
   announce(&from.fake_stack, from, to);
   jump(from, to);
   arrive_first(from);
 }
 
 /// Never returns: the stack may be used for another fiber.
-void leave_context(fiber_context& from, fiber_context& to) noexcept {
+WEIR_UNRECORDED void leave_context(fiber_context& from, fiber_context& to) noexcept {
   announce(nullptr, from, to);
   jump(from, to);
 }
 
 /// Every context calls it as the first thing after a switch.
-void arrive_first([[maybe_unused]] fiber_context& self) noexcept {
+WEIR_UNRECORDED void arrive_first([[maybe_unused]] fiber_context& self) noexcept {
 #if defined(WEIR_ASAN)
   // AddressSanitizer tells the stack of a thread only once that stack has been left.
   __sanitizer_finish_switch_fiber(self.fake_stack, &self.resumer->bottom,

@@ -30,6 +30,8 @@ struct fiber_context {
   void* fake_stack = nullptr;
   void* shadow = nullptr;
   fiber_context* resumer = nullptr;
+  /// For ThreadSanitizer, a switch to or from this context orders no accesses.
+  bool unordered = false;
 };
 
 /// Makes a context that will call entry(argument) on the stack; entry must never return.

@@ -15,6 +15,16 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+/// Stands before a function whose accesses and calls ThreadSanitizer must not record,
+/// because it begins in one fiber and ends in another.
+#if defined(WEIR_TSAN) && defined(__clang__)
+#define WEIR_UNRECORDED __attribute__((disable_sanitizer_instrumentation))
+#elif defined(WEIR_TSAN)
+#define WEIR_UNRECORDED __attribute__((no_sanitize_thread))
+#else
+#define WEIR_UNRECORDED
+#endif
+
 namespace weir::tessera {
 
 /// Marks bytes as inaccessible. Under AddressSanitizer every access is reported until

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -20,6 +21,7 @@
 
 #include "device/cuda.hpp"
 #include "device/cuda/device_thread.hpp"
+#include "device/cuda/memory_ledger.hpp"
 #include "device/cuda/modules.hpp"
 #include "device/cuda/status_table.hpp"
 #include "device/launch_check.hpp"
@@ -29,6 +31,7 @@ namespace {
 
 using cuda::device_family;
 using cuda::device_thread;
+using cuda::memory_ledger;
 
 /// Number of times that this process is a child of `fork` of the first one. A child has
 /// no threads of its parent, so devices that the parent has opened cannot be used in it.
@@ -39,66 +42,6 @@ void watch_forks() {
   static const int watched = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
   static_cast<void>(watched);
 }
-
-/// Allocations of one device and what they use. @threads{safe to call concurrently}
-///
-/// Sizes are rounded up to the alignment, as the driver rounds them.
-class memory_ledger {
- public:
-  memory_ledger(std::size_t capacity, std::size_t alignment) : alignment_(alignment) {
-    use_.capacity = capacity;
-  }
-  /// Reserves memory and returns its rounded size, or nothing if there is too little.
-  /// Reserved before the driver is asked, so two threads cannot exceed the capacity
-  /// together.
-  [[nodiscard]] std::optional<std::size_t> reserve(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const std::size_t left = use_.capacity - use_.in_use;
-    if (bytes > left || (bytes + alignment_ - 1) / alignment_ * alignment_ > left) {
-      ++use_.refused;
-      return std::nullopt;
-    }
-    const std::size_t rounded = (bytes + alignment_ - 1) / alignment_ * alignment_;
-    use_.in_use += rounded;
-    return rounded;
-  }
-  /// Notes that the reserved memory is at an address. Counts the allocation.
-  void settle(std::byte* address, std::size_t rounded) {
-    const std::lock_guard lock(mutex_);
-    allocations_[address] = rounded;
-    use_.peak = std::max(use_.peak, use_.in_use);
-    ++use_.live;
-    ++use_.allocated;
-  }
-  /// Takes back what could not be allocated. Counts a refusal.
-  void cancel(std::size_t rounded) {
-    const std::lock_guard lock(mutex_);
-    use_.in_use -= rounded;
-    ++use_.refused;
-  }
-  /// Forgets an allocation. Returns false if none begins at the address.
-  [[nodiscard]] bool release(std::byte* address) {
-    const std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(address);
-    if (found == allocations_.end()) {
-      return false;
-    }
-    use_.in_use -= found->second;
-    --use_.live;
-    allocations_.erase(found);
-    return true;
-  }
-  [[nodiscard]] memory_use use() const {
-    const std::lock_guard lock(mutex_);
-    return use_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::byte*, std::size_t> allocations_;
-  std::size_t alignment_;
-  memory_use use_;
-};
 
 /// Handle of a persistent kernel.
 ///
@@ -181,6 +124,8 @@ class cuda_devices final : public cuda_backend {
   }
   [[nodiscard]] result<void> follow_native(std::int32_t device, std::uintptr_t native,
                                            completion done) override;
+  [[nodiscard]] result<std::shared_ptr<device_graph>> make_graph(
+      std::int32_t device, std::span<const graph_piece> pieces) override;
   void submit(const device_work& work, completion done) override;
   [[nodiscard]] result<std::shared_ptr<persistent_run>> start_persistent(
       const grid_launch& launch, completion done) override;
@@ -465,6 +410,10 @@ result<std::int32_t> cuda_devices::device_for(const device_work& work) const {
     WEIR_CHECK(usable(fill->device));
     return fill->bytes == 0 ? none : fill->device;
   }
+  if (const auto* const run = std::get_if<graph_work>(&work)) {
+    WEIR_CHECK(usable(run->device));
+    return run->graph == nullptr ? none : run->device;
+  }
   const auto& grid = std::get<grid_work>(work);
   WEIR_CHECK(check(grid.launch, false));
   // A device runs a grid as a whole.
@@ -483,6 +432,22 @@ result<void> cuda_devices::follow_native(std::int32_t device, std::uintptr_t nat
   WEIR_CHECK(usable(device));
   return thread(device).follow(reinterpret_cast<cuda::stream_handle>(native),
                                std::move(done));
+}
+
+// The pieces are checked like work that is submitted, on the calling thread.
+result<std::shared_ptr<device_graph>> cuda_devices::make_graph(
+    std::int32_t device, std::span<const graph_piece> pieces) {
+  WEIR_CHECK(usable(device));
+  for (const graph_piece& piece : pieces) {
+    WEIR_TRY(const std::int32_t on, device_for(piece.work));
+    if (on != device) {
+      return error(errc::unsupported,
+                   fmt::format("graph not made: expected work of cuda:{}, found work of "
+                               "{}",
+                               device, on < 0 ? "none" : fmt::format("cuda:{}", on)));
+    }
+  }
+  return thread(device).make_graph(pieces);
 }
 
 /// Failures of checks are passed to the completion as well.

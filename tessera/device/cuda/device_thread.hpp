@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,6 +32,8 @@ struct device_kernel {
   std::size_t argument_bytes = 0;          ///< smallest size of the buffer
   std::vector<kernel_handle> kernels;      ///< one for each device
   std::vector<function_handle> functions;  ///< one for each device
+  /// For each device, 1 if the driver says that the kernel does not take `launch_facts`.
+  std::vector<unsigned char> without_facts;
   /// For each device, the shared memory in bytes that launches may ask for; used by the
   /// thread of the device alone.
   mutable std::vector<std::size_t> shared_limits;
@@ -145,6 +148,10 @@ class device_thread {
   /// Starts a persistent kernel.
   [[nodiscard]] result<std::shared_ptr<persistent_state>> start(const grid_launch& launch,
                                                                 completion done);
+  /// Makes a graph of the driver. See device_backend::make_graph. The device has to
+  /// outlive the graph.
+  [[nodiscard]] result<std::shared_ptr<device_graph>> make_graph(
+      std::span<const graph_piece> pieces);
   /// Calls `done` when what a stream of another library has now has ended.
   /// @error{invalid_argument; the stream does not belong to the primary context}
   [[nodiscard]] result<void> follow(stream_handle native, completion done);
@@ -179,8 +186,10 @@ class device_thread {
   [[nodiscard]] bool issue_copy(const copy_work& work, completion& done);
   [[nodiscard]] bool issue_fill(const fill_work& work, completion& done);
   [[nodiscard]] bool issue_launch(const grid_launch& launch, completion& done);
+  [[nodiscard]] bool issue_graph(const graph_work& work, completion& done);
   [[nodiscard]] bool issue_staged();
   void issue_piece(const std::shared_ptr<staged_copy>& copy, std::size_t buffer);
+  [[nodiscard]] static std::vector<fill_node> parts_of(const fill_work& work);
   [[nodiscard]] status fill_stream(stream_handle stream, const fill_work& work,
                                    bool& begun);
   [[nodiscard]] status allow_shared(const grid_launch& launch);
@@ -188,6 +197,18 @@ class device_thread {
                                  launch_facts& facts, bool cooperative);
   [[nodiscard]] lane* free_lane(std::size_t first, std::size_t last) noexcept;
   [[nodiscard]] launch_facts facts_of(const grid_launch& launch) const noexcept;
+
+  // device_graphs.cpp: graphs of the driver
+  [[nodiscard]] result<std::shared_ptr<device_graph>> record_graph(
+      std::span<const graph_piece> pieces);
+  [[nodiscard]] status add_pieces(graph_handle graph,
+                                  std::span<const graph_piece> pieces);
+  [[nodiscard]] status add_piece(graph_handle graph, const device_work& work,
+                                 std::vector<graph_node_handle> after,
+                                 graph_node_handle& last);
+  [[nodiscard]] status add_kernel(graph_handle graph, const grid_launch& launch,
+                                  const std::vector<graph_node_handle>& after,
+                                  graph_node_handle& made);
 
   // device_persistent.cpp: persistent kernels
   [[nodiscard]] result<void> check_persistent(const grid_launch& launch,

@@ -12,6 +12,7 @@
 
 #include <fmt/core.h>
 
+#include "device/cuda/device_graphs.hpp"
 #include "device/cuda/device_thread.hpp"
 #include "device/cuda/slab.hpp"
 #include "device/cuda/status_table.hpp"
@@ -69,6 +70,9 @@ bool device_thread::issue_next() {
   }
   if (const auto* const fill = std::get_if<fill_work>(&work)) {
     return issue_fill(*fill, done);
+  }
+  if (const auto* const run = std::get_if<graph_work>(&work)) {
+    return issue_graph(*run, done);
   }
   return issue_launch(std::get<grid_work>(work).launch, done);
 }
@@ -206,32 +210,47 @@ bool device_thread::issue_fill(const fill_work& work, completion& done) {
 // The driver fills with 1, 2 or 4 bytes at aligned addresses. A longer pattern, or one at
 // another address, is written in parts: each part of the pattern with a stride of the
 // whole.
-status device_thread::fill_stream(stream_handle stream, const fill_work& work,
-                                  bool& begun) {
+std::vector<fill_node> device_thread::parts_of(const fill_work& work) {
   const device_address to = address_of(work.to);
   const std::size_t size = work.pattern_bytes;
   const std::size_t unit =
       // The largest power of two that divides the address, at most 4.
       std::min({size, std::size_t{4}, std::size_t{1} << std::countr_zero(to | 4)});
   const std::size_t times = work.bytes / size;
+  std::vector<fill_node> parts;
   for (std::size_t at = 0; at < size; at += unit) {
+    fill_node part;
+    part.to = to + at;
+    part.element_bytes = static_cast<unsigned>(unit);
     // The bytes of the pattern at this place.
-    std::uint32_t value = 0;
-    std::memcpy(&value, work.pattern.data() + at, unit);
+    std::memcpy(&part.value, work.pattern.data() + at, unit);
+    part.pitch = size == unit ? 0 : size;
+    part.width = size == unit ? times : 1;
+    part.height = size == unit ? 1 : times;
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+/// `begun` tells that a part has been given already.
+status device_thread::fill_stream(stream_handle stream, const fill_work& work,
+                                  bool& begun) {
+  for (const fill_node& p : parts_of(work)) {
+    const auto half = static_cast<unsigned short>(p.value);
+    const auto byte = static_cast<unsigned char>(p.value);
     status s = status::success;
-    if (size == unit) {
-      s = unit == 4   ? api_.fill32(to, value, times, stream)
-          : unit == 2 ? api_.fill16(to, static_cast<unsigned short>(value), times, stream)
-                      : api_.fill8(to, static_cast<unsigned char>(value), times, stream);
+    // A row of elements, or a column of them.
+    if (p.pitch == 0) {
+      s = p.element_bytes == 4   ? api_.fill32(p.to, p.value, p.width, stream)
+          : p.element_bytes == 2 ? api_.fill16(p.to, half, p.width, stream)
+                                 : api_.fill8(p.to, byte, p.width, stream);
     } else {
-      s = unit == 4 ? api_.fill_strided32(to + at, size, value, 1, times, stream)
-          : unit == 2
-              ? api_.fill_strided16(to + at, size, static_cast<unsigned short>(value), 1,
-                                    times, stream)
-              : api_.fill_strided8(to + at, size, static_cast<unsigned char>(value), 1,
-                                   times, stream);
+      s = p.element_bytes == 4
+              ? api_.fill_strided32(p.to, p.pitch, p.value, 1, p.height, stream)
+          : p.element_bytes == 2
+              ? api_.fill_strided16(p.to, p.pitch, half, 1, p.height, stream)
+              : api_.fill_strided8(p.to, p.pitch, byte, 1, p.height, stream);
     }
-    // `begun` tells that a part has been given already.
     if (s != status::success) {
       return s;
     }
@@ -301,6 +320,22 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
   config.attributes = &together;
   config.attribute_count = cooperative ? 1 : 0;
   return api_.launch(&config, kernel.functions[index], arguments.data(), nullptr);
+}
+
+// A run of a graph is one operation of a stream, whatever the number of its nodes. The
+// operation keeps the graph until its end.
+bool device_thread::issue_graph(const graph_work& work, completion& done) {
+  lane* const l = free_lane(first_kernel_lane, end_of_lanes);
+  if (l == nullptr) {
+    return false;
+  }
+  const auto& graph = static_cast<const cuda_graph&>(*work.graph);
+  operation made;
+  made.done = std::move(done);
+  made.label = graph.label();
+  made.at_end = [kept = work.graph](bool) {};
+  give(*l, std::move(made), api_.graph_launch(graph.handle(), l->stream), false);
+  return true;
 }
 
 /// Needs a stream, a place for a report, and a buffer if there are constants.

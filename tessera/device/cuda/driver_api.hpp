@@ -107,6 +107,8 @@ enum class handle_type : int { none = 0 };
 enum class access_right : int { read_write = 3 };
 /// Properties of a launch: CUlaunchAttributeID.
 enum class launch_attribute_id : int { cooperative = 2 };
+/// Places of memory in descriptions of copies: CUmemorytype.
+enum class memory_type : int { host = 1, device = 2 };
 /// Outcome of a look-up of a function: CUdriverProcAddressQueryResult.
 enum class lookup : int { success = 0, symbol_not_found = 1, version_not_sufficient = 2 };
 
@@ -131,13 +133,19 @@ struct pool_object;
 struct library_object;
 struct kernel_object;
 struct function_object;
-using context_handle = context_object*;    ///< CUcontext
-using stream_handle = stream_object*;      ///< CUstream
-using event_handle = event_object*;        ///< CUevent
-using pool_handle = pool_object*;          ///< CUmemoryPool
-using library_handle = library_object*;    ///< CUlibrary
-using kernel_handle = kernel_object*;      ///< CUkernel
-using function_handle = function_object*;  ///< CUfunction
+struct graph_object;
+struct graph_node_object;
+struct graph_exec_object;
+using context_handle = context_object*;        ///< CUcontext
+using stream_handle = stream_object*;          ///< CUstream
+using event_handle = event_object*;            ///< CUevent
+using pool_handle = pool_object*;              ///< CUmemoryPool
+using library_handle = library_object*;        ///< CUlibrary
+using kernel_handle = kernel_object*;          ///< CUkernel
+using function_handle = function_object*;      ///< CUfunction
+using graph_handle = graph_object*;            ///< CUgraph
+using graph_node_handle = graph_node_object*;  ///< CUgraphNode
+using graph_exec_handle = graph_exec_object*;  ///< CUgraphExec
 
 /// CUmemLocation
 struct memory_location {
@@ -177,6 +185,48 @@ struct launch_config {
   stream_handle stream = nullptr;
   launch_attribute* attributes = nullptr;
   unsigned attribute_count = 0;
+};
+/// A kernel as a node of a graph: CUDA_KERNEL_NODE_PARAMS in the form of CUDA 12.
+struct kernel_node {
+  function_handle function = nullptr;
+  std::array<unsigned, 3> grid{1, 1, 1};
+  std::array<unsigned, 3> block{1, 1, 1};
+  unsigned shared_bytes = 0;
+  void** arguments = nullptr;
+  void** extra = nullptr;
+  kernel_handle kernel = nullptr;    ///< used only without `function`
+  context_handle context = nullptr;  ///< used only without `function`
+};
+/// A fill as a node of a graph: CUDA_MEMSET_NODE_PARAMS.
+struct fill_node {
+  device_address to = 0;
+  std::size_t pitch = 0;  ///< bytes from row to row; unused for a single row
+  unsigned value = 0;
+  unsigned element_bytes = 1;  ///< 1, 2 or 4
+  std::size_t width = 0;       ///< elements of a row
+  std::size_t height = 1;      ///< rows
+};
+/// One side of a copy: the first or the second half of CUDA_MEMCPY3D.
+struct copy_side {
+  std::size_t x = 0;
+  std::size_t y = 0;
+  std::size_t z = 0;
+  std::size_t level = 0;
+  memory_type type = memory_type::device;
+  const void* host = nullptr;
+  device_address device = 0;
+  void* array = nullptr;
+  void* reserved = nullptr;
+  std::size_t pitch = 0;   ///< bytes from row to row
+  std::size_t height = 0;  ///< rows of a layer
+};
+/// A copy as a node of a graph: CUDA_MEMCPY3D.
+struct copy_node {
+  copy_side from;
+  copy_side to;
+  std::size_t width = 0;   ///< bytes of a row
+  std::size_t height = 1;  ///< rows
+  std::size_t depth = 1;   ///< layers
 };
 /// CUhostFn
 using host_function = void (*)(void*);
@@ -262,7 +312,22 @@ using host_function = void (*)(void*);
     (int*, function_handle, int, std::size_t))                                           \
   X(launch, cuLaunchKernelEx, 11060, true,                                               \
     (const launch_config*, function_handle, void**, void**))                             \
-  X(launch_host, cuLaunchHostFunc, 10000, true, (stream_handle, host_function, void*))
+  X(launch_host, cuLaunchHostFunc, 10000, true, (stream_handle, host_function, void*))   \
+  X(graph_create, cuGraphCreate, 10000, false, (graph_handle*, unsigned))                \
+  X(graph_add_kernel, cuGraphAddKernelNode, 12000, false,                                \
+    (graph_node_handle*, graph_handle, const graph_node_handle*, std::size_t,            \
+     const kernel_node*))                                                                \
+  X(graph_add_copy, cuGraphAddMemcpyNode, 10000, false,                                  \
+    (graph_node_handle*, graph_handle, const graph_node_handle*, std::size_t,            \
+     const copy_node*, context_handle))                                                  \
+  X(graph_add_fill, cuGraphAddMemsetNode, 10000, false,                                  \
+    (graph_node_handle*, graph_handle, const graph_node_handle*, std::size_t,            \
+     const fill_node*, context_handle))                                                  \
+  X(graph_instantiate, cuGraphInstantiateWithFlags, 11040, false,                        \
+    (graph_exec_handle*, graph_handle, unsigned long long))                              \
+  X(graph_destroy, cuGraphDestroy, 10000, false, (graph_handle))                         \
+  X(graph_launch, cuGraphLaunch, 10000, false, (graph_exec_handle, stream_handle))       \
+  X(graph_exec_destroy, cuGraphExecDestroy, 10000, false, (graph_exec_handle))
 
 /// The functions. A function that is not needed is null if the driver lacks it.
 struct driver_api {

@@ -185,12 +185,13 @@ result<library_handle> load_library(const driver& from, const code_section& sect
                          : fmt::format("the driver says: {}", said));
 }
 
-/// Compares a kernel's parameters with its record, if the driver tells them.
-result<void> check_parameters(const driver_api& api, kernel_handle kernel,
+/// Compares a kernel's parameters with its record, if the driver tells them. Returns true
+/// if it has told that the kernel does not take the facts of its launch.
+result<bool> check_parameters(const driver_api& api, kernel_handle kernel,
                               const kernel_record& record) {
   // Older drivers do not tell parameters.
   if (api.kernel_parameter_of == nullptr) {
-    return {};
+    return false;
   }
   for (std::size_t i = 0; i < record.parameters.size(); ++i) {
     std::size_t offset = 0;
@@ -209,16 +210,16 @@ result<void> check_parameters(const driver_api& api, kernel_handle kernel,
   std::size_t offset = 0;
   std::size_t bytes = 0;
   const std::size_t next = record.parameters.size();
-  const bool more =
-      api.kernel_parameter_of(kernel, next, &offset, &bytes) == status::success;
-  if (more && bytes != sizeof(launch_facts)) {
+  const status more = api.kernel_parameter_of(kernel, next, &offset, &bytes);
+  if (more == status::success && bytes != sizeof(launch_facts)) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot load kernel {}: expected {} parameters, or the facts "
                     "of a launch behind them ({} bytes), found {} bytes more",
                     record.name, next, sizeof(launch_facts), bytes));
   }
-  return {};
+  // The driver's outcome for a parameter that does not exist.
+  return more == status::invalid_value;
 }
 
 /// Looks up all kernels on one device. Runs on its thread.
@@ -234,7 +235,8 @@ result<void> find_kernels(const driver_api& api, const fatbin& module,
     status s = api.library_kernel(&k.kernels[device], made.libraries.at(section)->get(),
                                   record.symbol.c_str());
     if (s == status::success) {
-      WEIR_CHECK(check_parameters(api, k.kernels[device], record));
+      WEIR_TRY(const bool without, check_parameters(api, k.kernels[device], record));
+      k.without_facts[device] = without ? 1 : 0;
       s = api.kernel_function(&k.functions[device], k.kernels[device]);
     }
     if (s != status::success) {
@@ -273,6 +275,7 @@ result<std::unique_ptr<cuda_module>> load_module_on(
     k.kernels.resize(threads.size());
     k.functions.resize(threads.size());
     k.shared_limits.resize(threads.size());
+    k.without_facts.resize(threads.size());
     for (const kernel_parameter& p : record.parameters) {
       k.places.push_back(p.offset);
     }

@@ -4,9 +4,11 @@
 ///
 /// Most graphs run by the engine's replay (`graph_body`). The tasks are captured once for
 /// each stream on which the graph is launched, because they name the lanes of that
-/// stream. Graphs in which ranks meet are enqueued node by node for each run
-/// (`graph_reissue`), because a task of the engine must not wait for other ranks. Members
-/// are guarded by the submission lock.
+/// stream. If one device can do all work of a graph without the host, it has a graph of
+/// its own (`native_`). A launch on a stream of one device is then one task, which gives
+/// that graph to the device, unless somebody observes the nodes. Graphs in which ranks
+/// meet are enqueued node by node for each run (`graph_reissue`), because a task of the
+/// engine must not wait for other ranks. Members are guarded by the submission lock.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +17,9 @@
 #include "stream/graphs/graph_body.hpp"
 #include "stream/graphs/graph_memory.hpp"
 #include "stream/graphs/graph_reissue.hpp"
+#include "stream/graphs/native_graph.hpp"
 #include "stream/notifier.hpp"
+#include "weir/tessera/stream/device_step.hpp"
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
@@ -46,11 +50,17 @@ bool has_ranks_that_meet(const graph& recorded) {
 /// One run of a graph, as an operation of the stream that it is launched on.
 class graph_run final : public operation {
  public:
-  /// `recorded` is the operation that a recording of the stream gets, or null.
-  graph_run(std::shared_ptr<graph_exec> exec, ref<operation> recorded)
+  /// `recorded` is the operation that a recording of the stream `target` gets, or null.
+  // An observer gets the times of the nodes, which devices do not tell.
+  graph_run(std::shared_ptr<graph_exec> exec, ref<operation> recorded,
+            const stream& target)
       : operation(operation_kind::graph),
         exec_(std::move(exec)),
-        recorded_(std::move(recorded)) {}
+        recorded_(std::move(recorded)) {
+    if (target.lanes() == 1 && !exec_->context_->observed()) {
+      native_ = exec_->native_;
+    }
+  }
 
   // The frame and the nodes, and a task per lane for waits.
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
@@ -63,6 +73,10 @@ class graph_run final : public operation {
   // The waits of the run are carried out on each lane before the replay, whose first task
   // holds these lanes.
   void submit(submission& to) override {
+    if (native_ != nullptr) {
+      submit_native(to);
+      return;
+    }
     if (!waits.empty()) {
       for (unsigned d = 0; d < to.lanes().devices(); ++d) {
         to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
@@ -76,17 +90,36 @@ class graph_run final : public operation {
     auto first = to.guard().engine().replay(found->second.tasks, &graph_runs);
     WEIR_EXPECT(first.has_value());
   }
-  // Only takes over the failures of points that the run waits for.
+  // Without a graph of the device it only takes over the failures of points that the run
+  // waits for.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
-    static_cast<void>(may_run(lanes, lane));
+    if (native_ == nullptr) {
+      static_cast<void>(may_run(lanes, lane));
+      return;
+    }
+    run_later(lanes, lane, [&](device_step& to) -> result<void> {
+      to.give(exec_->context_->backend(), graph_work{native_, exec_->native_device_});
+      return {};
+    });
   }
 
   /// number of the first launch that takes numbers from the stream
   std::uint64_t first_ordinal = 0;
 
  private:
+  // One task, which holds what the first task of a replay holds: runs of the graph follow
+  // one another, whoever runs them.
+  void submit_native(submission& to) {
+    std::vector<runtime::access> accesses{holds(to.lanes().lane_of(0))};
+    for (const auto& lanes : exec_->body_->lanes) {
+      accesses.push_back(holds(lanes->lane_of(0)));
+    }
+    to.add(*this, 0, 0, accesses);
+  }
+
   std::shared_ptr<graph_exec> exec_;
   ref<operation> recorded_;
+  std::shared_ptr<device_graph> native_;  ///< run by its device; null: by the engine
 };
 
 // Chooses the kind of runs once, by whether ranks meet in the graph.
@@ -104,7 +137,39 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
   }
   out->left_ = memory_left_by(from->nodes);
   out->from_ = std::move(from);
+  out->renew_native();
   return out;
+}
+
+// The device makes the graph without the submission lock, because it may take long. If
+// the graph is updated meanwhile, that update lets it be made again. A refusal is
+// remembered by having none: the engine then runs the nodes until the next update.
+void graph_exec::renew_native() {
+  device_backend& backend = context_->backend();
+  // Threads of the runtime must not wait for devices.
+  if (body_ == nullptr || backend.inline_work() || on_worker()) {
+    return;
+  }
+  std::optional<native_plan> plan;
+  std::uint64_t seen = 0;
+  {
+    const auto in = context_->submission_lock().enter();
+    seen = changes_;
+    plan = native_plan_of(*body_);
+  }
+  if (!plan) {
+    return;
+  }
+  auto made = backend.make_graph(plan->device, plan->pieces);
+  if (!made) {
+    context_->log(log_level::debug, "graph run node by node: {}", made.error().message());
+    return;
+  }
+  const auto in = context_->submission_lock().enter();
+  if (seen == changes_) {
+    native_ = *std::move(made);
+    native_device_ = plan->device;
+  }
 }
 
 graph_exec::~graph_exec() = default;
@@ -198,7 +263,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
     reissue_->run(in, *target, std::move(copies));
     return {};
   }
-  auto run = make_ref<graph_run>(shared_from_this(), std::move(recorded));
+  auto run = make_ref<graph_run>(shared_from_this(), std::move(recorded), *target);
   run->first_ordinal = target->take_ordinals(body_->counted_launches());
   target->enqueue(in, std::move(run));
   return {};
@@ -305,13 +370,16 @@ result<void> graph_exec::update(std::size_t node, const operation& operation,
   WEIR_CHECK(check_update(node, operation, made_on));
   // Runs in flight use the old operation. They end first. If another run was launched
   // while this thread waited without the submission lock, it waits again.
-  for (;;) {
+  for (bool done = false; !done;) {
     const std::uint64_t seen = wait_for_runs();
     const auto in = context_->submission_lock().enter();
-    if (seen == runs_) {
-      return replace(node, operation);
+    done = seen == runs_;
+    if (done) {
+      WEIR_CHECK(replace(node, operation));
     }
   }
+  renew_native();
+  return {};
 }
 
 // Waits for the runs on all streams that have launched the graph. Returns the number of
@@ -351,6 +419,9 @@ result<void> graph_exec::replace(std::size_t node, const operation& operation) {
   }
   WEIR_TRY(ref<tessera::operation> copy,
            copy_for_graph(operation, *context_, &body_->run));
+  // The device's graph has the old operation.
+  ++changes_;
+  native_.reset();
   copy->urgent = operation.urgent;
   body_->replace(node, std::move(copy));
   captures_.clear();

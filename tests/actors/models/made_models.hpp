@@ -240,13 +240,16 @@ inline byte_vector gguf_file(gguf_maker keys, const std::vector<made_tensor>& te
 }
 
 /// Returns the bytes of a safetensors file.
-/// @param type  Name of the type of all tensors.
+/// @param type  Name of the type of tensors whose type is 0; others have the type that
+/// their number has in GGUF: 1 is fp16, 30 is bf16.
 inline byte_vector safetensors_file(const std::vector<made_tensor>& tensors,
                                     const std::string& type = "F32") {
   json header = json::object();
   std::size_t offset = 0;
   for (const made_tensor& t : tensors) {
-    header[t.name] = {{"dtype", type},
+    header[t.name] = {{"dtype", t.type == 30  ? "BF16"
+                                : t.type == 1 ? "F16"
+                                              : type},
                       {"shape", t.shape},
                       {"data_offsets", {offset, offset + t.bytes.size()}}};
     offset += t.bytes.size();
@@ -320,6 +323,11 @@ inline storage::hn4_volume writable(const std::string& path) {
 inline storage::hn4_volume mapped(const std::string& path) {
   return or_throw(storage::hn4_volume::open(or_throw(storage::open_mapped_device(path)),
                                             storage::device_mode::read_only));
+}
+
+/// Returns the bytes of the panels of a model.
+inline byte_vector panels_of(const storage::hn4_volume& volume, const std::string& tag) {
+  return or_throw(or_throw(volume.stream(tag + "/panels")).read_all());
 }
 
 /// Returns the values of a weight in the order of the model.

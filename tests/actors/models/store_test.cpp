@@ -65,9 +65,12 @@ TEST_P(ModelStore, BothFamiliesOfFilesGiveTheSameBits) {
   }
 }
 
-TEST_P(ModelStore, ExportedFilesComeBackWithEqualDigestsAndFacts) {
+TEST_P(ModelStore, ExportedFilesComeBackWithEqualDigestsPanelsAndFacts) {
   const std::uint64_t digest = import("hf", "h").digest;
   import("m.gguf", "g");
+  const byte_vector panels = panels_of(mapped(scratch_ / "v"), "h");
+  EXPECT_GT(panels.size(), 4 * model_.weights.front().values.size());
+  EXPECT_EQ(panels_of(mapped(scratch_ / "v"), "g"), panels);
   int made = 0;
   for (const char* tag : {"g", "h"}) {
     const model_in_volume model = open(tag);
@@ -80,6 +83,7 @@ TEST_P(ModelStore, ExportedFilesComeBackWithEqualDigestsAndFacts) {
       EXPECT_EQ(done->digest, digest);
       const model_record back = import(out, "back", true);
       EXPECT_EQ(back.digest, digest) << tag << out;
+      EXPECT_EQ(panels_of(mapped(scratch_ / "v"), "back"), panels) << tag << out;
       EXPECT_EQ(back.facts, model_.facts) << tag << out;
       EXPECT_EQ(back.chat_template, "{{ messages }}");
       const auto refused = export_model(model, scratch_ / out, {.to = to});
@@ -566,6 +570,7 @@ TEST(SixteenBitModels, KeepTheirTypeInSafetensorsAndTheirValuesInGguf) {
           or_throw(import_model(volume, scratch / back, "b", {.replace = true})).digest,
           record.digest)
           << type << back;
+      EXPECT_EQ(panels_of(volume, "b"), panels_of(volume, "h")) << type << back;
       const auto again = or_throw(model_in_volume::open(volume, "b"));
       EXPECT_EQ(name_of(again.weights()[0].type), type);
     }

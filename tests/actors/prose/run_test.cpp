@@ -16,6 +16,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::actors {
 namespace {
@@ -275,6 +276,40 @@ TEST(run, reports_a_setting_that_cannot_be) {
   const auto r = run(config);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::invalid_argument);
+  EXPECT_FALSE(std::filesystem::exists(config.folder));
+}
+
+TEST(run, gives_one_state_for_any_instruction_set) {
+  test::small_runs runs;
+  std::optional<std::uint64_t> first;
+  for (const std::string_view name : models::instruction_sets_here()) {
+    auto config = runs.config(std::string(name));
+    config.kernels.instruction_set = name;
+    const auto r = run(config);
+    ASSERT_TRUE(r) << r.error().message();
+    first = first.value_or(r->state_hash);
+    EXPECT_EQ(r->state_hash, *first) << name;
+  }
+}
+
+TEST(run, refuses_an_instruction_set_that_is_missing_before_it_makes_a_folder) {
+  test::small_runs runs;
+  const auto here = models::instruction_sets_here();
+  for (const std::string_view name : models::instruction_sets().subspan(here.size())) {
+    auto config = runs.config("a");
+    config.kernels.instruction_set = name;
+    const auto r = run(config);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().code(), errc::invalid_argument);
+    EXPECT_NE(r.error().text().find(here.back()), std::string::npos) << r.error().text();
+  }
+  auto config = runs.config("a");
+  config.kernels.instruction_set = "avx1024";
+  const auto r = run(config);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().text(),
+            "cannot use setting \"run.kernels\" of the run: expected one of \"auto\" "
+            "\"x86-64\" \"x86-64-v3\" \"x86-64-v4\", found string \"avx1024\"");
   EXPECT_FALSE(std::filesystem::exists(config.folder));
 }
 

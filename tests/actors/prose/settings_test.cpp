@@ -82,6 +82,7 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
                                             {std::string("skip")},
                                             {std::string("grown")},
                                             {std::string("fresh")},
+                                            {std::string("x86-64")},
                                             {std::string("other")},
                                             {std::string("a:0-5")}}) {
     run_config changed = c;

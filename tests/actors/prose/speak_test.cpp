@@ -8,6 +8,7 @@
 
 #include "actors/prose/small_run.hpp"
 #include "weir/base/file.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::actors {
 namespace {
@@ -75,6 +76,24 @@ TEST_F(speak_tests, the_same_seed_gives_the_same_text) {
   const auto three = speak(other);
   ASSERT_TRUE(three);
   EXPECT_NE(three->text, one->text);
+}
+
+TEST_F(speak_tests, the_instruction_set_changes_no_letter) {
+  const auto best = speak(request("volume"));
+  ASSERT_TRUE(best) << best.error().message();
+  EXPECT_EQ(best->instruction_set, models::instruction_sets_here().back());
+  for (const char* source : {"volume", "a"}) {
+    auto q = request(source);
+    const auto text = speak(q);
+    q.kernels = "x86-64";
+    const auto forced = speak(q);
+    ASSERT_TRUE(text && forced) << source;
+    EXPECT_EQ(forced->instruction_set, "x86-64");
+    EXPECT_EQ(forced->text, text->text);
+    EXPECT_EQ(forced->context_hash, text->context_hash);
+    q.kernels = "avx1024";
+    EXPECT_EQ(speak(q).error().code(), errc::invalid_argument);
+  }
 }
 
 TEST_F(speak_tests, temperature_zero_needs_no_seed) {

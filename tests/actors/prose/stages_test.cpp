@@ -15,6 +15,7 @@
 #include "weir/actors/preset.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::actors {
@@ -245,6 +246,30 @@ TEST(prose_stages, run_with_actors_and_resume_behind_a_stop) {
   ASSERT_TRUE(last) << last.error().message();
   EXPECT_EQ(hash_of(*last), expected->state_hash);
   EXPECT_EQ(curve_of(c), curve_of(whole));
+}
+
+TEST(prose_stages, use_the_instruction_set_of_the_run_which_may_change) {
+  test::small_runs runs;
+  auto c = runs.config("forced");
+  c.kernels.instruction_set = "x86-64";
+  const auto used = [](const pipeline_report& r) {
+    const auto* found = r.stages.at(1).find<std::string>("instruction_set");
+    return found == nullptr ? "" : *found;
+  };
+  const auto forced = preset_of(c);
+  ASSERT_TRUE(forced) << forced.error().message();
+  run_control control;
+  run_options options = forced->options;
+  options.control = &control;
+  // The run ends at once, so that there is something left to do.
+  control.request_stop();
+  EXPECT_EQ(used(or_throw(weir::run(*forced->stages, options))), "x86-64");
+  // A resumed run may have another one, and the stages see it.
+  c.kernels = {};
+  const auto best = preset_of(c);
+  ASSERT_TRUE(best) << best.error().message();
+  const auto ended = or_throw(weir::resume(*best->stages, best->options));
+  EXPECT_EQ(used(ended), models::instruction_sets_here().back());
 }
 
 TEST(prose_stages, a_stored_budget_of_another_size_is_damage) {

@@ -70,12 +70,27 @@ void write_other(const std::string& path, dtype type, const std::string& compres
   const auto message = or_throw(formats::encode_message({&one, 1}));
   or_throw(write_file_atomically(posix_file_system(), path, message));
 }
+/// Expects that this rank has the elements of its own tiles and zeros elsewhere, before
+/// any piece has moved.
+void expect_own_tiles_alone(world& w, const world_tensor<double, 2>& t) {
+  const auto* const local = t.all().bytes().as<double>();
+  for (const auto& box : t.tiles()) {
+    const bool own = box.index * w.base().ranks() / t.tile_count() == w.base().rank();
+    for (std::int64_t i = box.lo[0]; i < box.hi[0]; ++i) {
+      for (std::int64_t j = box.lo[1]; j < box.hi[1]; ++j) {
+        ASSERT_EQ(local[i * t.all().extent(1) + j], own ? value_at(i, j) : 0)
+            << "rank " << w.base().rank() << " tile " << box.index;
+      }
+    }
+  }
+}
 /// Reads the object "depth" on two ranks and compares it.
 void expect_readable(const std::string& path) {
   on_world(2, [&](world& w) {
     const auto t = w.make<double>(blocks(3, 2), 10, 7);
     const auto done = read_object(w, path, "depth", t);
     ASSERT_TRUE(done) << done.error().message();
+    expect_own_tiles_alone(w, t);
     const auto all = or_throw(w.elements(t));
     for (std::int64_t i = 0; i < 10; ++i) {
       for (std::int64_t j = 0; j < 7; ++j) {
@@ -161,25 +176,58 @@ TEST(WorldMessages, AFolderThatDoesNotExistIsNamedOnAllRanks) {
   });
 }
 
-TEST(WorldVolumes, EachRankReadsTheBlocksOfItsTiles) {
-  test::temp_folder folder;
-  const std::string path = folder / "v.hn4";
-  const std::array<std::int64_t, 2> shape{64, 48};
-  std::vector<double> content(64 * 48);
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    content[i] =
-        value_at(static_cast<std::int64_t>(i / 48), static_cast<std::int64_t>(i % 48));
+/// Makes a volume with the tensor "w".
+void make_volume(const std::string& path, std::int64_t n, std::int64_t m) {
+  std::vector<double> content;
+  for (std::int64_t i = 0; i < n * m; ++i) {
+    content.push_back(value_at(i / m, i % m));
   }
+  const std::array<std::int64_t, 2> shape{n, m};
   or_throw(storage::hn4_format(path, storage::test::fixed_format()));
   or_throw(or_throw(storage::hn4_volume::open(path, storage::device_mode::writable))
                .put("model",
                     or_throw(storage::make_safetensors(
                         "w", dtype::fp64, shape, std::as_bytes(std::span(content))))));
+}
+/// Returns the number of bytes that this process has read by system calls so far.
+std::int64_t bytes_read_so_far() {
+  std::ifstream counters("/proc/self/io");
+  std::string name;
+  std::int64_t bytes = 0;
+  counters >> name >> bytes;
+  EXPECT_EQ(name, "rchar:");
+  return bytes;
+}
+
+TEST(WorldVolumes, AllRanksTogetherReadTheTensorOnce) {
+  test::temp_folder folder;
+  const std::string path = folder / "v.hn4";
+  constexpr std::int64_t n = 1024;
+  make_volume(path, n, n);
+  for (const runtime::rank_id ranks : {1U, 4U}) {
+    const std::int64_t before = bytes_read_so_far();
+    on_world(ranks, [&](world& w) {
+      const auto t = w.make<double>(rows(100), n, n);
+      or_throw(read_volume(w, path, "w", t));
+      expect_own_tiles_alone(w, t);
+    });
+    // Each rank opens the volume, and reads whole blocks at the ends of its tiles.
+    const std::int64_t read = bytes_read_so_far() - before;
+    EXPECT_GE(read, n * n * 8) << ranks << " ranks";
+    EXPECT_LE(read, n * n * 8 * 5 / 4) << ranks << " ranks";
+  }
+}
+
+TEST(WorldVolumes, EachRankReadsTheBlocksOfItsTiles) {
+  test::temp_folder folder;
+  const std::string path = folder / "v.hn4";
+  make_volume(path, 64, 48);
   for (const layout& cut : {rows(7), blocks(10, 11)}) {
     on_world(3, [&](world& w) {
       const auto t = w.make<double>(cut, 64, 48);
       const auto done = read_volume(w, path, "w", t);
       ASSERT_TRUE(done) << done.error().message();
+      expect_own_tiles_alone(w, t);
       const auto all = or_throw(w.elements(t));
       for (std::int64_t i = 0; i < 64; ++i) {
         for (std::int64_t j = 0; j < 48; ++j) {

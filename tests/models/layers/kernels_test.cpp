@@ -13,13 +13,19 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <string_view>
 #include <vector>
 
+#include "kernel_choice.hpp"
 #include "layers/kernels/select.hpp"
 #include "models/layers/sixteen_lanes.hpp"
 #include "models/layers/some_weights.hpp"
+#include "prose/kernels/select.hpp"
 #include "support/case_count.hpp"
+#include "weir/base/bytes.hpp"
 #include "weir/base/math/elementary.hpp"
+#include "weir/base/small_floats.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::models::layers {
 namespace {
@@ -136,6 +142,134 @@ TEST(LayerKernels, ProductsAreSectionsInAscendingOrderForEveryShape) {
   expect_product(weight_type::f32, 1, 1, 513);
   expect_product(weight_type::f32, 3, 2, 1);
   expect_product(weight_type::f32, 1, 9, 37);
+}
+
+/// Returns the product of rows of 32 inputs, one after another, and of panels of a
+/// quantised type.
+std::vector<float> product_of_blocks(const layer_kernels& table, panel_kind kind,
+                                     const std::vector<float>& rows,
+                                     const byte_vector& panels) {
+  constexpr int inputs = 32;
+  const std::size_t bytes = inputs / 32 * 16 * (kind == panel_kind::q8_0 ? 34 : 20);
+  product_call call;
+  call.rows = rows.data();
+  call.row_stride = inputs;
+  call.row_count = static_cast<int>(rows.size() / inputs);
+  call.inputs = inputs;
+  call.kind = kind;
+  call.panels = panels.data();
+  call.panel_bytes = static_cast<std::ptrdiff_t>(bytes);
+  call.panel_count = static_cast<int>(panels.size() / bytes);
+  call.out_stride = 16 * call.panel_count;
+  std::vector<float> out(rows.size() / inputs *
+                         static_cast<std::size_t>(call.out_stride));
+  call.out = out.data();
+  table.product(call);
+  return out;
+}
+
+/// Returns the number of the first output whose bits differ, or of the outputs.
+std::size_t first_difference(const std::vector<float>& found,
+                             const std::vector<float>& expected) {
+  std::size_t at = 0;
+  while (at < expected.size() && std::bit_cast<std::uint32_t>(found[at]) ==
+                                     std::bit_cast<std::uint32_t>(expected[at])) {
+    ++at;
+  }
+  return at;
+}
+
+/// Panels whose scales or minima are halves, and their products with 32 ones.
+struct panels_of_halves {
+  byte_vector panels;
+  std::vector<float> products;
+};
+
+/// Returns panels of one block with every half, or some under sanitizers. The code of
+/// each weight is 1.
+/// @param use  "q8_0 scale", "q4_1 scale" or "q4_1 minimum"
+panels_of_halves every_half_as(std::string_view use) {
+  const bool q8 = use == "q8_0 scale";
+  const byte_vector zeros(32);
+  panels_of_halves out;
+  for (std::size_t first = 0; first < 0x1'0000; first += 16 * test::case_step()) {
+    byte_vector halves(32);
+    for (std::size_t lane = 0; lane < 16; ++lane) {
+      const auto half = static_cast<std::uint16_t>(first + lane);
+      store_le(halves.data() + 2 * lane, half);
+      // The other half of q4_1 is 0, whose sum with a negative zero is a positive one.
+      const float weight = fp16_to_float(half) + (q8 ? -0.0F : 0.0F);
+      float sum = 0;
+      for (int k = 0; k < 32; ++k) {
+        sum = std::fma(1.0F, weight, sum);
+      }
+      out.products.push_back(sum);
+    }
+    if (!q8) {
+      append(out.panels, use == "q4_1 scale" ? halves : zeros);
+    }
+    append(out.panels, use == "q4_1 scale" ? zeros : halves);
+    append(out.panels, byte_vector(q8 ? 512 : 256, q8 ? std::byte{1} : std::byte{0x11}));
+  }
+  return out;
+}
+
+// A product hides the sign of a zero, and makes a signalling NaN a quiet one, as every
+// operation does.
+TEST(LayerKernels, HalvesAreConvertedAsByTheScalarFunction) {
+  for (const std::string_view use : {"q8_0 scale", "q4_1 scale", "q4_1 minimum"}) {
+    const panels_of_halves all = every_half_as(use);
+    const auto kind = use == "q8_0 scale" ? panel_kind::q8_0 : panel_kind::q4_1;
+    const auto outputs = static_cast<std::ptrdiff_t>(all.products.size());
+    // Single rows, some, and so many that panels are unpacked.
+    for (const int rows : {1, 2, 32}) {
+      const std::vector<float> ones(static_cast<std::size_t>(32 * rows), 1.0F);
+      for (const layer_kernels* table : tables_here()) {
+        const auto found = product_of_blocks(*table, kind, ones, all.panels);
+        for (auto row = found.begin(); row != found.end(); row += outputs) {
+          EXPECT_EQ(first_difference({row, row + outputs}, all.products),
+                    all.products.size())
+              << table->name << " " << use << " rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+// The panel holds every byte, the scales are 1 and the minima 0. Row r is 1 at input r.
+TEST(LayerKernels, CodesHaveTheirValues) {
+  for (const panel_kind kind : {panel_kind::q8_0, panel_kind::q4_1}) {
+    const bool q8 = kind == panel_kind::q8_0;
+    byte_vector panel(q8 ? 32 : 64);
+    for (std::size_t lane = 0; lane < 16; ++lane) {
+      store_le(panel.data() + 2 * lane, std::uint16_t{0x3C00});
+    }
+    for (std::size_t i = 0; i < (q8 ? 512U : 256U); ++i) {
+      panel.push_back(static_cast<std::byte>(i & 255U));
+    }
+    std::vector<float> rows(32 * 32);
+    std::vector<float> expected;
+    for (std::size_t k = 0; k < 32; ++k) {
+      rows[33 * k] = 1;
+      for (std::size_t lane = 0; lane < 16; ++lane) {
+        const std::size_t code = (q8 ? k : k % 16) * 16 + lane;
+        expected.push_back(q8 ? static_cast<float>(static_cast<std::int8_t>(code & 255U))
+                              : static_cast<float>(k < 16 ? code & 15U : code >> 4));
+      }
+    }
+    for (const layer_kernels* table : tables_here()) {
+      EXPECT_EQ(product_of_blocks(*table, kind, rows, panel), expected) << table->name;
+      for (std::size_t k = 0; k < 32; ++k) {
+        const auto begin = static_cast<std::ptrdiff_t>(k);
+        const std::vector<float> row(rows.begin() + 32 * begin,
+                                     rows.begin() + 32 * (begin + 1));
+        EXPECT_EQ(product_of_blocks(*table, kind, row, panel),
+                  std::vector<float>(expected.begin() + 16 * begin,
+                                     expected.begin() + 16 * (begin + 1)))
+            << table->name << " input " << k;
+      }
+    }
+  }
 }
 
 TEST(LayerKernels, NormsAreAccurateAndEqualOnEveryInstructionSet) {
@@ -343,9 +477,41 @@ TEST(LayerKernels, AttentionIsAccurateAndEqualOnEveryInstructionSet) {
 }
 
 TEST(LayerKernels, InstructionSetsAreChosenByName) {
-  EXPECT_TRUE(select_layer_kernels("auto"));
-  EXPECT_STREQ((*select_layer_kernels("x86-64"))->name, "x86-64");
+  const auto here = instruction_sets_here();
+  EXPECT_EQ(or_throw(select_layer_kernels("auto"))->name, here.back());
+  EXPECT_EQ(or_throw(select_kernels("auto"))->name, here.back());
+  for (const std::string_view name : instruction_sets()) {
+    const bool has = std::ranges::count(here, name) != 0;
+    ASSERT_EQ(select_layer_kernels(name).has_value(), has) << name;
+    EXPECT_EQ(check_instruction_set(name).has_value(), has) << name;
+    if (has) {
+      EXPECT_EQ((*select_layer_kernels(name))->name, name);
+      EXPECT_EQ(or_throw(select_kernels(name))->name, name);
+    }
+  }
   EXPECT_EQ(select_layer_kernels("avx1024").error().code(), errc::invalid_argument);
+}
+
+TEST(LayerKernels, AnInstructionSetThatIsMissingIsRefusedWithThoseThatAreThere) {
+  // Of processors of each level, so that the refusals are seen on every machine.
+  const auto refusal = [](std::string_view name, int level) {
+    const auto chosen = choose_instruction_set(name, level);
+    EXPECT_TRUE(chosen || chosen.error().code() == errc::invalid_argument);
+    return chosen ? "" : chosen.error().text();
+  };
+  EXPECT_EQ(
+      refusal("x86-64-v4", 3),
+      "cannot choose kernels: expected auto or an instruction set of this processor "
+      "(x86-64, x86-64-v3), found x86-64-v4");
+  EXPECT_EQ(
+      refusal("x86-64-v3", 1),
+      "cannot choose kernels: expected auto or an instruction set of this processor "
+      "(x86-64), found x86-64-v3");
+  EXPECT_EQ(refusal("x86-64-v4", 4), "");
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 1)), kernel_level::base);
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 3)), kernel_level::v3);
+  EXPECT_EQ(or_throw(choose_instruction_set("auto", 4)), kernel_level::v4);
+  EXPECT_EQ(or_throw(choose_instruction_set("x86-64", 4)), kernel_level::base);
 }
 
 TEST(LayerKernels, ThisProcessorHasAvx512) {

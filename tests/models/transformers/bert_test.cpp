@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "layers/kernels/select.hpp"
+#include "models/transformers/bert_schedules.hpp"
 #include "models/transformers/plain_models.hpp"
 #include "models/transformers/some_model.hpp"
+#include "support/case_count.hpp"
 
 namespace weir::models {
 namespace {
@@ -202,6 +204,7 @@ TEST(Bert, BitsDoNotDependOnBatchWorkersOrInstructionSet) {
       }
       const auto engine = bert_engine(workers);
       const auto model = or_throw(make_bert(*engine, config, weights, {kernels, 600}));
+      EXPECT_EQ(model->facts().instruction_set, kernels);
       if (alone.empty()) {
         for (const token_run& run : all.runs) {
           const auto row = encode_all(*model, {run});
@@ -212,6 +215,16 @@ TEST(Bert, BitsDoNotDependOnBatchWorkersOrInstructionSet) {
           << kernels << " workers " << workers;
     }
   }
+}
+
+TEST(Bert, EmbeddingsDoNotDependOnScheduleBatchTypeOrParts) {
+  const auto cases = test::case_count("WEIR_BERT_CASES", 8);
+  const test::batch_counts counts = test::run_batches(cases, 1);
+  RecordProperty("schedules", std::to_string(counts.schedules));
+  RecordProperty("compared", std::to_string(counts.compared));
+  EXPECT_GE(counts.schedules, 24U);
+  EXPECT_GE(counts.compared, counts.schedules);
+  EXPECT_GE(counts.largest_run, 8U);
 }
 
 TEST(Bert, PartsGiveTheBitsOfTheWholeModel) {

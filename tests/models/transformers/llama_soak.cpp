@@ -20,7 +20,8 @@ TEST(LlamaSoak, BitsDoNotDependOnScheduleWorkersOrInstructionSet) {
       static_cast<unsigned long long>(counts.schedules),
       static_cast<unsigned long long>(counts.compared),
       static_cast<unsigned long long>(counts.reused), counts.most_sequences);
-  EXPECT_GE(counts.schedules, cases * 12);
+  // With 160 cases these are 2,000: 12 of each with AVX2, and a tenth with the baseline.
+  EXPECT_GE(counts.schedules, cases * 25 / 2);
   EXPECT_GE(counts.most_sequences, 32U);
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "models/transformers/schedules.hpp"
 #include "models/transformers/some_model.hpp"
 #include "support/case_count.hpp"
+#include "weir/base/system/memory.hpp"
+#include "weir/models/instruction_sets.hpp"
 
 namespace weir::models {
 namespace {
@@ -170,9 +173,52 @@ TEST(Llama, MemoryOfKeysAndValuesIsCountedInTokens) {
                                            "tokens take, found 32767"),
             std::string::npos)
       << refused.error().message();
-  EXPECT_GT(default_kv_memory(), 0U);
-  EXPECT_LE(default_kv_memory(), std::uint64_t{4} << 30);
   EXPECT_GT(tokens(0), 0U);
+  // A caller with one context needs memory for one.
+  llama_options options{"auto", 0, 128, std::uint64_t{1} << 40};
+  options.max_contexts = 1;
+  EXPECT_EQ(
+      or_throw(make_llama(*engine, config, weights, options))->facts().context_tokens,
+      config.max_context);
+  options.max_contexts = 0;
+  EXPECT_EQ(make_llama(*engine, config, weights, options).error().code(),
+            errc::invalid_argument);
+}
+
+TEST(Llama, MemoryOfKeysAndValuesIsAQuarterOfWhatIsAvailable) {
+  constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+  EXPECT_EQ(default_kv_memory(0), 0U);
+  EXPECT_EQ(default_kv_memory(gib), gib / 4);
+  EXPECT_EQ(default_kv_memory(16 * gib - 4), 4 * gib - 1);
+  EXPECT_EQ(default_kv_memory(16 * gib), 4 * gib);
+  EXPECT_EQ(default_kv_memory(1024 * gib), 4 * gib);
+  // Other programs take and free memory between two looks, so a look lies between those
+  // before and behind it only if nothing else happens.
+  bool seen = false;
+  for (int i = 0; i < 1000 && !seen; ++i) {
+    const std::uint64_t before = default_kv_memory(memory_of_machine().available);
+    const std::uint64_t found = default_kv_memory();
+    const std::uint64_t behind = default_kv_memory(memory_of_machine().available);
+    seen = found >= std::min(before, behind) && found <= std::max(before, behind);
+  }
+  EXPECT_TRUE(seen);
+}
+
+TEST(Llama, AForcedInstructionSetIsTheOneInUse) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(1);
+  const auto used = [&](std::string_view kernels) {
+    return or_throw(make_llama(*engine, config, weights, {kernels, 64, 8}))
+        ->facts()
+        .instruction_set;
+  };
+  for (const std::string_view name : instruction_sets_here()) {
+    EXPECT_EQ(used(name), name);
+  }
+  EXPECT_EQ(used("auto"), instruction_sets_here().back());
+  EXPECT_EQ(make_llama(*engine, config, weights, {"avx1024", 64, 8}).error().code(),
+            errc::invalid_argument);
 }
 
 TEST(Llama, StepsThatDoNotFitAreRefused) {

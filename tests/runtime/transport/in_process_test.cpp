@@ -128,6 +128,29 @@ TEST(InProcess, TheDeadlineCountsFromTheLastSignOfLife) {
             std::string::npos);
 }
 
+TEST(InProcess, ARankInsideOfAKernelIsAlive) {
+  std::int64_t now = 0;
+  opened_network net(
+      {.ranks = 2, .deadline_ns = 1'000'000'000, .clock = [&now] { return now; }});
+  transport& from = net.transport_of(0);
+  transport& to = net.transport_of(1);
+  std::array<std::byte, 8> in{};
+  const transfer_id id = or_throw(to.receive(0, {0, 0}, in));
+  ASSERT_TRUE(from.watches_kernels());
+  from.kernel_begins();
+  from.kernel_begins();  // a second worker
+  now = 3'000'000'000;
+  EXPECT_TRUE(ends_of(to).empty());
+  from.kernel_ends();
+  now = 6'000'000'000;
+  EXPECT_TRUE(ends_of(to).empty());  // the other worker
+  from.kernel_ends();
+  now = 7'000'000'000;
+  EXPECT_TRUE(ends_of(to).empty());  // the end was the last sign of life
+  now = 7'001'000'000;
+  EXPECT_EQ(ends_of(to).at(id).error().code(), errc::rank_lost);
+}
+
 TEST(InProcess, UnknownRanksAndSecondReceivesAreRefused) {
   opened_network net({.ranks = 2});
   std::array<std::byte, 8> in{};

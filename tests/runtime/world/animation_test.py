@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the dam break with an animation and reads the file: animation_test.py PROGRAM. Checks each chunk and each frame."""
+"""Runs the dam break with an animation and reads the file: animation_test.py PROGRAM. Checks each chunk and each frame, and that the run
+ends with a table of its ranks."""
 import pathlib
 import struct
 import subprocess
@@ -33,9 +34,12 @@ def expect(what, found, expected):
 
 with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder, "depth.png")
-    subprocess.run([sys.argv[1], "--ranks", "2", "--size", str(SIZE), "--tile", "16", "--steps", str(STEPS), "--frame-every", str(EVERY),
-                    "--animation", str(path)], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.argv[1], "--ranks", "2", "--size", str(SIZE), "--tile", "16", "--steps", str(STEPS), "--frame-every",
+                           str(EVERY), "--animation", str(path)], check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     chunks = chunks_of(path.read_bytes())
+
+expect("lines about the result", len(done.stdout.splitlines()), 1)
+expect("ranks in the table of counters", [line.split()[0] for line in done.stderr.splitlines()], ["rank", "0", "1"])
 
 kinds = [kind for kind, _ in chunks]
 frames = STEPS // EVERY + 1

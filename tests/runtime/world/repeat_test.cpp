@@ -195,7 +195,7 @@ void random_step(std::uint64_t seed, world& w, fields& f, std::int64_t step) {
 }
 
 TEST(WorldRepeat, RandomLoopsEqualTheRunOnOneRank) {
-  const std::uint64_t loops = test::case_count("WEIR_TEST_WORLDS", 40);
+  const std::uint64_t loops = test::case_count("WEIR_TEST_LOOPS", 40);
   std::uint64_t replayed = 0;
   for (std::uint64_t seed = 0; seed < loops; ++seed) {
     const repeat_body body = [seed](world& w, fields& f, std::int64_t step) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -151,7 +154,8 @@ layout random_layout(test::dice& d) {
 }
 
 /// Submits a task that reads a random region of a field around a random tile of another
-/// one. The fields have layouts of their own, so regions lie across their tiles.
+/// one, and runs on the owner of the tile or on another rank. The fields have layouts of
+/// their own, so regions lie across their tiles.
 void submit_random_task(world& w, test::dice& d,
                         std::array<world_tensor<double, 2>, 3>& fields) {
   const auto from = static_cast<std::size_t>(d.in(0, 2));
@@ -159,6 +163,8 @@ void submit_random_task(world& w, test::dice& d,
   const auto boxes = fields[to].tiles_inside(d.in(0, 1));
   const auto& box = boxes[static_cast<std::size_t>(
       d.in(0, static_cast<std::int64_t>(boxes.size()) - 1))];
+  const tile_owner executor =
+      d.one_in(3) ? tile_owner{d.in(0, 6), 7} : owner_of(fields[to].of_tile(box));
   const std::int64_t reach = d.in(0, 2);
   const auto factor = static_cast<double>(d.in(1, 9)) / 16;
   const auto change = [factor](view<double, 2>& out, const auto& read_at) {
@@ -176,7 +182,8 @@ void submit_random_task(world& w, test::dice& d,
             return in(i - reach, j + reach) - in(i + reach, j);
           });
         },
-        read(fields[from].wrapped(box, reach)), update(fields[to].of_tile(box)));
+        executor, read(fields[from].wrapped(box, reach)),
+        update(fields[to].of_tile(box)));
   } else {
     w.submit(
         "around",
@@ -186,7 +193,7 @@ void submit_random_task(world& w, test::dice& d,
                    in(in.extent(0) - 1, in.extent(1) - 1) / (1 + static_cast<double>(i));
           });
         },
-        read(fields[from].around(box, reach)), update(fields[to].of_tile(box)));
+        executor, read(fields[from].around(box, reach)), update(fields[to].of_tile(box)));
   }
 }
 
@@ -215,7 +222,7 @@ doubles random_tiles(world& w, std::uint64_t seed) {
 }
 
 TEST(Tiles, RandomProgramsEqualTheRunOnOneRank) {
-  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_WORLDS", 60); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_TILES", 240); ++seed) {
     const auto body = [seed](world& w) { return random_tiles(w, seed); };
     const doubles expected = on_each_rank(1, body)[0];
     const auto ranks = static_cast<runtime::rank_id>(2 + seed % 3);
@@ -223,6 +230,44 @@ TEST(Tiles, RandomProgramsEqualTheRunOnOneRank) {
       ASSERT_EQ(one, expected) << "seed " << seed;
     }
   }
+}
+
+/// Passes three rows through four stages, each of which runs on the rank that has its
+/// weights. Expects that it does.
+doubles pipeline_of_stages(world& w) {
+  constexpr std::int64_t stages = 4;
+  const auto weights = w.make<double>(rows(1), stages, 8);
+  const auto values = w.make<double>(rows(1), 3 * (stages + 1), 8);
+  number_elements(w, weights);
+  number_elements(w, values);
+  const auto row_of = [](const auto& t, std::int64_t row) {
+    return t.of_tile(t.tiles()[static_cast<std::size_t>(row)]);
+  };
+  for (std::int64_t batch = 0; batch < 3; ++batch) {
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      const std::int64_t row = batch * (stages + 1) + stage;
+      const auto own = row_of(weights, stage);
+      const auto there = stage * w.base().ranks() / stages;
+      w.submit(
+          "stage",
+          [here = w.base().rank(), there](view<const double, 2> by,
+                                          view<const double, 2> in, view<double, 2> out) {
+            EXPECT_EQ(here, there);
+            for (std::int64_t i = 0; i < 8; ++i) {
+              out(0, i) = in(0, i) / 2 + by(0, i);
+            }
+          },
+          owner_of(own), read(own), read(row_of(values, row)),
+          write(row_of(values, row + 1)));
+    }
+  }
+  return values_of(w, values);
+}
+
+TEST(Tiles, ATaskRunsOnTheOwnerThatItNames) {
+  engine e(1);
+  world one(e);
+  expect_equal_on_ranks(pipeline_of_stages(one), pipeline_of_stages);
 }
 
 TEST(Tiles, PartsOverEdgesAreClippedOrWrapped) {
@@ -303,6 +348,32 @@ TEST(Tiles, CapturesOfAKernelEndSoonAfterItsTask) {
     or_throw(e.wait());
     hold();
     EXPECT_EQ(token.use_count(), 2) << ranks << " ranks";
+  }
+}
+
+TEST(Tiles, AWorldKeepsTheTransportThatItIsGiven) {
+  using made_ranks = result<std::unique_ptr<runtime::transport>>;
+  engine e(1);
+  const auto expect_ranks = [&](world&& w, runtime::rank_id rank,
+                                runtime::rank_id ranks) {
+    EXPECT_EQ(w.base().rank(), rank);
+    EXPECT_EQ(w.base().ranks(), ranks);
+    const auto t = w.make<double>(rows(1), 4);
+    for (const auto& box : t.tiles()) {
+      w.submit(
+          "set", [](view<double, 1> out) { out(0) = 7; }, write(t.of_tile(box)));
+    }
+    EXPECT_EQ(or_throw(w.elements(t)).extent(0), 4);
+  };
+  expect_ranks(world(e, runtime::make_pretended_ranks(1, 4)), 1, 4);
+  expect_ranks(world(e, or_throw(runtime::make_pretended_ranks(2, 4))), 2, 4);
+  expect_ranks(world(e, made_ranks(std::unique_ptr<runtime::transport>())), 0, 1);
+  try {
+    const world refused(e, made_ranks(error(errc::unsupported, "found MPI_Init")));
+    FAIL() << "expected an exception";
+  } catch (const std::runtime_error& thrown) {
+    EXPECT_NE(std::string_view(thrown.what()).find("found MPI_Init"),
+              std::string_view::npos);
   }
 }
 

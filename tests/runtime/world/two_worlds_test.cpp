@@ -167,7 +167,7 @@ TEST(TwoWorlds, RandomLoopsEqualTheRunOnOneRank) {
         std::array<std::uint32_t, 4>{4, 8, 32, 256}[static_cast<std::size_t>(d.in(0, 3))];
     return o;
   };
-  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_WORLDS", 40); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_LOOPS", 40); ++seed) {
     const std::vector<pair_call> calls = random_calls(seed);
     std::vector<std::vector<double>> found(4);
     for (const rank_id ranks : {1U, 2U + static_cast<rank_id>(seed % 2)}) {

@@ -4,11 +4,14 @@
 /// pieces that do not come. None of them hangs another rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "tensors.hpp"
 #include "weir/runtime/copy_ledger.hpp"
@@ -59,6 +62,26 @@ TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
   EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
   expect_difference(waited.error().text(), "\"add\" needs bytes that have not come");
   EXPECT_EQ(w.wait().error().code(), errc::rank_lost);
+}
+
+TEST(WorldFailures, AKernelOfThreeDeadlinesIsNoFailure) {
+  constexpr std::int64_t deadline_ns = 400'000'000;
+  in_process_network net({.ranks = 2, .deadline_ns = deadline_ns});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);  // the only worker of rank 1 is in the kernel
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    const tensor sum = matrix_of(w, 4, 1);
+    double* const first = m.as<double>();
+    or_throw(w.submit({1, 1}, "long", std::array{writes(m)}, [=](const task_context&) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(3 * deadline_ns));
+      std::fill_n(first, 4, 5.0);
+    }));
+    or_throw(add_column(w, 0, m, sum));
+    const auto waited = w.wait();
+    ASSERT_TRUE(waited) << waited.error().message();
+    EXPECT_EQ(sum.as<double>()[3], r == 0 ? 5 : 0);
+  });
 }
 
 /// The transport of a rank as its world left it.

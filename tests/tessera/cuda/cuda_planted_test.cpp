@@ -20,6 +20,8 @@ cuda::stream_handle kept_stream = nullptr;
 cuda::event_handle kept_event = nullptr;
 cuda::function_handle kept_function = nullptr;
 cuda::library_handle kept_library = nullptr;
+cuda::context_handle kept_context = nullptr;
+cuda::device_address kept_address = 0;
 
 /// A mistake: its name, the rule that it breaks, and the change of the functions.
 struct mistake {
@@ -321,6 +323,164 @@ const std::vector<mistake> kernel_mistakes{
        a.library_unload = [](cuda::library_handle) { return status::success; };
      }}};
 
+using driver_graph = cuda::graph_handle;
+using driver_node = cuda::graph_node_handle;
+using driver_exec = cuda::graph_exec_handle;
+const std::vector<mistake> graph_mistakes{
+    {"graph not destroyed", "ledger",
+     [](Api& a) { a.graph_destroy = [](driver_graph) { return status::success; }; }},
+    {"graph that can be launched not destroyed", "ledger",
+     [](Api& a) { a.graph_exec_destroy = [](driver_exec) { return status::success; }; }},
+    {"graph destroyed twice", "handle_live",
+     [](Api& a) {
+       a.graph_destroy = [](driver_graph g) {
+         (void)real.graph_destroy(g);
+         return real.graph_destroy(g);
+       };
+     }},
+    {"graph that can be launched destroyed twice", "handle_live",
+     [](Api& a) {
+       a.graph_exec_destroy = [](driver_exec e) {
+         (void)real.graph_exec_destroy(e);
+         return real.graph_exec_destroy(e);
+       };
+     }},
+    {"graph launched after its end", "handle_live",
+     [](Api& a) {
+       a.graph_launch = [](driver_exec e, stream s) {
+         (void)real.graph_exec_destroy(e);
+         return real.graph_launch(e, s);
+       };
+     }},
+    {"graph launched twice at once", "graph_once",
+     [](Api& a) {
+       a.graph_launch = [](driver_exec e, stream s) {
+         (void)real.graph_launch(e, s);
+         return real.graph_launch(e, s);
+       };
+     }},
+    {"graph launched in a stream of another device", "stream_context",
+     [](Api& a) {
+       a.graph_launch = [](driver_exec e, stream s) {
+         kept_stream = kept_stream == nullptr ? s : kept_stream;
+         return real.graph_launch(e, kept_stream);
+       };
+     }},
+    {"graph made with flags", "graph_flags",
+     [](Api& a) {
+       a.graph_create = [](driver_graph* g, unsigned) { return real.graph_create(g, 1); };
+     }},
+    {"memory freed before a graph runs", "range_in_allocation",
+     [](Api& a) {
+       a.graph_add_copy = [](driver_node* made, driver_graph g, const driver_node* d,
+                             std::size_t n, const cuda::copy_node* node,
+                             cuda::context_handle c) {
+         kept_address = node->from.device;
+         return real.graph_add_copy(made, g, d, n, node, c);
+       };
+       a.graph_launch = [](driver_exec e, stream s) {
+         (void)real.free(kept_address, s);
+         return real.graph_launch(e, s);
+       };
+     }},
+    {"library unloaded while a graph runs", "library_in_use", [](Api& a) {
+       a.library_load = [](cuda::library_handle* made, const void* code,
+                           cuda::jit_option* o, void** v, unsigned n,
+                           cuda::library_option* lo, void** lv, unsigned ln) {
+         const status s = real.library_load(made, code, o, v, n, lo, lv, ln);
+         kept_library = *made;
+         return s;
+       };
+       a.graph_launch = [](driver_exec e, stream s) {
+         const status made = real.graph_launch(e, s);
+         (void)real.library_unload(kept_library);
+         return made;
+       };
+     }}};
+
+const std::vector<mistake> node_mistakes{
+    {"dependencies of a node left out", "access_order",
+     [](Api& a) {
+       a.graph_add_kernel = [](driver_node* made, driver_graph g, const driver_node*,
+                               std::size_t, const cuda::kernel_node* k) {
+         return real.graph_add_kernel(made, g, nullptr, 0, k);
+       };
+     }},
+    {"dependency of a node given twice", "graph_dependencies",
+     [](Api& a) {
+       a.graph_add_kernel = [](driver_node* made, driver_graph g, const driver_node* d,
+                               std::size_t n, const cuda::kernel_node* k) {
+         std::vector<driver_node> twice(d, d + n);
+         twice.insert(twice.end(), d, d + n);
+         return real.graph_add_kernel(made, g, twice.data(), twice.size(), k);
+       };
+     }},
+    {"argument of a node left out", "graph_arguments",
+     [](Api& a) {
+       a.graph_add_kernel = [](driver_node* made, driver_graph g, const driver_node* d,
+                               std::size_t n, const cuda::kernel_node* k) {
+         k->arguments[0] = nullptr;
+         return real.graph_add_kernel(made, g, d, n, k);
+       };
+     }},
+    {"node with a function of another device", "launch_context",
+     [](Api& a) {
+       a.graph_add_kernel = [](driver_node* made, driver_graph g, const driver_node* d,
+                               std::size_t n, const cuda::kernel_node* k) {
+         kept_function = kept_function == nullptr ? k->function : kept_function;
+         cuda::kernel_node changed = *k;
+         changed.function = kept_function;
+         return real.graph_add_kernel(made, g, d, n, &changed);
+       };
+     }},
+    {"node with a block without threads", "launch_extents",
+     [](Api& a) {
+       a.graph_add_kernel = [](driver_node* made, driver_graph g, const driver_node* d,
+                               std::size_t n, const cuda::kernel_node* k) {
+         cuda::kernel_node changed = *k;
+         changed.block[2] = 0;
+         return real.graph_add_kernel(made, g, d, n, &changed);
+       };
+     }},
+    {"fill of a graph not aligned", "fill_alignment",
+     [](Api& a) {
+       a.graph_add_fill = [](driver_node* made, driver_graph g, const driver_node* d,
+                             std::size_t n, const cuda::fill_node* f,
+                             cuda::context_handle c) {
+         cuda::fill_node changed = *f;
+         changed.to += 2;
+         return real.graph_add_fill(made, g, d, n, &changed, c);
+       };
+     }},
+    {"fill of a graph with elements of 3 bytes", "graph_fill",
+     [](Api& a) {
+       a.graph_add_fill = [](driver_node* made, driver_graph g, const driver_node* d,
+                             std::size_t n, const cuda::fill_node* f,
+                             cuda::context_handle c) {
+         cuda::fill_node changed = *f;
+         changed.element_bytes = 3;
+         return real.graph_add_fill(made, g, d, n, &changed, c);
+       };
+     }},
+    {"copy of a graph too long", "range_in_allocation",
+     [](Api& a) {
+       a.graph_add_copy = [](driver_node* made, driver_graph g, const driver_node* d,
+                             std::size_t n, const cuda::copy_node* copy,
+                             cuda::context_handle c) {
+         cuda::copy_node changed = *copy;
+         changed.width += far_away;
+         return real.graph_add_copy(made, g, d, n, &changed, c);
+       };
+     }},
+    {"copy of a graph in another context", "graph_context", [](Api& a) {
+       a.graph_add_copy = [](driver_node* made, driver_graph g, const driver_node* d,
+                             std::size_t n, const cuda::copy_node* copy,
+                             cuda::context_handle c) {
+         kept_context = kept_context == nullptr ? c : kept_context;
+         return real.graph_add_copy(made, g, d, n, copy, kept_context);
+       };
+     }}};
+
 /// Runs the workload with a mistake. Returns true if its rule was reported, and the rules
 /// that were, in `found`.
 bool reports(const mistake& planted, const std::shared_ptr<listed_executor>& executor,
@@ -329,6 +489,8 @@ bool reports(const mistake& planted, const std::shared_ptr<listed_executor>& exe
   kept_event = nullptr;
   kept_function = nullptr;
   kept_library = nullptr;
+  kept_context = nullptr;
+  kept_address = 0;
   machine shown = workload_machine();
   // An operation has to be under way when the mistake is made.
   shown.max_delay_us =
@@ -363,6 +525,8 @@ TEST(CudaPlanted, EveryMistakeIsReportedByItsRule) {
   std::vector<mistake> all = context_mistakes;
   all.insert(all.end(), memory_mistakes.begin(), memory_mistakes.end());
   all.insert(all.end(), kernel_mistakes.begin(), kernel_mistakes.end());
+  all.insert(all.end(), graph_mistakes.begin(), graph_mistakes.end());
+  all.insert(all.end(), node_mistakes.begin(), node_mistakes.end());
   std::string found;
   int reported = 0;
   for (const mistake& m : all) {
@@ -373,7 +537,7 @@ TEST(CudaPlanted, EveryMistakeIsReportedByItsRule) {
   const bool without =
       reports({"none", "ledger", [](Api&) {}}, executor, found) || !found.empty();
   EXPECT_FALSE(without) << found;
-  EXPECT_GE(all.size(), 30U);
+  EXPECT_GE(all.size(), 60U);
   std::printf("planted: %d of %zu found, %d without\n", reported, all.size(),
               without ? 1 : 0);
   set_up(machine{}, nullptr);

@@ -47,6 +47,56 @@ void fill_all(workload_outcome& out, device_backend& backend, std::byte* memory)
   }
 }
 
+/// Returns the launch of `reverse` in blocks of 100 numbers.
+grid_launch reversal(const kernel_code& code, std::int32_t device,
+                     std::span<const std::byte> args) {
+  grid_launch launch;
+  launch.code = code;
+  launch.device = device;
+  launch.grid = {static_cast<std::int32_t>(count) / 100, 1, 1};
+  launch.block = {100, 1, 1};
+  launch.shared_bytes = std::size_t{60} << 10;
+  launch.args = args;
+  return launch;
+}
+
+/// Fills, reverses and copies numbers by a graph that runs twice, and counts wrong
+/// results.
+void run_graph_on(workload_outcome& out, device_backend& backend, const kernel_code& code,
+                  std::int32_t device, std::byte* a, std::byte* b) {
+  struct {
+    const std::byte* in;
+    std::byte* out;
+  } args{a, b};
+  const grid_launch launch = reversal(code, device, std::as_bytes(std::span(&args, 1)));
+  fill_work numbers{a, bytes, device, 16, {}};  // 1, 2, 3 and 4 in turn
+  for (std::size_t i = 0; i < 4; ++i) {
+    numbers.pattern[4 * i] = static_cast<std::byte>(i + 1);
+  }
+  const std::vector<graph_piece> pieces{
+      {numbers, {}},
+      {grid_work{launch, 0, launch.blocks()}, {0}},
+      {copy_work{copy_kind::device_to_device, a, b, bytes, device, device}, {1}},
+      {fill_work{b, 8, device, 1, {}}, {2}}};
+  auto graph = backend.make_graph(device, pieces);
+  if (!good(out, graph)) {
+    return;
+  }
+  bool whole = true;
+  for (int run = 0; run < 2; ++run) {
+    whole = perform(out, backend, graph_work{*graph, device}) && whole;
+  }
+  std::vector<std::int32_t> found(count);
+  whole = perform(out, backend,
+                  copy_work{copy_kind::device_to_host, as_bytes_of(found.data()), a,
+                            bytes, device, device}) &&
+          whole;
+  for (std::size_t i = 0; whole && i < count; ++i) {
+    const std::size_t from = i / 100 * 100 + 99 - i % 100;
+    out.wrong += found[i] != static_cast<std::int32_t>(from % 4 + 1) ? 1 : 0;
+  }
+}
+
 /// Copies numbers to a device, reverses them there, copies them through the other device
 /// and back, and counts wrong results.
 void reverse_on(workload_outcome& out, device_backend& backend, const cuda_module& module,
@@ -66,13 +116,8 @@ void reverse_on(workload_outcome& out, device_backend& backend, const cuda_modul
       const std::byte* in;
       std::byte* out;
     } args{*a, *b};
-    grid_launch launch;
-    launch.code = *kernel;
-    launch.device = device;
-    launch.grid = {static_cast<std::int32_t>(count) / 100, 1, 1};
-    launch.block = {100, 1, 1};
-    launch.shared_bytes = std::size_t{60} << 10;
-    launch.args = std::as_bytes(std::span(&args, 1));
+    const grid_launch launch =
+        reversal(*kernel, device, std::as_bytes(std::span(&args, 1)));
     whole = perform(out, backend, grid_work{launch, 0, launch.blocks()}) && whole;
     whole =
         perform(out, backend,
@@ -91,6 +136,7 @@ void reverse_on(workload_outcome& out, device_backend& backend, const cuda_modul
       const auto expected = static_cast<std::int32_t>(i / 100 * 100 + 100 - i % 100);
       out.wrong += host[i] != expected ? 1 : 0;
     }
+    run_graph_on(out, backend, *kernel, device, *a, *b);
   }
   for (const auto& [where, memory] :
        {std::pair(device, &a), std::pair(device, &b), std::pair(other, &c)}) {

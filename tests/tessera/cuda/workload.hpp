@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A program that uses every function of the driver that the backend calls: two devices,
-/// copies of all kinds, fills, kernels, a persistent kernel.
+/// copies of all kinds, fills, kernels, graphs, a persistent kernel.
 #pragma once
 
 #include <vector>

@@ -3,13 +3,10 @@
 """Tests `weir chat` with a tiny random model at a pseudo-terminal: `chat_test.py WEIR SOURCE_DIR [unittest
 arguments]`.
 """
-import os
-import pty
-import select
-import subprocess
-import time
+import re
 
-from black_box_case import WEIR, Case, main
+from black_box_case import Case, main
+from terminal import Terminal
 from tiny_models import write_decoder
 
 TEMPLATE = ("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
@@ -20,54 +17,6 @@ LLAMA3 = ("{% set loop_messages = messages %}{% for message in loop_messages %}{
           "message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% "
           "set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ "
           "'<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
-
-
-class Terminal:
-    """A conversation at a pseudo-terminal."""
-
-    def __init__(self, folder, *args):
-        self.master, slave = pty.openpty()
-        self.child = subprocess.Popen([WEIR, "chat", *map(str, args)], cwd=folder, stdin=slave, stdout=slave,
-                                      stderr=slave, start_new_session=True,
-                                      preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))  # TIOCSCTTY
-        os.close(slave)
-        self.seen = ""
-
-    def read_until(self, text, seconds=60):
-        """Reads until a text was printed, and returns everything up to its end."""
-        end = time.monotonic() + seconds
-        while text not in self.seen:
-            ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
-            if not ready:
-                raise AssertionError(f"expected {text!r}, found {self.seen!r}")
-            try:
-                piece = os.read(self.master, 65536)
-            except OSError:  # the other end was closed
-                piece = b""
-            if not piece:
-                raise AssertionError(f"expected {text!r}, found the end behind {self.seen!r}")
-            self.seen += piece.decode(errors="replace")
-        at = self.seen.index(text) + len(text)
-        found, self.seen = self.seen[:at], self.seen[at:]
-        return found
-
-    def read_some(self, seconds=60):
-        """Reads until anything was printed."""
-        if not self.seen:
-            ready, _, _ = select.select([self.master], [], [], seconds)
-            if not ready:
-                raise AssertionError("expected output, found none")
-            self.seen = os.read(self.master, 65536).decode(errors="replace")
-
-    def type(self, text):
-        """Types a text."""
-        os.write(self.master, text.encode())
-
-    def close(self):
-        """Waits for the program and returns its exit code."""
-        code = self.child.wait(timeout=60)
-        os.close(self.master)
-        return code
 
 
 class Chat(Case):
@@ -92,6 +41,38 @@ class Chat(Case):
         # A conversation is one sequence: a later answer depends on what was said before.
         alone = self.talk(lines[1:2], "--temperature", 0)
         self.assertFalse(self.talk(lines[:2], "--temperature", 0).endswith(alone))
+
+    def test_one_of_several_models_must_be_named(self):
+        self.weir("model", "import", "d", "v.hn4", "--tag", "other")
+        self.assertIn('"d", "other"', self.error("chat", "v.hn4", code=2))
+        self.assertTrue(self.talk(["hello"], "--tag", "other"))
+
+    def test_the_instruction_set_changes_no_letter(self):
+        said = {}
+        for kernels in ("auto", "x86-64"):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, "--kernels", kernels, stdin=b"hello\n")
+            said[kernels] = done.stdout
+            if kernels != "auto":
+                self.assertIn(f", kernels {kernels};", done.stderr.decode())
+        self.assertEqual(said["auto"], said["x86-64"])
+        self.error("chat", "v.hn4", "--kernels", "avx1024", code=2)
+
+    def test_memory_is_given_in_bytes_or_tokens_and_said_in_tokens(self):
+        def memory(*args):
+            done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, *args, stdin=b"hello\n" * 3)
+            return int(re.search(r"memory for (\d+) tokens", done.stderr.decode()).group(1)), done
+
+        # A token takes 256 bytes, and a page has 64 tokens.
+        small, done = memory("--kv-memory", "33KiB")
+        self.assertEqual(small, 128)
+        self.assertIn(b"the conversation is full and begins again", done.stderr)
+        same, other = memory("--context-tokens", 128)
+        self.assertEqual((same, other.stdout), (128, done.stdout))
+        # One context, which is no longer than the model takes.
+        self.assertEqual(memory()[0], 4096)
+        self.assertEqual(memory("--kv-memory", "1GiB")[0], 4096)
+        message = self.error("chat", "v.hn4", "--kv-memory", 16383, code=5)
+        self.assertIn("expected at least 16384 bytes, which 64 tokens take, found 16383", message)
 
     def test_special_tokens_of_a_line_are_text(self):
         plain = self.talk(["a"], "--temperature", 0)
@@ -147,7 +128,7 @@ class Chat(Case):
         self.assertIn("expected the tokens <|start_header_id|>, <|end_header_id|> and <|eot_id|>", message)
 
     def test_interrupts_stop_the_answer_and_not_the_program(self):
-        terminal = Terminal(self.folder, "v.hn4", "--max-tokens", 4000, "--temperature", 0)
+        terminal = Terminal(self.folder, "chat", "v.hn4", "--max-tokens", 4000, "--temperature", 0)
         self.addCleanup(terminal.child.kill)
         terminal.read_until("> ")
         terminal.type("hello\n")

@@ -4,12 +4,15 @@
 arguments]`.
 """
 import json
+import mmap
 import random
+import re
 import struct
 import sys
 from pathlib import Path
 
 from black_box_case import SOURCE, WEIR, Case, main
+from terminal import Terminal
 from tiny_models import LONG, WIDTH, write_decoder, write_encoder
 
 sys.path.insert(0, SOURCE + "/tests/support")
@@ -36,6 +39,10 @@ class TextCase(Case):
         """Returns the values of the lines of JSON of a file."""
         return [json.loads(line) for line in self.read(name).splitlines()]
 
+    def sets(self):
+        """Returns the instruction sets of this processor, the best one last."""
+        return json.loads(self.weir("doctor", "--json").stdout)["kernels"]["instruction_sets"]
+
     def embed(self, *args, code=0):
         """Embeds with the model "e" into out.tgm and returns the completed process."""
         return self.weir("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", *args, code=code)
@@ -43,6 +50,22 @@ class TextCase(Case):
     def generate(self, *args, code=0):
         """Generates with the model "d" into out.jsonl and returns the completed process."""
         return self.weir("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "out.jsonl", *args, code=code)
+
+    def progress_of(self, *args):
+        """Runs a command over 51 lines of standard input, and returns the line of progress at a terminal and the output.
+
+        The last line ends when the line of progress was drawn. It is longer than a read of the program (256 KiB), so that the
+        others are read before.
+        """
+        terminal = Terminal(self.folder, *args, "--batch", 1, "--truncate", piped=True)
+        self.addCleanup(terminal.child.kill)
+        terminal.child.stdin.write(b"the fox\n" * 50 + b"fox " * (80 << 10))
+        terminal.child.stdin.flush()
+        line = terminal.read_match(r"[1-9]\d* (texts|answers)  [\d,]+ tokens/s")
+        printed, _ = terminal.child.communicate()
+        self.assertTrue(terminal.read_rest().endswith("\r\x1b[K"), "the line is removed at the end")
+        self.assertEqual(terminal.close(), 0)
+        return line.rpartition("\x1b[K")[2], printed.decode()
 
 
 class Embed(TextCase):
@@ -58,12 +81,28 @@ class Embed(TextCase):
             done = json.loads(self.embed("a", "b.txt", "--workers", workers, "--batch", batch, "--stages", stages,
                                          "--kernels", kernels, "--json").stdout)
             self.assertEqual((done["rows"], done["width"], done["skipped"]), (1032, WIDTH, 0))
+            self.assertEqual(done["instruction_set"], self.sets()[-1] if kernels == "auto" else kernels)
             seen.add(self.read("out.tgm"))
         self.assertEqual(len(seen), 1)
         described = self.weir("tgm", "ls", "out.tgm").stdout.decode()
         for shape in ("[1024, 32]", "[6, 32]", "[2, 32]"):
             self.assertIn(shape, described)
         self.weir("tgm", "validate", "out.tgm")
+
+    def test_bytes_do_not_depend_on_the_number_of_stages(self):
+        write_encoder(self.folder / "deep", layers=7)
+        self.weir("model", "import", "deep", "v.hn4", "--tag", "deep")
+        draw = random.Random(9)
+        self.write("a", "".join(" ".join(draw.choices(["the", "foxes", "fox", "."], k=draw.randrange(9))) + "\n"
+                                for _ in range(200)))
+        seen = set()
+        for stages in range(1, 7):
+            args = ("embed", "v.hn4", "--tag", "deep", "-o", "out.tgm", "a", "--stages", stages, "--batch", 5 * stages,
+                    "--workers", 1 + stages % 3)
+            self.assertEqual(self.weir(*args, "--toml").stdout.count(b'use = "bert.layers"'), stages)
+            self.weir(*args)
+            seen.add(self.read("out.tgm"))
+        self.assertEqual(len(seen), 1)
 
     def test_rows_have_length_1_and_name_their_lines(self):
         self.write("one", '{"t": "the fox", "u": {"t": 1}}\n{"t": ""}\n{"x": [1, {}], "t": "the fox"}\n')
@@ -109,7 +148,8 @@ class Embed(TextCase):
 
     def test_an_empty_file_gives_no_rows(self):
         self.write("empty", "")
-        self.assertEqual(self.embed("empty").stdout.decode(), "e: 0 rows of 32 features in out.tgm, 0 lines skipped\n")
+        self.assertEqual(self.embed("empty").stdout.decode(),
+                         "e: 0 rows of 32 features in out.tgm, 0 lines skipped, 0 texts/s, 0 tokens/s\n")
         self.assertIn("[0, 32]", self.weir("tgm", "ls", "out.tgm").stdout.decode())
         self.weir("tgm", "validate", "out.tgm")
 
@@ -155,7 +195,13 @@ class Embed(TextCase):
 
     def test_texts_come_from_standard_input_too(self):
         done = self.weir("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", "-", stdin=b"fox\nthe fox\n")
-        self.assertEqual(done.stdout.decode(), "e: 2 rows of 32 features in out.tgm, 0 lines skipped\n")
+        self.assertIn("e: 2 rows of 32 features in out.tgm, 0 lines skipped, ", done.stdout.decode())
+
+    def test_progress_and_rates_are_shown(self):
+        line, printed = self.progress_of("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", "-")
+        self.assertIn("texts", line)
+        self.assertRegex(printed, r"^e: 51 rows of 32 features in out.tgm, 0 lines skipped, [\d.,]+ texts/s, "
+                                  r"[1-9][\d.,]* tokens/s\n$")
 
 
 class Generate(TextCase):
@@ -213,6 +259,36 @@ class Generate(TextCase):
                              "--out", "small", code=5)
         self.assertRegex(message, r"expected \d+ free pages of 64 tokens, found 1")
 
+    def test_the_instruction_set_of_a_run_holds_for_all_stages_and_may_change(self):
+        self.write("p", "the fox.\nfox\n" * 40)
+        toml = self.generate("--kernels", "x86-64", "--max-tokens", 4, "--toml").stdout.decode()
+        self.assertIn('[run]\n', toml)
+        self.assertIn('kernels = "x86-64"\n', toml)
+        # In this process, on a thread of its own, and in a child process.
+        for host in ("engine", "own", "process"):
+            self.write("p.toml", toml.replace('use = "llama.answers"\n', f'use = "llama.answers"\nhost = "{host}"\n'))
+            self.weir("run", "p.toml", "--out", host)
+            self.assertEqual(self.used(host), "x86-64")
+            (self.folder / "out.jsonl").rename(self.folder / f"{host}.jsonl")
+        self.assertEqual(self.read("engine.jsonl"), self.read("process.jsonl"))
+        # A run that was killed is resumed with another instruction set.
+        self.write("p.toml", toml.replace("lines = 32\n", "lines = 2\n").replace('every = "10 s"', 'every = "1 items"'))
+        self.kill_after_checkpoint("r", "run", "p.toml", "--out", "r")
+        self.weir("resume", "r", "--set", "run.kernels=auto")
+        self.assertEqual(self.read("out.jsonl"), self.read("engine.jsonl"))
+        for name in [s for s in ("x86-64", "x86-64-v3", "x86-64-v4") if s not in self.sets()]:
+            message = self.error("run", "p.toml", "--out", "no", "--set", f"run.kernels={name}", code=2)
+            self.assertIn(f"({', '.join(self.sets())}), found {name}", message)
+            self.assertFalse((self.folder / "no").exists())
+        message = self.error("run", "p.toml", "--out", "no", "--set", "run.kernels=avx1024", code=2)
+        self.assertIn('expected one of "auto" "x86-64" "x86-64-v3" "x86-64-v4"', message)
+        self.assertIn("run.kernels", self.error("run", "p.toml", "--out", "no", "--set", "run.kernel=auto", code=2))
+
+    def used(self, run):
+        """Returns the instruction set that the answers of a run were computed with."""
+        stages = {s["name"]: s for s in self.metrics(run)["stages"]}
+        return stages["answers"]["figures"]["instruction_set"]
+
     def test_bad_prompts_end_the_run_or_are_listed(self):
         self.write("p", b"a\n\n\xc3(\n" + b"x" * LONG + b"\nb\n")
         message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "out.jsonl", code=4)
@@ -226,6 +302,13 @@ class Generate(TextCase):
         done = self.generate("--skip-bad", "bad", "--max-tokens", 2, "--truncate")
         self.assertEqual([a["tokens"] for a in self.lines("out.jsonl") if a["line"] == 4], [1])
 
+    def test_progress_and_rates_are_shown(self):
+        line, printed = self.progress_of("generate", "v.hn4", "--tag", "d", "--prompts", "-", "-o", "out.jsonl", "--max-tokens",
+                                         4)
+        self.assertIn("answers", line)
+        self.assertRegex(printed, r"^d: 51 answers of \d+ tokens in out.jsonl, 0 lines skipped, memory for [\d,]+ tokens of "
+                                  r"contexts, [\d.,]+ answers/s, [1-9][\d.,]* tokens/s\n$")
+
     def test_an_empty_file_gives_no_answers(self):
         self.write("p", "")
         self.assertEqual(json.loads(self.generate("--json").stdout)["answers"], 0)
@@ -238,9 +321,45 @@ class Generate(TextCase):
         self.assertIn("--context-tokens", message)
         message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--kv-memory", 16383, code=5)
         self.assertIn("expected at least 16384 bytes, which 64 tokens take, found 16383", message)
+        message = self.error("generate", "v.hn4", "--prompts", "p", "-o", "o", code=2)
+        self.assertIn('"d", "e"', message)
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--kernels", "avx1024", code=2)
         self.error("generate", "v.hn4", "--tag", "e", "--prompts", "p", "-o", "o", code=2)
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--temperature", -1, code=2)
+
+
+class Damage(TextCase):
+    """Models whose bytes in the volume have changed."""
+
+    def flip(self, volume, tag):
+        """Changes a bit in the middle of a tag, also in older copies of its bytes."""
+        content = self.weir("hn4", "get", volume, tag).stdout
+        middle = len(content) // 2
+        # The models are near the begin of the volume, which is sparse.
+        with open(self.folder / volume, "r+b") as file, mmap.mmap(file.fileno(), 16 << 20) as stored:
+            # A piece of the content may lie in two blocks. A piece of the panels may be one of the weights, too.
+            pieces = [content[k:k + 32] for k in range(middle, middle + 256, 32)]
+            found = [[m.start() for m in re.finditer(re.escape(piece), stored)] for piece in pieces]
+            for at in min(filter(None, found), key=len):
+                stored[at] ^= 1
+
+    def test_a_damaged_model_is_refused_before_the_first_token(self):
+        self.write("a", "the fox\n" * 50)
+        # Blocks of 64 KiB hold panels, those of the volume of the other tests do not.
+        self.weir("hn4", "mkfs", "panels.hn4", "--profile", "usb")
+        for tag in ("e", "d"):
+            self.weir("model", "import", tag, "panels.hn4", "--tag", tag)
+        (self.folder / "record.hn4").write_bytes(self.read("v.hn4"))
+        for volume, part in (("v.hn4", ""), ("panels.hn4", "/panels"), ("record.hn4", "/model")):
+            for tag in ("e", "d"):
+                self.flip(volume, tag + part)
+            for tag, args in (("e", ("embed", "a", "-o", "out", "--stages", 3)), ("e", ("embed", "a", "-o", "out", "--run", "out.run")),
+                              ("d", ("generate", "--prompts", "a", "-o", "out")), ("d", ("chat",))):
+                done = self.weir(args[0], volume, "--tag", tag, *args[1:], code=4, stdin=b"hello\n")
+                self.assertIn(f'"{tag}{part}"', done.stderr.decode())
+                if "--run" not in args:
+                    self.assertEqual(done.stdout, b"")
+                self.assertFalse([p.name for p in self.folder.iterdir() if p.name.startswith("out")], (volume, args))
 
 
 PIPELINE = """[run]
@@ -339,6 +458,19 @@ class Kills(TextCase):
             Path(folder, "all").write_bytes(b"".join(Path(folder, name).read_bytes() for name in names))
 
         kills.compare_after_kills(command, "all", 20, prepare, extract)
+
+    def test_embeddings_are_those_of_a_command_without_a_kill(self):
+        draw = random.Random(8)
+        self.write("a", "".join(" ".join(draw.choices(["the", "foxes", "fox", "."], k=draw.randrange(9))) + "\n"
+                                for _ in range(100)))
+
+        def command(folder):
+            if Path(folder, "run", "pipeline.toml").exists():
+                return [WEIR, "resume", f"{folder}/run"]
+            return [WEIR, "embed", f"{self.folder}/v.hn4", "--tag", "e", f"{self.folder}/a", "-o", f"{folder}/out.tgm", "--run",
+                    f"{folder}/run", "--every", "1 items", "--batch", "4", "--stages", "2"]
+
+        kills.compare_after_kills(command, "out.tgm", 20, lambda folder: Path(folder).mkdir())
 
 
 main()

@@ -11,8 +11,11 @@ LONG = 128  # tokens of a context of the decoder
 
 
 def write_model(folder, config, tokenizer, shapes, zeros=0):
-    """Writes a folder of Hugging Face with random weights. The last `zeros` rows of the first weight are 0."""
-    draw = random.Random(28)
+    """Writes a folder of Hugging Face with random weights. The last `zeros` rows of the first weight are 0.
+
+    Models of two families have no weights in common, so that a test finds those of each in a volume.
+    """
+    draw = random.Random(f"28 {config['model_type']}")
     header, data = {}, b""
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
@@ -34,7 +37,7 @@ def special(content, number):
             "normalized": False, "special": True}
 
 
-def write_encoder(folder):
+def write_encoder(folder, layers=LAYERS):
     """Writes a tiny BERT with a WordPiece tokenizer of eight tokens."""
     ids = {token: i for i, token in enumerate(WORDS)}
     ends = {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")}
@@ -53,7 +56,7 @@ def write_encoder(folder):
               "embeddings.position_embeddings.weight": [CONTEXT, WIDTH],
               "embeddings.token_type_embeddings.weight": [2, WIDTH]}
     norms = ["embeddings.LayerNorm"]
-    for layer in (f"encoder.layer.{number}." for number in range(LAYERS)):
+    for layer in (f"encoder.layer.{number}." for number in range(layers)):
         for name, shape in {"attention.self.query": (WIDTH, WIDTH), "attention.self.key": (WIDTH, WIDTH),
                             "attention.self.value": (WIDTH, WIDTH), "attention.output.dense": (WIDTH, WIDTH),
                             "intermediate.dense": (HIDDEN, WIDTH), "output.dense": (WIDTH, HIDDEN)}.items():
@@ -63,7 +66,7 @@ def write_encoder(folder):
     for norm in norms:
         shapes[norm + ".weight"] = shapes[norm + ".bias"] = [WIDTH]
     write_model(folder, {
-        "model_type": "bert", "num_hidden_layers": LAYERS, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
+        "model_type": "bert", "num_hidden_layers": layers, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
         "num_attention_heads": HEADS, "vocab_size": len(WORDS), "max_position_embeddings": CONTEXT,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}, tokenizer, shapes)
 

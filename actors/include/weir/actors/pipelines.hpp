@@ -77,6 +77,10 @@ struct run_options {
   /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
   /// that bytes that no stage writes show; -1: nothing is filled.
   int fill_slots = -1;
+  /// Instruction set of the kernels of all models in the stages: "auto", which stands for
+  /// the best one of the processor, or one of `models::instruction_sets_here`. Results do
+  /// not depend on it.
+  std::string kernels = "auto";
   /// Called before a resumed run continues, on the thread that called `resume`. Not
   /// called if the run begins anew or had finished.
   std::function<void(const pipeline_start&)> resumed{};
@@ -125,8 +129,9 @@ void add_standard_stages();
 /// Begins a run of a pipeline and returns when all sources have ended and the sinks are
 /// durable, or when the control asked to stop.
 /// @error{already_exists, the folder holds a checkpoint: resume the run instead}
-/// @error{invalid_argument, the pipeline is refused, two stages write one file, or a
-/// stage or a task failed; the message names stage and item; the last checkpoint stands}
+/// @error{invalid_argument, the pipeline is refused, two stages write one file, the
+/// processor lacks the instruction set `kernels`, or a stage or a task failed; the
+/// message names stage and item; the last checkpoint stands}
 /// @error{locked, another process has a run in the folder}
 /// @error{timeout, no stage can go on; the message names what each waits for}
 /// @threads{may be called from any thread; one run at a time in a folder}

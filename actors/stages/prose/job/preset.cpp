@@ -180,6 +180,7 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   run_options& o = made.options;
   o.folder = config.folder;
   o.workers = config.workers;
+  o.kernels = config.kernels.instruction_set;
   o.seed = config.seed;
   o.stall_s = config.deadline_s;
   o.trace = config.trace;

@@ -540,6 +540,7 @@ result<run_report> runner::execute() {
   // These warnings go into the report only. A caller that wants to print them calls
   // `check_config` itself.
   WEIR_TRY(warnings_, check_config(config_));
+  WEIR_CHECK(models::check_instruction_set(config_.kernels.instruction_set));
   WEIR_CHECK(open_folder());
   WEIR_CHECK(resolve());
   WEIR_CHECK(accept_changes());

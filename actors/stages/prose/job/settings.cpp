@@ -51,6 +51,7 @@ void add_run(run_table& t) {
   t.add("run.workers", &c::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
       .may_change();
+  t.include("run.", &c::kernels, models::kernel_settings_table());
   t.add(
        "run.replicas", &c::replicas,
        {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}},

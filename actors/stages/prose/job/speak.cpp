@@ -68,10 +68,10 @@ result<stored_model> open_model(const speak_request& request, bool* with_context
   }
   *with_context = std::filesystem::is_directory(request.source, failure);
   if (*with_context) {
-    return open_stored_model(request.source);
+    return open_stored_model(request.source, request.kernels);
   }
   WEIR_TRY(const auto parameters, load_parameters(request.source, request.tag));
-  return model_with(parameters);
+  return model_with(parameters, 1, request.kernels);
 }
 
 /// Refuses a model of a tokenizer: a prompt is bytes, and its ids are no bytes.
@@ -110,6 +110,7 @@ result<speak_report> speak(const speak_request& request,
   speak_report report;
   WEIR_TRY(auto stored, open_model(request, &report.with_context));
   models::prose& model = *stored.model;
+  report.instruction_set = model.instruction_set();
   WEIR_CHECK(check_reads_bytes(model, request.source));
   const std::int64_t start = now_ns();
   const auto contexts = models::make_prose_contexts(model);

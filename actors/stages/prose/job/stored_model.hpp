@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "stages/prose/job/stored_run.hpp"
 #include "weir/actors/speak.hpp"
@@ -20,22 +21,30 @@ struct stored_model {
 };
 
 /// Makes a model with initial parameters and empty contexts.
-[[nodiscard]] result<stored_model> new_model(const models::prose_config& config);
+/// @param kernels  Instruction set, see `models::prose::create`.
+[[nodiscard]] result<stored_model> new_model(const models::prose_config& config,
+                                             std::string_view kernels = "auto");
 /// Returns the model of the newest valid checkpoint, with its contexts. Also returns the
 /// errors of `checkpoint_store::load_newest`.
 /// @param folder  A run folder, or the folder of its checkpoints.
+/// @param kernels  Instruction set, see `models::prose::create`.
 /// @error{not_found, there is no folder or no checkpoint}
 /// @error{config_mismatch, the model was stored under other equations}
-[[nodiscard]] result<stored_model> open_stored_model(const std::string& folder);
+[[nodiscard]] result<stored_model> open_stored_model(const std::string& folder,
+                                                     std::string_view kernels = "auto");
 /// Returns the model of a checkpoint, with its contexts.
+/// @param kernels  Instruction set, see `models::prose::create`.
 /// @error{config_mismatch, the model was stored under other equations}
-[[nodiscard]] result<stored_model> model_of_run(const stored_run& run);
+[[nodiscard]] result<stored_model> model_of_run(const stored_run& run,
+                                                std::string_view kernels = "auto");
 /// Returns a model that has these parameters and empty contexts.
 /// @param lanes  Number of contexts.
+/// @param kernels  Instruction set, see `models::prose::create`.
 /// @error{corrupt, a parameter is missing}
 /// @error{config_mismatch, a parameter has another shape}
 /// @error{unknown_key, the model has no parameter of this name}
 [[nodiscard]] result<stored_model> model_with(const parameter_set& parameters,
-                                              std::uint32_t lanes = 1);
+                                              std::uint32_t lanes = 1,
+                                              std::string_view kernels = "auto");
 
 }  // namespace weir::actors

@@ -126,8 +126,10 @@ result<parameter_set> parameters_from(const session_options& options) {
 }  // namespace
 
 struct session_group::state {
-  explicit state(storage::checkpoint_store to) : store(std::move(to)) {}
+  state(storage::checkpoint_store to, std::string set)
+      : kernels(std::move(set)), store(std::move(to)) {}
 
+  std::string kernels;  ///< see `session_options`
   std::optional<stored_model> model;
   parameter_set parameters;
   byte_vector message;  ///< the parameters as the checkpoints hold them
@@ -172,7 +174,7 @@ session_group::~session_group() = default;
 
 /// Makes the model, whose lanes have empty contexts.
 result<void> session_group::state::build(std::uint32_t limit) {
-  WEIR_TRY(model, model_with(parameters, limit));
+  WEIR_TRY(model, model_with(parameters, limit, kernels));
   lane_taken.assign(limit, false);
   return {};
 }
@@ -260,7 +262,7 @@ result<std::unique_ptr<session_group>> session_group::open(
   WEIR_TRY(auto store, storage::checkpoint_store::open(
                            fs, inner, storage::checkpoint_store::role::writer));
   WEIR_TRY(const auto entries, store.list());
-  auto s = std::make_unique<state>(std::move(store));
+  auto s = std::make_unique<state>(std::move(store), options.kernels);
   if (!entries.empty()) {
     WEIR_TRY(const auto newest, s->store.load_newest());
     WEIR_CHECK(s->load(newest, options.limit));

@@ -31,8 +31,7 @@ struct bert_config {
 
 /// Options of a BERT model that change no bit of its results.
 struct bert_options {
-  /// "auto", or an instruction set that this processor has: "x86-64", "x86-64-v3" or
-  /// "x86-64-v4".
+  /// "auto", or one of `instruction_sets_here`.
   std::string_view kernels = "auto";
   std::uint32_t max_rows = 2048;      ///< tokens of all runs of a call
   std::uint32_t first_layer = 0;      ///< first layer of this part of the model

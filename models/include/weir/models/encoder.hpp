@@ -30,6 +30,8 @@ struct encoder_facts {
   std::uint32_t max_rows = 0;    ///< tokens of all runs of a call
   bool takes_rows = false;       ///< its first layer is not the first of the model
   bool returns_runs = false;     ///< it returns one row for each run
+  /// Name of the instruction set of the kernels, one of `instruction_sets`.
+  std::string_view instruction_set;
 };
 
 /// A model, or a part of one, that turns runs of tokens into vectors.

@@ -32,22 +32,28 @@ struct llama_config {
 
 /// Options of a Llama model that change no bit of its results.
 struct llama_options {
-  /// "auto", or an instruction set that this processor has: "x86-64", "x86-64-v3" or
-  /// "x86-64-v4".
+  /// "auto", or one of `instruction_sets_here`.
   std::string_view kernels = "auto";
   /// Tokens of all contexts together; 0: as many as fit into `kv_memory`, and at most as
-  /// many as 64 contexts of the largest length have.
+  /// many as `max_contexts` contexts of the largest length have.
   std::uint64_t context_tokens = 8192;
   std::uint32_t max_rows = 128;  ///< rows of the largest step
   /// Memory of keys and values if `context_tokens` is 0; 0: `default_kv_memory()`.
   /// @units{bytes}
   std::uint64_t kv_memory = 0;
+  /// Contexts that the caller opens at a time at most, if `context_tokens` is 0.
+  std::uint32_t max_contexts = 64;
 };
 
 /// Returns a quarter of the memory that is available now, at most 4 GiB.
 /// @units{bytes}
 /// @threads{safe to call concurrently}
 [[nodiscard]] std::uint64_t default_kv_memory() noexcept;
+
+/// Returns a quarter of an amount of memory, at most 4 GiB.
+/// @units{bytes}
+/// @threads{pure}
+[[nodiscard]] std::uint64_t default_kv_memory(std::uint64_t available) noexcept;
 
 /// Checks a configuration as `make_llama` does.
 /// @error{invalid_argument, a member is out of range, or does not fit to another one}

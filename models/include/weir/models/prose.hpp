@@ -206,8 +206,8 @@ class prose {
   /// every number of devices.
   /// @param engine  Runs the tasks of the model; must outlive it.
   /// @param config  Shape, schedule and seed.
-  /// @param kernels  "auto", or an instruction set that this processor has: "x86-64",
-  /// "x86-64-v3" or "x86-64-v4".
+  /// @param kernels  "auto", or one of `instruction_sets_here`. The dense products are
+  /// those of a library and do not depend on it.
   /// @param devices  Number of devices that share the lanes.
   /// @error{invalid_argument, a setting is outside of its range in `prose_settings`}
   /// @error{invalid_argument, `lanes_per_device` refuses the number of devices}
@@ -354,6 +354,9 @@ class prose {
   /// Returns library, version and instruction set of the dense products. Equal bits are
   /// promised only between models whose kernel sets are equal.
   [[nodiscard]] const std::string& kernel_set() const noexcept;
+  /// Returns the instruction set of the model's own kernels, one of `instruction_sets`,
+  /// which changes no bit.
+  [[nodiscard]] std::string_view instruction_set() const noexcept;
   /// Returns the number of floating point operations of the dense products of a pulse in
   /// which one lane has `tokens` rows.
   [[nodiscard]] std::uint64_t product_flops(std::uint64_t tokens,

@@ -45,6 +45,8 @@ struct model_facts {
   /// Name of the order of arithmetic. Models with equal orders, weights and tokens give
   /// equal bits.
   std::string_view order;
+  /// Name of the instruction set of the kernels, one of `instruction_sets`.
+  std::string_view instruction_set;
 };
 
 /// A model that continues sequences of tokens.

@@ -25,6 +25,7 @@ struct here_options {
   std::vector<item_range> skip{};  ///< items that are read and not processed
   std::uint32_t turn_items = 32;   ///< items that a stage takes in one turn at most
   opening::loader load{};          ///< loads constants; may be empty
+  std::string kernels = "auto";    ///< see `opening::kernels`
   /// Time without any progress after which the run ends with an error that names what
   /// each stage waits for. @units{nanoseconds}
   std::int64_t stall_ns = 2'000'000'000;

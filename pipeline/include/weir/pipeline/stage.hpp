@@ -217,12 +217,12 @@ class step {
   /// `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const scratch<T, Rank>& memory) const {
-    return tensor<T, Rank>(scratch_of_item(memory.index)).template elements<const T>();
+    return elements_of<const T, Rank>(scratch_of_item(memory.index));
   }
   /// Returns the elements of the item. Only in `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const in<T, Rank>& port) const {
-    return tensor<T, Rank>(input_bytes(port.index, 0)).template elements<const T>();
+    return elements_of<const T, Rank>(input_bytes(port.index, 0));
   }
 
  private:
@@ -280,20 +280,19 @@ class pull {
     static_assert(sizeof...(Extent) == Rank, "one extent for each dimension of the port");
     const std::array<std::int64_t, static_cast<std::size_t>(Rank)> shape{
         static_cast<std::int64_t>(extents)...};
-    auto bytes = fill_bytes(port.index, dtype_of<T>, shape);
-    if (!bytes) {
-      return std::move(bytes.error());
-    }
-    return tensor<T, Rank>(*bytes).template elements<T>();
+    WEIR_TRY(const auto bytes, fill_slot(port.index, dtype_of<T>, shape));
+    return elements_of<T, Rank>(*bytes);
   }
   /// Takes memory for an outlet whose type is known only at run time, see `fill`.
   /// @param port  Number among the outlets.
-  /// @error{out_of_range, see `fill`} @error{out_of_memory, see `fill`}
-  /// @error{corrupt, see `fill`}
+  /// @error{out_of_range, out_of_memory, corrupt; see `fill`}
   [[nodiscard]] result<runtime::tensor> fill_bytes(int port, dtype type,
                                                    std::span<const std::int64_t> shape);
 
  private:
+  /// As `fill_bytes`. The tensor belongs to the item.
+  [[nodiscard]] result<const runtime::tensor*> fill_slot(
+      int port, dtype type, std::span<const std::int64_t> shape);
   flow::blank& blank_;
 };
 
@@ -315,7 +314,7 @@ class taken {
   /// Returns the elements of the item at an inlet.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> operator[](const in<T, Rank>& port) const {
-    return tensor<T, Rank>(bytes(port.index)).template elements<const T>();
+    return elements_of<const T, Rank>(bytes(port.index));
   }
   /// Returns the tensor of an inlet without a static type.
   [[nodiscard]] const runtime::tensor& operator[](const any_in& port) const {
@@ -351,6 +350,7 @@ class opening {
     bool resuming = false;           ///< true if state comes from a checkpoint
     std::uint64_t seed = 1;          ///< seed of the run
     loader load;                     ///< loads constants; empty if the host has none
+    std::string kernels = "auto";    ///< instruction set of the kernels of models
   };
   /// Makes the object. For hosts.
   explicit opening(facts run) : run_(std::move(run)) {}
@@ -363,6 +363,9 @@ class opening {
   [[nodiscard]] bool resuming() const noexcept { return run_.resuming; }
   /// Returns the seed of the run.
   [[nodiscard]] std::uint64_t seed() const noexcept { return run_.seed; }
+  /// Returns the instruction set that the kernels of models are to have: "auto", or a
+  /// name of `models::instruction_sets`.
+  [[nodiscard]] const std::string& kernels() const noexcept { return run_.kernels; }
   /// Loads a tensor of a volume, which the stage must not write. Checkpoints hold only
   /// its digest, and a run is resumed only with the same contents.
   /// @param file  Path as the process finds it, see `path`.
@@ -372,11 +375,8 @@ class opening {
   template <class T, int Rank>
   [[nodiscard]] result<tensor<T, Rank>> constant(const std::string& file,
                                                  const std::string& name) {
-    auto bytes = constant_bytes(file, name, dtype_of<T>, Rank);
-    if (!bytes) {
-      return std::move(bytes.error());
-    }
-    return tensor<T, Rank>(*bytes);
+    WEIR_TRY(const auto bytes, constant_bytes(file, name, dtype_of<T>, Rank));
+    return tensor<T, Rank>(bytes);
   }
   /// Returns the constants that the stage has loaded so far. For hosts.
   [[nodiscard]] const std::vector<constant_info>& constants() const noexcept {

@@ -22,9 +22,9 @@ struct in_process_options {
   std::uint64_t seed = 1;  ///< seed of the delays
   /// Decides if a message is lost; empty: none is. Called by the thread that sends.
   std::function<bool(rank_id from, rank_id to, message_key key)> loses{};
-  /// Time without a sign of life of a rank, that is without a call of `poll` by it, after
-  /// which receives from it fail. It is also the time after which a message that was sent
-  /// counts as lost. @units{nanoseconds}
+  /// Time without a sign of life of a rank, that is without a call of `poll` by it and
+  /// without a kernel that it runs, after which receives from it fail. It is also the
+  /// time after which a message that was sent counts as lost. @units{nanoseconds}
   std::int64_t deadline_ns = 60'000'000'000;
   /// Largest number of bytes that wait for one rank: messages that were sent to it and
   /// have no receive. A send beyond it fails. @units{bytes}

@@ -98,6 +98,14 @@ class transport {
   /// @error{already_exists; a receive of this key has not ended}
   [[nodiscard]] virtual result<transfer_id> receive(rank_id from, message_key key,
                                                     std::span<std::byte> into) = 0;
+  /// Returns true if the transport is to be told of kernels, because it sees no other
+  /// sign of life of a rank than its calls. `kernel_begins` and `kernel_ends` then count.
+  [[nodiscard]] virtual bool watches_kernels() const noexcept { return false; }
+  /// Says that a worker of this rank begins a kernel. Until it ends, the rank counts as
+  /// alive, however long the kernel takes.
+  virtual void kernel_begins() noexcept {}
+  /// Says that a kernel has ended, which is a sign of life as well.
+  virtual void kernel_ends() noexcept {}
   /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
   /// receive ends with an error of these codes if no bytes arrive:
   /// @error{rank_lost; the sender has shown no sign of life for the deadline}

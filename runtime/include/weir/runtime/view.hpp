@@ -304,5 +304,20 @@ class view {
 #endif
 };
 
+/// Returns the elements of a tensor whose type is known only at run time. It has `Rank`
+/// dimensions and elements of type `E`, which may be const. `owner` is named in messages.
+/// @shape{the extents of the tensor} @threads{pure}
+template <class E, int Rank>
+[[nodiscard]] view<E, Rank> elements_of(const runtime::tensor& bytes,
+                                        view_owner owner = {"no task", 0, true}) {
+  typename view<E, Rank>::extents shape{};
+  typename view<E, Rank>::extents strides{};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    shape[i] = bytes.shape()[i];
+    strides[i] = bytes.strides()[i] / static_cast<std::int64_t>(sizeof(E));
+  }
+  return {bytes.template as<E>(), shape, strides, owner};
+}
+
 }  // namespace checked_views or plain_views
 }  // namespace weir

@@ -273,6 +273,25 @@ class world {
     }
     return {};
   }
+  /// Tells a transport that watches kernels of one; does nothing for a null pointer.
+  class counted_kernel {
+   public:
+    explicit counted_kernel(transport* watcher) noexcept : watcher_(watcher) {
+      if (watcher_ != nullptr) {
+        watcher_->kernel_begins();
+      }
+    }
+    ~counted_kernel() {
+      if (watcher_ != nullptr) {
+        watcher_->kernel_ends();
+      }
+    }
+    counted_kernel(const counted_kernel&) = delete;
+    counted_kernel& operator=(const counted_kernel&) = delete;
+
+   private:
+    transport* watcher_;
+  };
   /// A kernel whose failure is noted with the step of the stream.
   template <class Kernel>
   struct noted {
@@ -284,6 +303,7 @@ class world {
       if (owner->is_pretended_) {
         return {};
       }
+      const counted_kernel counted(owner->watcher_);
       result<void> outcome = run(context);
       if (!outcome) {
         owner->note_failure(step_of(step, context), name, outcome.error());
@@ -327,7 +347,8 @@ class world {
   engine* tasks_;
   rank_id rank_ = 0;
   rank_id ranks_ = 1;
-  bool is_pretended_ = false;                         ///< see `transport::is_pretended`
+  bool is_pretended_ = false;                         ///< see `transport`
+  transport* watcher_ = nullptr;                      ///< told of kernels, or null
   std::deque<std::pair<task_id, kept_object>> kept_;  ///< objects of tasks
   std::atomic<bool> asked_to_stop_{false};
   std::size_t sweep_at_ = 64;       ///< number of objects at which all are looked at

@@ -127,6 +127,9 @@ WEIR_CUDA_NUMBER(handle_type::none, CU_MEM_HANDLE_TYPE_NONE);
 WEIR_CUDA_NUMBER(access_right::read_write, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 /// Launches.
 WEIR_CUDA_NUMBER(launch_attribute_id::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+/// Places of memory in copies of graphs.
+WEIR_CUDA_NUMBER(memory_type::host, CU_MEMORYTYPE_HOST);
+WEIR_CUDA_NUMBER(memory_type::device, CU_MEMORYTYPE_DEVICE);
 /// Outcomes of looking a function up.
 WEIR_CUDA_NUMBER(lookup::success, CU_GET_PROC_ADDRESS_SUCCESS);
 WEIR_CUDA_NUMBER(lookup::symbol_not_found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
@@ -178,6 +181,51 @@ WEIR_CUDA_MEMBER(launch_config, shared_bytes, CUlaunchConfig, sharedMemBytes);
 WEIR_CUDA_MEMBER(launch_config, stream, CUlaunchConfig, hStream);
 WEIR_CUDA_MEMBER(launch_config, attributes, CUlaunchConfig, attrs);
 WEIR_CUDA_MEMBER(launch_config, attribute_count, CUlaunchConfig, numAttrs);
+/// Kernels in graphs, in the form of CUDA 12. Six members are two arrays here.
+static_assert(sizeof(kernel_node) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+WEIR_CUDA_MEMBER(kernel_node, function, CUDA_KERNEL_NODE_PARAMS_v2, func);
+static_assert(offsetof(kernel_node, grid) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, gridDimX));
+static_assert(offsetof(kernel_node, block) ==
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, blockDimX));
+static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS_v2, gridDimZ) == 16 &&
+              offsetof(CUDA_KERNEL_NODE_PARAMS_v2, blockDimZ) == 28);
+WEIR_CUDA_MEMBER(kernel_node, shared_bytes, CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes);
+WEIR_CUDA_MEMBER(kernel_node, arguments, CUDA_KERNEL_NODE_PARAMS_v2, kernelParams);
+WEIR_CUDA_MEMBER(kernel_node, extra, CUDA_KERNEL_NODE_PARAMS_v2, extra);
+WEIR_CUDA_MEMBER(kernel_node, kernel, CUDA_KERNEL_NODE_PARAMS_v2, kern);
+WEIR_CUDA_MEMBER(kernel_node, context, CUDA_KERNEL_NODE_PARAMS_v2, ctx);
+/// Fills in graphs.
+static_assert(sizeof(fill_node) == sizeof(CUDA_MEMSET_NODE_PARAMS_v1));
+WEIR_CUDA_MEMBER(fill_node, to, CUDA_MEMSET_NODE_PARAMS_v1, dst);
+WEIR_CUDA_MEMBER(fill_node, pitch, CUDA_MEMSET_NODE_PARAMS_v1, pitch);
+WEIR_CUDA_MEMBER(fill_node, value, CUDA_MEMSET_NODE_PARAMS_v1, value);
+WEIR_CUDA_MEMBER(fill_node, element_bytes, CUDA_MEMSET_NODE_PARAMS_v1, elementSize);
+WEIR_CUDA_MEMBER(fill_node, width, CUDA_MEMSET_NODE_PARAMS_v1, width);
+WEIR_CUDA_MEMBER(fill_node, height, CUDA_MEMSET_NODE_PARAMS_v1, height);
+/// Copies in graphs. Each side is a structure here, so its members are compared by the
+/// sum of both offsets.
+static_assert(sizeof(copy_node) == sizeof(CUDA_MEMCPY3D_v2));
+#define WEIR_CUDA_SIDE(ours, source, target)                             \
+  static_assert(offsetof(copy_node, from) + offsetof(copy_side, ours) == \
+                    offsetof(CUDA_MEMCPY3D_v2, source) &&                \
+                offsetof(copy_node, to) + offsetof(copy_side, ours) ==   \
+                    offsetof(CUDA_MEMCPY3D_v2, target) &&                \
+                sizeof(copy_side::ours) == sizeof(CUDA_MEMCPY3D_v2::source))
+WEIR_CUDA_SIDE(x, srcXInBytes, dstXInBytes);
+WEIR_CUDA_SIDE(y, srcY, dstY);
+WEIR_CUDA_SIDE(z, srcZ, dstZ);
+WEIR_CUDA_SIDE(level, srcLOD, dstLOD);
+WEIR_CUDA_SIDE(type, srcMemoryType, dstMemoryType);
+WEIR_CUDA_SIDE(host, srcHost, dstHost);
+WEIR_CUDA_SIDE(device, srcDevice, dstDevice);
+WEIR_CUDA_SIDE(array, srcArray, dstArray);
+WEIR_CUDA_SIDE(reserved, reserved0, reserved1);
+WEIR_CUDA_SIDE(pitch, srcPitch, dstPitch);
+WEIR_CUDA_SIDE(height, srcHeight, dstHeight);
+WEIR_CUDA_MEMBER(copy_node, width, CUDA_MEMCPY3D_v2, WidthInBytes);
+WEIR_CUDA_MEMBER(copy_node, height, CUDA_MEMCPY3D_v2, Height);
+WEIR_CUDA_MEMBER(copy_node, depth, CUDA_MEMCPY3D_v2, Depth);
 
 }  // namespace
 }  // namespace weir::tessera::cuda

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "cpu_kernels/access_check.hpp"
+#include "cpu_kernels/tsan.hpp"
 #include "device/cpu/fiber.hpp"
 #include "device/cpu/sanitizers.hpp"
 
@@ -47,12 +48,16 @@ struct kernel_thread {
 struct shared_memory {
   std::unique_ptr<std::byte[]> bytes;
   std::size_t size = 0;
+  std::vector<bool> written;  ///< of each byte; only if the launch tracks content
 };
 
 /// A block that is alive.
 struct live_block {
   std::uint32_t epoch = 0;
   std::map<std::string, shared_memory> shared;
+  /// For `tsan::arrive` at the barriers of even and of odd epochs: a thread may arrive at
+  /// a barrier while another has not departed from the one before.
+  std::array<std::uint64_t, 2> barriers{};
 };
 
 /// The launch that the calling thread runs.
@@ -68,6 +73,7 @@ class machine {
         blocks_total_(product(options.grid)),
         threads_(product(options.block)),
         check_(static_cast<std::size_t>(blocks_total_)),
+        tracks_content_(thread_sanitizer && !options.checked),
         random_(options.seed) {
     for (const memory_range& m : options.memory) {
       check_.add(m.first, m.bytes, true);
@@ -75,6 +81,7 @@ class machine {
   }
 
   result<void> run() {
+    const tsan::unrecorded_accesses own;
     prepare_own(outside_);
     machine* const before = std::exchange(active, this);
     const std::int64_t together = options_.cooperative ? blocks_total_ : 1;
@@ -88,6 +95,7 @@ class machine {
       run_blocks(std::span(order).subspan(i, static_cast<std::size_t>(together)));
     }
     active = before;
+    tsan::depart(&end_);
     return fault_.empty() ? result<void>() : error(code_of_fault_, fault_);
   }
 
@@ -102,11 +110,19 @@ class machine {
     return out;
   }
   void wait(int line) {
-    running_->line = line;
+    live_block& block = live_[running_->block];
+    std::uint64_t* const barrier = &block.barriers[block.epoch % 2];
+    {
+      const tsan::unrecorded_accesses own;
+      running_->line = line;
+    }
+    tsan::arrive(barrier);
     suspend(fiber_state::at_barrier);
+    tsan::depart(barrier);
   }
   void short_wait() { suspend(fiber_state::ready); }
   void* shared_array(const char* name, std::size_t bytes) {
+    const tsan::unrecorded_accesses own;
     shared_memory& m = live_[running_->block].shared[name];
     if (!m.bytes) {
       m.bytes = std::make_unique<std::byte[]>(bytes);
@@ -116,38 +132,23 @@ class machine {
       if (options_.checked) {
         check_.add(m.bytes.get(), bytes, false);
       }
+      if (tracks_content_) {
+        m.written.resize(bytes);
+      }
     }
     return m.bytes.get();
   }
   bool note(const void* address, std::size_t bytes, host::access kind) {
     // Other threads may run before an atomic operation.
     if (kind == host::access::atomic && options_.order == thread_order::random &&
-        random_() % 2 == 0) {
+        toss()) {
       short_wait();
     }
-    if (options_.accessible && !is_shared(address) &&
-        !options_.accessible(address, bytes, kind != host::access::read)) {
-      fail(
-          errc::out_of_range,
-          fmt::format("access to {} bytes by thread {} of block {}: expected memory that "
-                      "the launch may access",
-                      bytes, running_->position.thread, running_->position.block));
+    if (fault_of(address, bytes, kind)) {
       suspend(fiber_state::ended);  // never resumed
       return false;
     }
-    if (!options_.checked) {
-      return true;
-    }
-    const accessor by{static_cast<std::uint32_t>(running_->position.block),
-                      static_cast<std::uint32_t>(running_->position.thread),
-                      live_[running_->block].epoch};
-    std::string found = check_.note(address, bytes, kind, by);
-    if (found.empty()) {
-      return true;
-    }
-    fail(errc::out_of_range, std::move(found));
-    suspend(fiber_state::ended);  // never resumed
-    return false;
+    return true;
   }
 
  private:
@@ -171,27 +172,87 @@ class machine {
     }
   }
 
-  [[nodiscard]] bool is_shared(const void* address) const {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    for (const auto& [name, m] : live_[running_->block].shared) {
-      const auto first = reinterpret_cast<std::uintptr_t>(m.bytes.get());
-      if (at >= first && at - first < m.size) {
+  bool toss() {
+    const tsan::unrecorded_accesses own;
+    return random_() % 2 == 0;
+  }
+
+  /// Checks an access of the running thread. Notes the fault and returns true if there is
+  /// one.
+  bool fault_of(const void* address, std::size_t bytes, host::access kind) {
+    const tsan::unrecorded_accesses own;
+    const host::position& by = running_->position;
+    if (tracks_content_) {
+      track_content(address, bytes, kind);
+    }
+    if (options_.accessible && shared_of(address) == nullptr) {
+      const tsan::unordered_locks others;
+      if (!options_.accessible(address, bytes, kind != host::access::read)) {
+        fail(errc::out_of_range,
+             fmt::format("access to {} bytes by thread {} of block {}: expected memory "
+                         "that the launch may access",
+                         bytes, by.thread, by.block));
         return true;
       }
     }
-    return false;
+    if (!options_.checked) {
+      return false;
+    }
+    std::string found = check_.note(
+        address, bytes, kind,
+        {static_cast<std::uint32_t>(by.block), static_cast<std::uint32_t>(by.thread),
+         live_[running_->block].epoch});
+    if (found.empty()) {
+      return false;
+    }
+    fail(errc::out_of_range, std::move(found));
+    return true;
+  }
+
+  /// Returns the shared array of the running thread's block at this address, or null.
+  [[nodiscard]] shared_memory* shared_of(const void* address) {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (auto& [name, m] : live_[running_->block].shared) {
+      const auto first = reinterpret_cast<std::uintptr_t>(m.bytes.get());
+      if (at >= first && at - first < m.size) {
+        return &m;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Shows ThreadSanitizer that shared memory is read which nothing has written.
+  void track_content(const void* address, std::size_t bytes, host::access kind) {
+    shared_memory* const m = shared_of(address);
+    if (m == nullptr) {
+      return;
+    }
+    const auto* const byte = static_cast<const std::byte*>(address);
+    const auto first = static_cast<std::size_t>(byte - m->bytes.get());
+    for (std::size_t i = first; i < std::min(first + bytes, m->size); ++i) {
+      if (kind != host::access::write && !m->written[i]) {
+        undefined_.appear(&m->bytes[i], 1);
+      }
+      m->written[i] = m->written[i] || kind != host::access::read;
+    }
   }
 
   static void enter(void* of_thread) noexcept {
     auto* self = static_cast<kernel_thread*>(of_thread);
     arrive_first(self->context);
     self->owner->call_(self->owner->arguments_.data());
-    self->state = fiber_state::ended;
+    {
+      const tsan::unrecorded_accesses own;
+      self->state = fiber_state::ended;
+    }
     leave_context(self->context, self->owner->outside_);
   }
 
   void suspend(fiber_state state) {
-    running_->state = state;
+    {
+      const tsan::unrecorded_accesses own;
+      running_->state = state;
+    }
     switch_context(running_->context, outside_);
   }
 
@@ -210,12 +271,18 @@ class machine {
       t.position = {number, static_cast<std::int32_t>(threads_), blocks[block],
                     blocks_total_};
       t.state = fiber_state::ready;
-      if (!t.stack) {
+      // Memory that is new has no accesses of the threads of an earlier block.
+      if (!t.stack || thread_sanitizer) {
         t.stack = std::make_unique_for_overwrite<fiber_stack>();
       }
       permit(t.stack->bytes.data(), stack_bytes);
       t.context = {};
+      t.context.unordered = true;
       prepare(t.context, t.stack->bytes.data(), stack_bytes, &enter, &t);
+      if (thread_sanitizer) {
+        tsan::name_thread(t.context,
+                          fmt::format("thread {} of block {}", number, blocks[block]));
+      }
     }
   }
 
@@ -245,6 +312,7 @@ class machine {
       }
     }
     for (kernel_thread& t : pool_) {
+      tsan::end_thread(t.context, &end_);
       dismiss(t.context);
     }
     for (live_block& b : live_) {
@@ -296,6 +364,9 @@ class machine {
   std::int64_t blocks_total_;
   std::int64_t threads_;
   access_check check_;
+  bool tracks_content_;  ///< whether reads of undefined shared memory are found
+  tsan::undefined_content undefined_;
+  std::uint64_t end_ = 0;  ///< for `tsan::arrive` at the end of the launch
   std::mt19937_64 random_;
   fiber_context outside_;
   std::vector<kernel_thread> pool_;

@@ -14,6 +14,7 @@ namespace weir::tessera::kernel_machine {
 struct planted_fault {
   std::string name;
   kernel_entry kernel;
+  bool race = false;  ///< two accesses that nothing orders, so ThreadSanitizer finds it
 };
 
 /// Returns the faults.

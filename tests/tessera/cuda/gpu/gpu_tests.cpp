@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests of a physical GPU: copies, fills, kernels with their expected results, and
-/// collectives. `gpu_tests --large` runs full grids too.
+/// Tests of a physical GPU: copies, fills, kernels with their expected results, alone and
+/// in graphs, and collectives. `gpu_tests --large` runs full grids too.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -74,8 +74,9 @@ struct tally {
 /// tables, are replaced by those of copies on the device.
 class case_runner {
  public:
-  case_runner(cuda_backend& backend, std::vector<std::string> texts)
-      : backend_(backend), texts_(std::move(texts)) {}
+  /// `in_graphs` is true if each launch is a graph of its own.
+  case_runner(cuda_backend& backend, std::vector<std::string> texts, bool in_graphs)
+      : backend_(backend), texts_(std::move(texts)), in_graphs_(in_graphs) {}
 
   std::string run(const test::kernel_launch& launch) {
     const auto kernel = kernel_of(launch);
@@ -109,7 +110,7 @@ class case_runner {
       l.block[d] = static_cast<std::int32_t>(launch.block[d]);
     }
     l.args = packed;
-    const auto done = perform(backend_, grid_work{l, 0, l.blocks()});
+    const auto done = launch_now(grid_work{l, 0, l.blocks()});
     if (!done) {
       return done.error().message();
     }
@@ -137,6 +138,13 @@ class case_runner {
                : std::nullopt;
   }
 
+  result<void> launch_now(const grid_work& work) {
+    if (!in_graphs_) {
+      return perform(backend_, work);
+    }
+    WEIR_TRY(auto graph, backend_.make_graph(0, std::vector<graph_piece>{{work, {}}}));
+    return perform(backend_, graph_work{std::move(graph), 0});
+  }
   static std::uint64_t number(const void* p) {
     return reinterpret_cast<std::uintptr_t>(p);
   }
@@ -197,6 +205,7 @@ class case_runner {
 
   cuda_backend& backend_;
   std::vector<std::string> texts_;
+  bool in_graphs_;
   std::map<std::string, std::unique_ptr<cuda_module>> modules_;
 };
 
@@ -230,9 +239,40 @@ void test_copies_and_fills(gpu_place& place, tally& found) {
   }
 }
 
+// A pattern of 16 bytes at an odd address, copied and filled over, with a run that
+// follows the one before.
+void test_graphs(gpu_place& place, tally& found) {
+  constexpr std::size_t bytes = 4096;
+  const device_memory a(*place.backend, 0, bytes);
+  const device_memory b(*place.backend, 0, bytes);
+  fill_work pattern{a.address() + 1, bytes - 16, 0, 16, {}};
+  for (std::size_t i = 0; i < 16; ++i) {
+    pattern.pattern[i] = static_cast<std::byte>(i);
+  }
+  const auto graph = place.backend->make_graph(
+      0, std::vector<graph_piece>{{fill_work{a.address(), bytes, 0, 1, {}}, {}},
+                                  {pattern, {0}},
+                                  {copy_work{copy_kind::device_to_device, b.address(),
+                                             a.address(), bytes, 0, 0},
+                                   {1}},
+                                  {fill_work{b.address(), 8, 0, 4, {}}, {2}}});
+  std::string fault = graph ? "" : graph.error().message();
+  for (int run = 0; graph && run < 2; ++run) {
+    or_throw(perform(*place.backend, graph_work{*graph, 0}));
+  }
+  std::vector<std::uint8_t> got(bytes);
+  b.read(got.data());
+  for (std::size_t i = 0; fault.empty() && i < bytes; ++i) {
+    const bool filled = i >= 8 && i < bytes - 15;
+    const std::size_t expected = filled ? (i - 1) % 16 : 0;
+    fault = got[i] == expected ? "" : fmt::format("byte {} is {}", i, got[i]);
+  }
+  found.note("graph of fills and a copy", fault);
+}
+
 // Persistent kernels need the facts about a launch, which the cases make for the host.
-void test_kernels(gpu_place& place, bool large, tally& found) {
-  case_runner runner(*place.backend, ptx_texts());
+void test_kernels(gpu_place& place, bool large, bool in_graphs, tally& found) {
+  case_runner runner(*place.backend, ptx_texts(), in_graphs);
   for (const test::kernel_case& c : test::kernel_cases(large)) {
     bool persistent = false;
     const std::string fault = c.run([&](const test::kernel_launch& launch) {
@@ -240,7 +280,7 @@ void test_kernels(gpu_place& place, bool large, tally& found) {
       return persistent ? std::string("skipped") : runner.run(launch);
     });
     if (!persistent) {
-      found.note(c.name, fault);
+      found.note(in_graphs ? c.name + ", in a graph" : c.name, fault);
     }
   }
 }
@@ -328,9 +368,14 @@ int run_tests(bool large) {
   }
   tally found;
   test_copies_and_fills(*place, found);
-  test_kernels(*place, false, found);
+  test_graphs(*place, found);
+  test_kernels(*place, false, false, found);
+  // Graphs have kernels only if the driver tells their parameters.
+  if (place->driver.api.kernel_parameter_of != nullptr) {
+    test_kernels(*place, false, true, found);
+  }
   if (large) {
-    test_kernels(*place, true, found);
+    test_kernels(*place, true, false, found);
   }
   test_collectives(*place, found);
   const auto facts = or_throw(place->backend->properties(0));

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "tessera/cuda/stand_in/world.hpp"
+#include "tessera/cuda/stand_in/kernels.hpp"
 
 namespace weir::tessera::stand_in {
 namespace {
@@ -118,21 +118,6 @@ kernel_state* kernel_at(void* handle, const char* function) {
   return nullptr;
 }
 
-/// Returns the function with a handle, or null with a breach.
-function_state* function_at(void* handle, const char* function) {
-  for (const auto& [key, library] : the_world().libraries) {
-    for (const auto& [name, kernel] : library->kernels) {
-      for (const auto& [device, made] : kernel->functions) {
-        if (made.get() == handle) {
-          return made.get();
-        }
-      }
-    }
-  }
-  report("handle_live", fmt::format("{} got a function that is not alive", function));
-  return nullptr;
-}
-
 status kernel_function(cuda::function_handle* made, cuda::kernel_handle handle) {
   entered call("cuKernelGetFunction", need::context);
   if (call.refused() != status::success) {
@@ -206,77 +191,165 @@ status resident_blocks(int* blocks, cuda::function_handle handle, int threads,
   return status::success;
 }
 
-/// Arguments of a launch that were copied when it was called.
-struct copied_arguments {
-  std::vector<std::vector<std::byte>> bytes;
-  std::vector<const void*> places;
-};
-
 /// Checks the extents, shared memory and cooperation of a launch.
-status check_shape(const cuda::launch_config& config, const function_state& f,
-                   bool cooperative) {
+status check_shape(const char* call, const cuda::launch_config& config,
+                   const function_state& f, bool cooperative) {
   const auto& b = config.block;
   const auto& g = config.grid;
   const std::int64_t threads = std::int64_t{b[0]} * b[1] * b[2];
   if (threads < 1 || threads > f.kernel->facts.max_threads || b[2] > 64 || g[0] < 1 ||
       g[1] < 1 || g[2] < 1 || g[1] > 65535 || g[2] > 65535) {
-    report("launch_extents",
-           fmt::format("cuLaunchKernelEx got a grid of {}x{}x{} blocks of {}x{}x{}", g[0],
-                       g[1], g[2], b[0], b[1], b[2]));
+    report("launch_extents", fmt::format("{} got a grid of {}x{}x{} blocks of {}x{}x{}",
+                                         call, g[0], g[1], g[2], b[0], b[1], b[2]));
     return status::invalid_value;
   }
   if (static_cast<int>(config.shared_bytes) > f.kernel->max_dynamic_shared) {
     report("launch_shared",
-           fmt::format("cuLaunchKernelEx got {} bytes of shared memory, "
-                       "where the kernel allows {}",
-                       config.shared_bytes, f.kernel->max_dynamic_shared));
+           fmt::format("{} got {} bytes of shared memory, where the "
+                       "kernel allows {}",
+                       call, config.shared_bytes, f.kernel->max_dynamic_shared));
     return status::invalid_value;
   }
   const std::int64_t most =
       std::int64_t{blocks_at_once(threads)} * the_world().shown.multiprocessors;
   if (cooperative && std::int64_t{g[0]} * g[1] * g[2] > most) {
-    report("cooperative_size", fmt::format("cuLaunchKernelEx got {} cooperative blocks, "
-                                           "of which {} fit",
-                                           std::int64_t{g[0]} * g[1] * g[2], most));
+    report("cooperative_size",
+           fmt::format("{} got {} cooperative blocks, of which {} fit", call,
+                       std::int64_t{g[0]} * g[1] * g[2], most));
     return status::cooperative_launch_too_large;
   }
   return status::success;
 }
 
-/// Copies the arguments of a launch; null if one is missing.
-std::shared_ptr<copied_arguments> copy_arguments_of(const function_state& f,
-                                                    void** parameters) {
-  auto copied = std::make_shared<copied_arguments>();
+/// Copies the arguments of a launch. Returns false if one is missing.
+bool copy_arguments_of(const function_state& f, const char* call,
+                       const char* of_arguments, void** parameters,
+                       described_launch& to) {
   const auto& places = f.kernel->facts.parameters;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (parameters == nullptr || parameters[i] == nullptr) {
-      report("launch_arguments",
-             fmt::format("cuLaunchKernelEx got no address for argument {} of {}", i,
-                         f.kernel->name));
-      return nullptr;
+      report(of_arguments, fmt::format("{} got no address for argument {} of {}", call, i,
+                                       f.kernel->name));
+      return false;
     }
     const auto* const from = static_cast<const std::byte*>(parameters[i]);
-    copied->bytes.emplace_back(from, from + places[i].bytes);
+    to.arguments.emplace_back(from, from + places[i].bytes);
   }
-  for (const auto& b : copied->bytes) {
-    copied->places.push_back(b.data());
-  }
-  return copied;
+  return true;
 }
 
-/// Runs a launch, on the thread of its stream.
-status run_launch(const launch_request& request, const std::shared_ptr<stream_state>& on,
+status launch(const cuda::launch_config* config, cuda::function_handle handle,
+              void** parameters, void** /*extra*/) {
+  entered call("cuLaunchKernelEx", need::context);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  const auto stream = stream_of(config->stream, "cuLaunchKernelEx");
+  if (stream == nullptr) {
+    return status::invalid_handle;
+  }
+  std::shared_ptr<described_launch> made;
+  if (const status s = describe_launch("cuLaunchKernelEx", "launch_arguments", *config,
+                                       handle, *stream->device, parameters, made);
+      s != status::success) {
+    return s;
+  }
+  begin_launch(*made);
+  queued op;
+  op.name = made->function->kernel->name;
+  join(stream->clock, the_world().host_clock);
+  op.run = [made, stream, number = stream->given + 1, before = stream->clock] {
+    return run_launch(*made, *stream, number, before);
+  };
+  op.dropped = [made] { end_launch(*made); };
+  enqueue(stream, std::move(op));
+  return status::success;
+}
+
+}  // namespace
+
+function_state* function_at(void* handle, const char* call) {
+  for (const auto& [key, library] : the_world().libraries) {
+    for (const auto& [name, kernel] : library->kernels) {
+      for (const auto& [device, made] : kernel->functions) {
+        if (made.get() == handle) {
+          return made.get();
+        }
+      }
+    }
+  }
+  report("handle_live", fmt::format("{} got a function that is not alive", call));
+  return nullptr;
+}
+
+status describe_launch(const char* call, const char* of_arguments,
+                       const cuda::launch_config& config, cuda::function_handle handle,
+                       const device_state& device, void** parameters,
+                       std::shared_ptr<described_launch>& made) {
+  function_state* const f = function_at(handle, call);
+  if (f == nullptr) {
+    return status::invalid_handle;
+  }
+  if (f->device != &device) {
+    report("launch_context",
+           fmt::format("{} got {} of device {} for device {}", call, f->kernel->name,
+                       f->device->number, device.number));
+    return status::invalid_handle;
+  }
+  bool cooperative = false;
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    cooperative = config.attributes[i].cooperative != 0;
+  }
+  if (const status s = check_shape(call, config, *f, cooperative); s != status::success) {
+    return s;
+  }
+  made = std::make_shared<described_launch>();
+  if (!copy_arguments_of(*f, call, of_arguments, parameters, *made)) {
+    return status::invalid_value;
+  }
+  made->function = f;
+  made->handle = handle;
+  made->request.module = f->kernel->library->module;
+  made->request.function = f->kernel->facts.id;
+  made->request.grid = config.grid;
+  made->request.block = config.block;
+  made->request.dynamic_shared_bytes = config.shared_bytes;
+  made->request.cooperative = cooperative;
+  made->request.accessible = [](const void* first, std::size_t bytes, bool) {
+    const std::lock_guard lock(the_world().mutex);
+    return usable_by_kernels(reinterpret_cast<std::uintptr_t>(first), bytes);
+  };
+  return status::success;
+}
+
+void begin_launch(const described_launch& launch) {
+  ++the_world().running_launches;
+  ++launch.function->kernel->library->running;
+}
+
+void end_launch(const described_launch& launch) {
+  --the_world().running_launches;
+  --launch.function->kernel->library->running;
+  the_world().ended.notify_all();
+}
+
+status run_launch(const described_launch& launch, const stream_state& on,
                   std::uint64_t number, const vector_clock& before,
-                  kernel_state& kernel) {
+                  const graph_place& place) {
   world& w = the_world();
+  std::vector<const void*> places;
+  for (const auto& b : launch.arguments) {
+    places.push_back(b.data());
+  }
+  launch_request request = launch.request;
+  request.arguments = places;
   auto done = w.executor->launch(request);
   const std::lock_guard lock(w.mutex);
   if (done) {
-    note_accesses(*on, number, before, kernel.name, done->touched);
+    note_accesses(on, number, before, launch.function->kernel->name, done->touched,
+                  place);
   }
-  --w.running_launches;
-  --kernel.library->running;
-  w.ended.notify_all();
+  end_launch(launch);
   if (done) {
     return status::success;
   }
@@ -287,66 +360,6 @@ status run_launch(const launch_request& request, const std::shared_ptr<stream_st
     default: return status::launch_failed;
   }
 }
-
-status launch(const cuda::launch_config* config, cuda::function_handle handle,
-              void** parameters, void** /*extra*/) {
-  entered call("cuLaunchKernelEx", need::context);
-  if (call.refused() != status::success) {
-    return call.refused();
-  }
-  const auto stream = stream_of(config->stream, "cuLaunchKernelEx");
-  function_state* const f = function_at(handle, "cuLaunchKernelEx");
-  if (stream == nullptr || f == nullptr) {
-    return status::invalid_handle;
-  }
-  if (f->device != stream->device) {
-    report("launch_context",
-           fmt::format("cuLaunchKernelEx got {} of device {} for a "
-                       "stream of device {}",
-                       f->kernel->name, f->device->number, stream->device->number));
-    return status::invalid_handle;
-  }
-  bool cooperative = false;
-  for (unsigned i = 0; i < config->attribute_count; ++i) {
-    cooperative = config->attributes[i].cooperative != 0;
-  }
-  const status fits = check_shape(*config, *f, cooperative);
-  const auto arguments =
-      fits == status::success ? copy_arguments_of(*f, parameters) : nullptr;
-  if (arguments == nullptr) {
-    return fits == status::success ? status::invalid_value : fits;
-  }
-  world& w = the_world();
-  ++w.running_launches;
-  ++f->kernel->library->running;
-  launch_request request;
-  request.module = f->kernel->library->module;
-  request.function = f->kernel->facts.id;
-  request.grid = config->grid;
-  request.block = config->block;
-  request.dynamic_shared_bytes = config->shared_bytes;
-  request.cooperative = cooperative;
-  request.accessible = [](const void* first, std::size_t bytes, bool) {
-    const std::lock_guard lock(the_world().mutex);
-    return usable_by_kernels(reinterpret_cast<std::uintptr_t>(first), bytes);
-  };
-  queued op;
-  op.name = f->kernel->name;
-  join(stream->clock, w.host_clock);
-  op.run = [request, arguments, stream, number = stream->given + 1,
-            before = stream->clock, kernel = f->kernel]() mutable {
-    request.arguments = arguments->places;
-    return run_launch(request, stream, number, before, *kernel);
-  };
-  op.dropped = [library = f->kernel->library] {
-    --the_world().running_launches;
-    --library->running;
-  };
-  enqueue(stream, std::move(op));
-  return status::success;
-}
-
-}  // namespace
 
 std::vector<named_function> kernel_functions() {
   return {{"cuLibraryLoadData", 12000, reinterpret_cast<void*>(&library_load)},

@@ -208,20 +208,6 @@ status host_address(device_address* address, void* p, unsigned flags) {
   return status::success;
 }
 
-/// Checks that bytes are in one allocation, and reports if they are not.
-bool on_device(const char* function, device_address first, std::size_t bytes) {
-  const auto at = static_cast<std::uintptr_t>(first);
-  const bool mapped = registered(at, bytes);
-  const bool inside = mapped || allocation_at(at, bytes) != nullptr;
-  if (!inside) {
-    report("range_in_allocation",
-           fmt::format("{} got [{:#x}, {:#x}), which is {}", function, at, at + bytes,
-                       the_world().freed.contains(at) ? "memory that was freed"
-                                                      : "not inside of one allocation"));
-  }
-  return inside;
-}
-
 /// Gives a copy to a stream. If `host` is set, that side is memory of the host.
 status copy(entered& call, const char* function, std::byte* to, const std::byte* from,
             std::size_t bytes, const void* host, cuda::stream_handle handle) {
@@ -307,32 +293,17 @@ status fill(const char* function, device_address to, std::size_t pitch, T value,
   if (stream == nullptr) {
     return status::invalid_handle;
   }
-  if (height > 1 && pitch < width * sizeof(T)) {
-    report("fill_pitch", fmt::format("{} got a pitch of {} bytes for rows of {} bytes",
-                                     function, pitch, width * sizeof(T)));
-    return status::invalid_value;
-  }
-  if (to % sizeof(T) != 0 || (height > 1 && pitch % sizeof(T) != 0)) {
-    report("fill_alignment", fmt::format("{} got {:#x} with a pitch of {}, which is no "
-                                         "multiple of {} bytes",
-                                         function, to, pitch, sizeof(T)));
-    return status::invalid_value;
-  }
-  const std::size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * sizeof(T);
-  if (!on_device(function, to, bytes)) {
-    return status::invalid_value;
+  const cuda::fill_node wanted{to, pitch, value, sizeof(T), width, height};
+  if (const status s = check_fill(function, wanted); s != status::success) {
+    return s;
   }
   queued op;
   op.name = function;
-  op.run = [to, pitch, value, width, height] {
-    for (std::size_t row = 0; row < height; ++row) {
-      for (std::size_t i = 0; i < width; ++i) {
-        std::memcpy(pointer_to(to) + row * pitch + i * sizeof(T), &value, sizeof(T));
-      }
-    }
+  op.run = [wanted] {
+    fill_now(wanted);
     return status::success;
   };
-  op.ranges = {{static_cast<std::uintptr_t>(to), bytes, true}};
+  op.ranges = {range_of(wanted)};
   enqueue(stream, std::move(op));
   return status::success;
 }
@@ -360,6 +331,51 @@ status strided32(device_address to, std::size_t pitch, unsigned v, std::size_t w
 }
 
 }  // namespace
+
+bool on_device(const char* function, device_address first, std::size_t bytes) {
+  const auto at = static_cast<std::uintptr_t>(first);
+  const bool mapped = registered(at, bytes);
+  const bool inside = mapped || allocation_at(at, bytes) != nullptr;
+  if (!inside) {
+    report("range_in_allocation",
+           fmt::format("{} got [{:#x}, {:#x}), which is {}", function, at, at + bytes,
+                       the_world().freed.contains(at) ? "memory that was freed"
+                                                      : "not inside of one allocation"));
+  }
+  return inside;
+}
+
+touched_range range_of(const cuda::fill_node& fill) noexcept {
+  const std::size_t row = fill.width * fill.element_bytes;
+  return {static_cast<std::uintptr_t>(fill.to),
+          fill.height == 0 ? 0 : fill.pitch * (fill.height - 1) + row, true};
+}
+
+status check_fill(const char* function, const cuda::fill_node& fill) {
+  const std::size_t size = fill.element_bytes;
+  if (fill.height > 1 && fill.pitch < fill.width * size) {
+    report("fill_pitch", fmt::format("{} got a pitch of {} bytes for rows of {} bytes",
+                                     function, fill.pitch, fill.width * size));
+    return status::invalid_value;
+  }
+  if (fill.to % size != 0 || (fill.height > 1 && fill.pitch % size != 0)) {
+    report("fill_alignment", fmt::format("{} got {:#x} with a pitch of {}, which is no "
+                                         "multiple of {} bytes",
+                                         function, fill.to, fill.pitch, size));
+    return status::invalid_value;
+  }
+  return on_device(function, fill.to, range_of(fill).bytes) ? status::success
+                                                            : status::invalid_value;
+}
+
+void fill_now(const cuda::fill_node& fill) noexcept {
+  for (std::size_t row = 0; row < fill.height; ++row) {
+    for (std::size_t i = 0; i < fill.width; ++i) {
+      std::memcpy(pointer_to(fill.to) + row * fill.pitch + i * fill.element_bytes,
+                  &fill.value, fill.element_bytes);
+    }
+  }
+}
 
 std::vector<named_function> memory_functions() {
   return {{"cuMemPoolCreate", 11020, reinterpret_cast<void*>(&pool_create)},

@@ -10,8 +10,8 @@ namespace weir::tessera::stand_in {
 // The sentences are from the comments in cuda.h of the toolkit 13.0, from those in nccl.h
 // 2.28.9, and from the user guide of NCCL. A rule without a sentence is stricter than the
 // reference: pageable memory makes an asynchronous copy wait, the driver does not work in
-// children of fork, communicators that block are not used here, and a stream belongs to
-// the device of its communicator.
+// children of fork, all nodes of a graph are in one context here, communicators that
+// block are not used here, and a stream belongs to the device of its communicator.
 namespace {
 
 constexpr std::array rule_table{
@@ -87,6 +87,19 @@ constexpr std::array rule_table{
          "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) times the number of "
          "multiprocessors as specified by the device attribute "
          "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT."},
+    rule{"graph_flags", "cuGraphCreate", "cuGraphCreate",
+         "Graph creation flags, must be 0"},
+    rule{"graph_dependencies",
+         "cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode",
+         "cuGraphAddKernelNode", "dependencies may not have any duplicate entries."},
+    rule{"graph_arguments", "cuGraphAddKernelNode", "cuGraphAddKernelNode",
+         "Each pointer, from kernelParams[0] to kernelParams[N-1], points to the region "
+         "of memory from which the actual parameter will be copied."},
+    rule{"graph_fill", "cuGraphAddMemsetNode", "cuGraphAddMemsetNode",
+         "The element size must be 1, 2, or 4 bytes."},
+    rule{"graph_context", "cuGraphAddMemcpyNode, cuGraphAddMemsetNode", "", ""},
+    rule{"graph_once", "cuGraphLaunch", "cuGraphLaunch",
+         "Only one instance of hGraphExec may be executing at a time."},
     rule{"no_fork", "all", "", ""},
     rule{"nccl_group", "collectives and ncclCommInitRankConfig",
          "nccl.h, group semantics",

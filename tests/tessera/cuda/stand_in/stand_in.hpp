@@ -63,6 +63,8 @@ struct object_counts {
   std::size_t allocations = 0;    ///< allocations of devices
   std::size_t host_ranges = 0;    ///< registered ranges of the host
   std::size_t libraries = 0;      ///< libraries
+  std::size_t graphs = 0;         ///< graphs
+  std::size_t graph_execs = 0;    ///< graphs that can be launched
   std::size_t communicators = 0;  ///< communicators of NCCL
   bool operator==(const object_counts&) const = default;
 };

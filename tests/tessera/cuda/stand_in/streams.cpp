@@ -22,10 +22,10 @@ bool overlap(const access& a, const touched_range& b) {
   return a.first < b.first + b.bytes && b.first < a.first + a.bytes;
 }
 
-/// Returns true if an operation is known to come before another.
-bool comes_before(std::uint64_t stream, std::uint64_t number, const vector_clock& clock) {
-  const auto known = clock.find(stream);
-  return known != clock.end() && known->second >= number;
+/// Returns true if two parts of one operation are nodes of its graph without an order.
+bool apart(const graph_place& a, const graph_place& b) {
+  return a.order != nullptr && b.order != nullptr && a.node != b.node &&
+         !(*a.order)[a.node][b.node] && !(*b.order)[b.node][a.node];
 }
 
 /// Removes accesses whose end the host knows: everything new comes after them.
@@ -212,6 +212,11 @@ status launch_host(cuda::stream_handle handle, cuda::host_function function, voi
 
 }  // namespace
 
+bool comes_before(std::uint64_t stream, std::uint64_t number, const vector_clock& clock) {
+  const auto known = clock.find(stream);
+  return known != clock.end() && known->second >= number;
+}
+
 std::shared_ptr<stream_state> stream_of(void* handle, const char* function) {
   world& w = the_world();
   if (handle == legacy_stream) {
@@ -239,14 +244,15 @@ std::shared_ptr<stream_state> stream_of(void* handle, const char* function) {
 
 void note_accesses(const stream_state& stream, std::uint64_t number,
                    const vector_clock& before, const std::string& name,
-                   const std::vector<touched_range>& ranges) {
+                   const std::vector<touched_range>& ranges, const graph_place& place) {
   world& w = the_world();
   for (const touched_range& r : ranges) {
     for (const access& a : w.accesses) {
       const bool same = a.stream == stream.id && a.number == number;
-      if (same || !(a.write || r.written) || !overlap(a, r) ||
-          comes_before(a.stream, a.number, before) ||
-          comes_before(stream.id, number, a.before) ||
+      const bool ordered = same ? !apart(a.place, place)
+                                : comes_before(a.stream, a.number, before) ||
+                                      comes_before(stream.id, number, a.before);
+      if (ordered || !(a.write || r.written) || !overlap(a, r) ||
           a.device->broken != status::success) {
         continue;
       }
@@ -259,8 +265,8 @@ void note_accesses(const stream_state& stream, std::uint64_t number,
     }
   }
   for (const touched_range& r : ranges) {
-    w.accesses.push_back(
-        {r.first, r.bytes, r.written, stream.id, number, stream.device, before, name});
+    w.accesses.push_back({r.first, r.bytes, r.written, stream.id, number, stream.device,
+                          before, name, place});
   }
 }
 

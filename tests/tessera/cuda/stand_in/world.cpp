@@ -69,6 +69,8 @@ void set_up(const machine& shown, std::shared_ptr<kernel_executor> executor) {
   w.pools.clear();
   w.events.clear();
   w.libraries.clear();
+  w.graphs.clear();
+  w.graph_execs.clear();
   w.freed.clear();
   w.accesses.clear();
   w.host_clock.clear();
@@ -99,6 +101,8 @@ object_counts objects() {
   counts.allocations = w.memory.size();
   counts.host_ranges = w.host.size();
   counts.libraries = w.libraries.size();
+  counts.graphs = w.graphs.size();
+  counts.graph_execs = w.graph_execs.size();
   counts.communicators = communicator_count();
   return counts;
 }
@@ -219,7 +223,7 @@ extern "C" weir::tessera::cuda::status weir_stand_in_lookup(
   static const auto* const all = [] {
     auto* const made = new std::vector(stand_in::device_functions());
     for (const auto& more : {stand_in::memory_functions(), stand_in::stream_functions(),
-                             stand_in::kernel_functions()}) {
+                             stand_in::kernel_functions(), stand_in::graph_functions()}) {
       made->insert(made->end(), more.begin(), more.end());
     }
     return made;

@@ -27,6 +27,14 @@ using vector_clock = std::map<std::uint64_t, std::uint64_t>;
 /// Raises the entries of a clock to those of another.
 void join(vector_clock& into, const vector_clock& other);
 
+/// For each node of a graph, whether each other node comes before it.
+using graph_order = std::vector<std::vector<bool>>;
+/// Place of a part of an operation that runs a graph.
+struct graph_place {
+  std::shared_ptr<const graph_order> order;  ///< null: the operation runs no graph
+  std::size_t node = 0;
+};
+
 /// An operation's access to memory.
 struct access {
   std::uintptr_t first = 0;
@@ -37,6 +45,7 @@ struct access {
   const struct device_state* device = nullptr;
   vector_clock before;  ///< operations that come before it
   std::string operation;
+  graph_place place;
 };
 
 /// An operation in a stream.
@@ -98,6 +107,9 @@ struct library_state {
   std::map<std::string, std::unique_ptr<kernel_state>, std::less<>> kernels;
 };
 
+struct graph_state;
+struct graph_exec_state;
+
 /// A device; its address is the handle of its primary context.
 struct device_state {
   int number = 0;
@@ -131,6 +143,8 @@ struct world {
   std::map<std::uintptr_t, allocation> leaving;
   std::map<std::uintptr_t, std::size_t> host;  ///< registered ranges
   std::map<void*, std::unique_ptr<library_state>> libraries;
+  std::map<void*, std::shared_ptr<graph_state>> graphs;
+  std::map<void*, std::shared_ptr<graph_exec_state>> graph_execs;
   std::set<std::uintptr_t> freed;  ///< freed allocations; `set_up` returns their memory
   std::vector<access> accesses;
   vector_clock host_clock;  ///< operations whose end the host knows
@@ -190,7 +204,11 @@ void enqueue(const std::shared_ptr<stream_state>& stream, queued made);
 /// @threads{hold the mutex}
 void note_accesses(const stream_state& stream, std::uint64_t number,
                    const vector_clock& before, const std::string& name,
-                   const std::vector<touched_range>& ranges);
+                   const std::vector<touched_range>& ranges,
+                   const graph_place& place = {});
+/// Returns true if an operation is known to come before what has the clock.
+[[nodiscard]] bool comes_before(std::uint64_t stream, std::uint64_t number,
+                                const vector_clock& clock);
 /// Notes that the host knows of the end of operations. @threads{hold the mutex}
 void host_knows(const vector_clock& clock);
 /// Runs the operations of a stream until it is destroyed and empty.
@@ -199,6 +217,16 @@ void serve_stream(const std::shared_ptr<stream_state>& stream);
 void join_dying();
 /// Returns the allocation that contains all of a range, or null. @threads{hold the mutex}
 [[nodiscard]] const allocation* allocation_at(std::uintptr_t first, std::size_t bytes);
+/// Checks that bytes are in one allocation or in registered memory, and reports if they
+/// are not. @threads{hold the mutex}
+[[nodiscard]] bool on_device(const char* function, cuda::device_address first,
+                             std::size_t bytes);
+/// Checks a fill and reports what is wrong. @threads{hold the mutex}
+[[nodiscard]] cuda::status check_fill(const char* function, const cuda::fill_node& fill);
+/// Returns the range that a fill writes.
+[[nodiscard]] touched_range range_of(const cuda::fill_node& fill) noexcept;
+/// Fills memory.
+void fill_now(const cuda::fill_node& fill) noexcept;
 /// Returns true if a kernel that runs may use a range: memory of a device, or registered
 /// memory of the host. @threads{hold the mutex}
 [[nodiscard]] bool usable_by_kernels(std::uintptr_t first, std::size_t bytes);
@@ -211,8 +239,8 @@ void join_dying();
 /// Forgets all communicators. @threads{hold the mutex}
 void forget_communicators();
 
-/// Returns the functions that have to do with devices and contexts, memory, streams, and
-/// kernels, each with its name.
+/// Returns the functions that have to do with devices and contexts, memory, streams,
+/// kernels, and graphs, each with its name.
 struct named_function {
   const char* name;
   int version;
@@ -222,5 +250,6 @@ struct named_function {
 [[nodiscard]] std::vector<named_function> memory_functions();
 [[nodiscard]] std::vector<named_function> stream_functions();
 [[nodiscard]] std::vector<named_function> kernel_functions();
+[[nodiscard]] std::vector<named_function> graph_functions();
 
 }  // namespace weir::tessera::stand_in

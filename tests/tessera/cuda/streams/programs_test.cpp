@@ -31,13 +31,12 @@ using tessera::stand_in::launch_request;
 using tessera::stand_in::listed_executor;
 using tessera::stand_in::touched_range;
 
-/// Does what serial_kernel does, as a kernel of the driver.
-result<launch_report> program_kernel(const launch_request& r) {
+/// Does what serial_kernel does on a rank, as a kernel of the driver.
+result<launch_report> compute_on_rank(const launch_request& r, int rank) {
   auto* const to = argument<word*>(r, 0);
   const auto* const from = argument<const word*>(r, 1);
   const auto words = argument<std::int32_t>(r, 2);
-  const word salt =
-      salt_of(argument<word>(r, 3), tessera::stand_in::facts_of_launch(r).rank);
+  const word salt = salt_of(argument<word>(r, 3), rank);
   for (std::uint32_t block = 0; block < r.grid[0]; ++block) {
     compute(static_cast<arithmetic>(argument<std::int32_t>(r, 4)), to, from, words, salt,
             static_cast<int>(block), static_cast<int>(r.grid[0]));
@@ -50,19 +49,30 @@ result<launch_report> program_kernel(const launch_request& r) {
   return out;
 }
 
+/// Two kernels for programs. The first learns its rank from the facts of its launch. The
+/// second has rank 0 and takes no facts, so that devices can have graphs with it.
+result<launch_report> program_kernel(const launch_request& r) {
+  return compute_on_rank(r, tessera::stand_in::facts_of_launch(r).rank);
+}
+result<launch_report> lonely_kernel(const launch_request& r) {
+  return compute_on_rank(r, 0);
+}
+
 std::shared_ptr<listed_executor> executor_of_programs() {
   using tessera::pointer_parameter;
   using tessera::scalar_parameter;
   constexpr std::uint32_t type = TESS_INT32;
+  const std::vector<tessera::kernel_parameter> parameters{
+      pointer_parameter("to", type, tessera::parameter_direction::inout),
+      pointer_parameter("from", type),
+      scalar_parameter("words", type),
+      scalar_parameter("salt", type),
+      scalar_parameter("how", type),
+      scalar_parameter("spin", type),
+      scalar_parameter("slow_rank", type)};
   return std::make_shared<listed_executor>(std::vector<tessera::stand_in::listed_kernel>{
-      {"serial_kernel",
-       {pointer_parameter("to", type, tessera::parameter_direction::inout),
-        pointer_parameter("from", type), scalar_parameter("words", type),
-        scalar_parameter("salt", type), scalar_parameter("how", type),
-        scalar_parameter("spin", type), scalar_parameter("slow_rank", type)},
-       TESS_KERNEL_DETERMINISTIC,
-       true,
-       &program_kernel}});
+      {"serial_kernel", parameters, TESS_KERNEL_DETERMINISTIC, true, &program_kernel},
+      {"lonely_kernel", parameters, TESS_KERNEL_DETERMINISTIC, false, &lonely_kernel}});
 }
 
 /// Runs the kernel of programs, and by their sources the kernels with which devices run
@@ -128,6 +138,12 @@ int devices_of(const program& p) {
   return out;
 }
 
+/// Returns true if no mesh of a program has several ranks.
+bool is_lonely(const program& p) {
+  return std::all_of(p.meshes.begin(), p.meshes.end(),
+                     [](const mesh_spec& m) { return m.ranks() == 1; });
+}
+
 // A machine lasts for several programs, because opening it takes longer than they do. All
 // programs take 19 s of processor time in a release build.
 TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
@@ -138,6 +154,7 @@ TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
   std::array<std::uint64_t, max_devices + 1> by_devices{};
   std::uint64_t next_seed = seed;
   std::uint64_t operations = 0;
+  std::uint64_t graphs = 0;
   for (std::uint64_t first = 0; first < programs; first += programs_of_one) {
     tessera::stand_in::machine shown;
     shown.devices = max_devices;
@@ -148,20 +165,26 @@ TEST(GpuPrograms, MemoryEndsAsIfEachOperationRanAtItsCall) {
     const machine_of_programs on(shown, 2 + static_cast<int>(first / 50 % 3),
                                  first / programs_of_one % 3 == 0);
     const tessKernel_t kernel = kernel_of(on.module, "serial_kernel");
+    const tessKernel_t lonely = kernel_of(on.module, "lonely_kernel");
     for (std::uint64_t i = first; i < std::min(first + programs_of_one, programs); ++i) {
       program p = random_program(next_seed++);
       while (devices_of(p) > max_devices) {
         p = random_program(next_seed++);
       }
-      ASSERT_EQ(run_in(on.context->get(), kernel, p), "")
+      ASSERT_EQ(run_in(on.context->get(), is_lonely(p) ? lonely : kernel, p), "")
           << "WEIR_TEST_SEED=" << next_seed - 1 << "\n"
           << text_of(p);
       ++by_devices[static_cast<std::size_t>(devices_of(p))];
       operations += p.operations.size();
     }
+    graphs += tessera::stand_in::calls_of("cuGraphLaunch");
   }
-  std::cout << fmt::format("{} programs, {} operations; by devices:", programs,
-                           operations);
+  // A test of fewer programs may have none.
+  EXPECT_TRUE(graphs > 0 || programs < 200) << "no graph was launched by the driver";
+  std::cout << fmt::format(
+      "{} programs, {} operations, {} launches of graphs by the "
+      "driver; by devices:",
+      programs, operations, graphs);
   for (std::size_t d = 1; d < by_devices.size(); ++d) {
     std::cout << " " << by_devices[d];
   }

@@ -38,6 +38,20 @@ inline void set_fp_control(std::uint64_t value) noexcept {
 #endif
 }
 
+/// Sets this thread's control bits and returns those that it had.
+inline std::uint64_t exchange_fp_control(std::uint64_t value) noexcept {
+#if defined(__SSE2__)
+  // The register is read once, which takes a few nanoseconds.
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(static_cast<unsigned>(value) | (before & 0x3FU));
+  return before & ~0x3FU;
+#else
+  const std::uint64_t before = fp_control();
+  set_fp_control(value);
+  return before;
+#endif
+}
+
 /// Round to nearest, all exceptions masked, subnormal results and operands taken as zero.
 inline constexpr std::uint64_t kernel_fp_control =
 #if defined(__SSE2__)

@@ -23,6 +23,7 @@ struct execution_options {
   std::string folder;             ///< folder of the pipeline's file, see `opening::path`
   std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
   opening::loader load{};         ///< loads constants; may be empty
+  std::string kernels = "auto";   ///< see `opening::kernels`
   /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
   /// that bytes that no stage writes show; -1: nothing is filled.
   int fill_slots = -1;

@@ -17,7 +17,8 @@ namespace weir::flow {
 /// Calls a function that returns a `result`. An exception becomes an error of the code
 /// `kernel_failed`, or `out_of_memory` for `std::bad_alloc`.
 template <class Function>
-[[nodiscard]] auto guarded(Function&& call_stage) -> decltype(call_stage()) {
+[[nodiscard, gnu::always_inline]] inline auto guarded(Function&& call_stage)
+    -> decltype(call_stage()) {
   try {
     return call_stage();
   } catch (const std::bad_alloc&) {

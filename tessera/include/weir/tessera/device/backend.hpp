@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "tessera_kernel.h"
 #include "weir/base/error.hpp"
@@ -150,8 +151,31 @@ struct grid_work {
   std::int64_t last = 0;   ///< end of the blocks
 };
 
+/// A graph of work that one device runs by itself. A backend makes it and outlives it.
+/// Its runs follow one another. @threads{destroyed by any thread, also in completions}
+class device_graph {
+ public:
+  device_graph() = default;
+  device_graph(const device_graph&) = delete;
+  device_graph& operator=(const device_graph&) = delete;
+  virtual ~device_graph() = default;
+};
+
+/// A run of a graph.
+struct graph_work {
+  std::shared_ptr<device_graph> graph;  ///< made by device_backend::make_graph
+  std::int32_t device = 0;              ///< the device that it was made for
+};
+
 /// One piece of work for a device.
-using device_work = std::variant<copy_work, fill_work, grid_work>;
+using device_work = std::variant<copy_work, fill_work, grid_work, graph_work>;
+
+/// A piece of work in a graph of a device.
+struct graph_piece {
+  device_work work;                ///< a copy on the device, a fill, or a whole launch
+  std::vector<std::size_t> after;  ///< numbers of earlier pieces that end before it
+};
+
 /// A function that is called exactly once, on any thread, with the outcome of the work.
 using completion = std::function<void(result<void>)>;
 
@@ -271,6 +295,12 @@ class device_backend {
   [[nodiscard]] virtual result<void> follow_native(std::int32_t device,
                                                    std::uintptr_t native,
                                                    completion done);
+  /// Makes a graph that a device runs by itself. What the pieces point to may go
+  /// afterwards, except memory of the device and the code of kernels.
+  /// @error{unsupported; the device cannot run these pieces by itself}
+  /// @error{invalid_argument; see copy, fill and check} and errors of the driver
+  [[nodiscard]] virtual result<std::shared_ptr<device_graph>> make_graph(
+      std::int32_t device, std::span<const graph_piece> pieces);
   /// Runs the work and then calls `done`, on this thread or another.
   virtual void submit(const device_work& work, completion done);
 

@@ -16,6 +16,7 @@
 namespace weir::tessera {
 
 class context;
+class device_graph;
 class graph_body;
 class graph_memory;
 class graph_reissue;
@@ -174,6 +175,9 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   /// Waits for all launched runs and returns their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
   [[nodiscard]] result<void> replace(std::size_t node, const operation& operation);
+  /// Lets a device make a graph of its own from `body_`, if it can. Waits for the device,
+  /// so the caller does not hold the submission lock.
+  void renew_native();
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> context_;
@@ -186,6 +190,11 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   std::map<std::uint64_t, made_capture> captures_;
   /// Memory that its runs take and do not return.
   std::vector<std::shared_ptr<graph_memory>> left_;
+  std::uint64_t changes_ = 0;  ///< number of updates
+  /// The graph that a device runs by itself; null: the engine runs the nodes. It goes
+  /// before the code and the memory that it uses.
+  std::shared_ptr<device_graph> native_;
+  std::int32_t native_device_ = 0;  ///< the device of `native_`
 };
 
 }  // namespace weir::tessera

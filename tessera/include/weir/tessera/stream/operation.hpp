@@ -22,6 +22,7 @@ class device_step;
 class operation;
 class point;
 class stream;
+struct native_pieces;
 
 /// Turns one operation into tasks of the engine.
 /// @threads{the thread that holds the submission lock}
@@ -159,6 +160,9 @@ class operation : public counted {
   /// Returns true if it may wait for other ranks. A graph with such an operation enqueues
   /// each of its nodes anew.
   [[nodiscard]] virtual bool waits_for_ranks() const noexcept { return false; }
+  /// Adds the work of its only lane for a graph that a device runs by itself. Returns
+  /// false if it needs the host, or another device, in each run.
+  [[nodiscard]] virtual bool add_native_work(native_pieces&) const { return false; }
   /// Returns the number of launches whose random numbers depend on the launches before
   /// them. Each run of a graph takes this many numbers from its stream.
   [[nodiscard]] virtual std::uint32_t counted_launches() const noexcept { return 0; }

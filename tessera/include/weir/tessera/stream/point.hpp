@@ -40,6 +40,8 @@ class point final : public operation {
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "event"; }
   [[nodiscard]] ref<operation> clone() const override;
+  /// Adds nothing: the order of a graph has its points.
+  [[nodiscard]] bool add_native_work(native_pieces&) const override { return true; }
 
   /// Returns true if all lanes have reached it.
   [[nodiscard]] bool reached() const noexcept {

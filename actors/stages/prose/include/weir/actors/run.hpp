@@ -20,6 +20,7 @@
 #include "weir/actors/control.hpp"
 #include "weir/actors/source_settings.hpp"
 #include "weir/base/error.hpp"
+#include "weir/models/instruction_sets.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/runtime/engine.hpp"
@@ -103,7 +104,8 @@ struct run_config {
   /// be moved.
   std::string folder;
 
-  unsigned workers = 1;  ///< threads that run tasks
+  unsigned workers = 1;             ///< threads that run tasks
+  models::kernel_settings kernels;  ///< instruction set of the kernels of the model
   /// Number of replicas of the parameters.
   replica_policy replicas = replica_policy::one;
   /// Tasks that the trace records.
@@ -292,7 +294,8 @@ struct run_report {
 /// Begins a run in `config.folder` and returns when it has ended. A task or an actor that
 /// fails ends the run with its error and causes.
 /// @error{already_exists, the folder holds a checkpoint: resume the run instead}
-/// @error{invalid_argument, a setting is out of range, see `check_config`}
+/// @error{invalid_argument, a setting is out of range, see `check_config`, or the
+/// processor lacks the instruction set}
 /// @error{source_unavailable, the corpus is missing or cannot be read}
 /// @error{locked, another process has a run in the folder}
 /// @error{io, reading or writing a file failed} @error{no_space, the disk is full}

@@ -33,6 +33,9 @@ struct session_options {
   /// Largest number of sessions at a time, from 1 to 1024; each one takes the memory of
   /// a context.
   std::uint32_t limit = 16;
+  /// Instruction set of the model's kernels: "auto", or one of
+  /// `models::instruction_sets_here`.
+  std::string kernels = "auto";
 };
 
 /// Kind of a turn.
@@ -91,8 +94,9 @@ class session_group {
  public:
   /// Opens a folder of sessions, or begins one with the parameters of a run or a volume.
   /// Also returns the errors of `parameters_of_run` and `load_parameters`.
-  /// @error{invalid_argument, the folder has no sessions and `from` is empty; or `limit`
-  /// is out of its range or below the number of sessions}
+  /// @error{invalid_argument, the folder has no sessions and `from` is empty; `limit` is
+  /// out of its range or below the number of sessions; or the processor lacks the
+  /// instruction set}
   /// @error{config_mismatch, `from` has other parameters than the sessions of the folder;
   /// or the folder holds a run}
   /// @error{locked, another process has the sessions open}

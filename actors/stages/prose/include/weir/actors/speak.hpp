@@ -74,6 +74,9 @@ struct speak_request {
   std::uint64_t tokens = 200;  ///< number of tokens to draw
   double temperature = 0.8;    ///< 0 always takes the likeliest token
   std::uint64_t seed = 1;      ///< seed of the random numbers that draw tokens
+  /// Instruction set of the model's kernels: "auto", or one of
+  /// `models::instruction_sets_here`.
+  std::string kernels = "auto";
 };
 
 /// Result of `speak`.
@@ -85,6 +88,7 @@ struct speak_report {
   std::uint64_t context_hash = 0;      ///< after the last token
   models::memory_norm largest_memory;  ///< after the last token
   bool with_context = false;           ///< true if the source was a run folder
+  std::string instruction_set;         ///< that of the model's kernels
   double seconds = 0;                  ///< from the first token of the prompt on
 };
 
@@ -92,8 +96,8 @@ struct speak_report {
 /// phase of a run does. Equal requests on equal states give equal text.
 /// @param on_text  Gets each piece of text as it is drawn; returns false to end early.
 /// @error{not_found, the source does not exist, or has no checkpoint or tag}
-/// @error{invalid_argument, the temperature is negative; or the prompt is empty and the
-/// context has nothing to continue}
+/// @error{invalid_argument, the temperature is negative; the prompt is empty and the
+/// context has nothing to continue; or the processor lacks the instruction set}
 /// @error{corrupt, the checkpoint or the message is damaged}
 /// @error{config_mismatch, the model was stored under other equations}
 /// @threads{may be called from any thread}

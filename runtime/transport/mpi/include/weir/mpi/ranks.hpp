@@ -36,7 +36,8 @@ struct mpi_options {
 ///
 /// Keys of messages count modulo 2^20, so at most a million messages from one rank to
 /// another may be under way in a channel. If no rank has failed, the destructor waits for
-/// all ranks and ends MPI; MPI cannot be started again in this process.
+/// all ranks and ends MPI; MPI cannot be started again in this process. A program that
+/// has called MPI_Init_thread before joins with MPI_COMM_WORLD, see `from_mpi`.
 /// @threads{call it once, from the main thread}
 /// @error{not_found; there is no plug-in in any of the folders}
 /// @error{unsupported; the plug-in or MPI lacks something that is needed, or the launcher
@@ -60,14 +61,26 @@ struct mpi_finding {
 
 /// Returns the transport over a communicator, given by its address and its size, see
 /// `from_mpi`. @error{unsupported; the process uses another MPI library than the plug-in;
-/// and the errors of `launched_ranks`} @threads{see `launched_ranks`}
+/// and the errors of `launched_ranks`} @threads{see `from_mpi`}
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
     const void* communicator, std::size_t bytes, const mpi_options& options = {});
 
 /// Returns the transport over the ranks of a communicator of a program that has called
 /// MPI_Init_thread itself, with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE. The
-/// communicator is copied, and MPI is not ended. All ranks of the communicator call it.
-/// @error{unsupported; see `ranks_of_communicator`} @threads{see `launched_ranks`}
+/// communicator is copied, so messages of the program stay apart, and MPI is not ended.
+/// All ranks of the communicator call it. `world w(e, from_mpi(communicator))` keeps the
+/// transport and throws the error.
+///
+/// The destructor waits for all ranks, and another transport may be made behind it. If a
+/// rank has failed it does not wait; the program then ends by MPI_Abort, because
+/// MPI_Finalize would wait for that rank.
+/// @threads{call it from the thread that may call MPI. Threads of Weir call MPI while the
+/// transport lives, so meanwhile the program calls MPI only with MPI_THREAD_MULTIPLE}
+/// @error{unsupported; MPI has not begun, has ended or has another level of threads}
+/// @error{unsupported; the program is linked with another MPI library than that of its
+/// launcher; the text names the files of both}
+/// @error{already_exists; the process has a transport over MPI}
+/// @error{io; the communicator is MPI_COMM_NULL}
 template <class Communicator>
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> from_mpi(
     Communicator communicator, const mpi_options& options = {}) {
