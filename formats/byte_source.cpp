@@ -51,7 +51,7 @@ bool source_failed(const error& e) noexcept {
   }
 }
 
-result<void> memory_source::read(std::uint64_t offset, mutable_bytes to) const {
+result<void> memory_byte_source::read(std::uint64_t offset, mutable_bytes to) const {
   WEIR_CHECK(check_range(*this, offset, to.size()));
   if (!to.empty()) {
     std::memcpy(to.data(), content_.data() + offset, to.size());

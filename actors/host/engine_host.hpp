@@ -83,7 +83,7 @@ struct engine_host_shell {
   bool working = false;          ///< a message to work is on its way to this actor
   bool over = false;             ///< the end was reported
   bool saving = false;           ///< the conductor has the image
-  bool end_told = false;         ///< the conductor was told that sources or stages ended
+  bool drain_requested = false;  ///< the conductor knows that sources or stages ended
   std::optional<error> failure;  ///< why a source failed; ends the run after a checkpoint
   epoch_orders orders;
   std::int64_t start_ns = 0;

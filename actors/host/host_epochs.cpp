@@ -121,8 +121,8 @@ result<bool> advance_epoch(host_pointer self) {
     return true;
   }
   // The conductor is told once, and answers with the order for the last epoch.
-  if (!s.end_told && (s.failure || run.all_ended())) {
-    s.end_told = true;
+  if (!s.drain_requested && (s.failure || run.all_ended())) {
+    s.drain_requested = true;
     self->send(s.config.conductor, drain_atom_v);
   }
   return carry_out(self);

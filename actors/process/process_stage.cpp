@@ -146,7 +146,7 @@ class process_stage final : public flow::batch_stage {
   void report(figures& to) const override {
     const auto answer = child_->ask(wire::kind::report);
     if (answer && !add_figures(as_text(answer->payload), to)) {
-      to.problem("the child process has told figures that are no JSON");
+      to.problem("the child process has sent figures that are no JSON");
     }
   }
 

@@ -26,7 +26,7 @@ pipeline_progress progress_state::take(const host_sample& s) {
   p.bottleneck = s.bottleneck;
   p.stages = s.stages;
   p.counters = s.counters;
-  if (s.idle_ns > stall_ns_ && !told_) {
+  if (s.idle_ns > stall_ns_ && !reported_) {
     stalled_ = s.waiting;
   }
   last_ = p;
@@ -37,15 +37,15 @@ std::optional<error> progress_state::stall() {
   if (!stalled_) {
     return std::nullopt;
   }
-  told_ = true;
+  reported_ = true;
   const std::string reasons = *std::exchange(stalled_, std::nullopt);
   return error(errc::timeout, "the pipeline makes no progress: " + reasons);
 }
 
-std::vector<std::string> progress_state::new_problems(const std::vector<figures>& told) {
+std::vector<std::string> progress_state::new_problems(const std::vector<figures>& now) {
   std::vector<std::string> lines;
-  for (std::size_t i = 0; i < told.size(); ++i) {
-    for (const std::string& text : told[i].problems()) {
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    for (const std::string& text : now[i].problems()) {
       if (problems_.emplace(i, text).second) {
         lines.push_back(fmt::format("stage \"{}\": {}", stages_[i], text));
       }

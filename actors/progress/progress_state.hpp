@@ -47,7 +47,8 @@ class progress_state {
   /// each stage the reason for which it does nothing.
   [[nodiscard]] std::optional<error> stall();
   /// Returns lines about problems of stages that were not returned before.
-  [[nodiscard]] std::vector<std::string> new_problems(const std::vector<figures>& told);
+  /// @param now  Figures of all stages, in their order.
+  [[nodiscard]] std::vector<std::string> new_problems(const std::vector<figures>& now);
   /// Returns one line about the last sample.
   [[nodiscard]] std::string line() const;
 
@@ -58,8 +59,8 @@ class progress_state {
   std::set<std::pair<std::size_t, std::string>> problems_;     ///< returned, by stage
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent_;  ///< time and items
   pipeline_progress last_;
-  std::optional<std::string> stalled_;  ///< reasons, until `stall` has told them
-  bool told_ = false;
+  std::optional<std::string> stalled_;  ///< reasons, until `stall` has returned them
+  bool reported_ = false;               ///< `stall` has returned an error
 };
 
 }  // namespace weir::actors

@@ -244,7 +244,8 @@ class file_feed final : public feed_base {
     }
     byte_vector bytes(span.length);
     WEIR_CHECK(file_->read(span.offset, bytes));
-    auto memory = std::make_shared<formats::memory_source>(std::move(bytes), "message");
+    auto memory =
+        std::make_shared<formats::memory_byte_source>(std::move(bytes), "message");
     return deliver(std::move(out), std::move(memory), {0, span.length},
                    paths_[path_index_]);
   }
@@ -339,7 +340,7 @@ class pipe_feed final : public feed_base {
     out.next = {"", piece.offset + length};
     out.skipped = piece.skipped;
     auto memory =
-        std::make_shared<formats::memory_source>(std::move(piece.bytes), "message");
+        std::make_shared<formats::memory_byte_source>(std::move(piece.bytes), "message");
     return deliver(std::move(out), std::move(memory), {0, length}, source_.path);
   }
 

@@ -7,20 +7,6 @@ namespace weir {
 
 namespace {
 
-/// Length that the first byte of a sequence announces; 0 if no sequence begins with it.
-///
-/// 0x80 to 0xBF continue a sequence. 0xC0 and 0xC1 would begin a longer form of an ASCII
-/// character, 0xF5 and above a code point beyond U+10FFFF.
-std::size_t announced_length(unsigned char first) noexcept {
-  if (first < 0x80) {
-    return 1;
-  }
-  if (first < 0xC2 || first > 0xF4) {
-    return 0;
-  }
-  return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-}
-
 /// Range of the second byte. The general range is 0x80 to 0xBF; four first bytes narrow
 /// it, because the full range would hold longer forms of smaller code points (0xE0,
 /// 0xF0), surrogates (0xED) or code points beyond U+10FFFF (0xF4).
@@ -38,7 +24,7 @@ std::size_t utf8_sequence_length(std::string_view text) noexcept {
     return 0;
   }
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = announced_length(byte(0));
+  const std::size_t length = announced_utf8_length(text[0]);
   if (length < 2) {
     return length;
   }
@@ -47,7 +33,7 @@ std::size_t utf8_sequence_length(std::string_view text) noexcept {
   }
   // The third and the fourth byte have the general range.
   for (std::size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
+    if (!continues_utf8(text[i])) {
       return 0;
     }
   }

@@ -52,7 +52,7 @@ struct model_state {
     stream_config config;
     config.frequencies = {1};
     auto stream = or_throw(context_stream::open(
-        config, or_throw(open_memory_source(as_view(std::string(70000, 'x'))))));
+        config, or_throw(open_memory_tokens(as_view(std::string(70000, 'x'))))));
     for (int i = 0; i < 1000; ++i) {
       static_cast<void>(or_throw(stream->next_chunk(64)));
     }

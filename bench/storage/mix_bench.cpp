@@ -34,7 +34,7 @@ std::vector<std::uint32_t> make_text(std::uint64_t seed) {
 }
 
 std::unique_ptr<token_source> open_text(std::uint64_t seed) {
-  return or_throw(open_memory_source(make_text(seed)));
+  return or_throw(open_memory_tokens(make_text(seed)));
 }
 
 std::unique_ptr<token_source> open_mixture() {

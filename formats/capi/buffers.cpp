@@ -53,7 +53,7 @@ outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
                     static_cast<int>(TGM_X_SCAN_BOTH_ENDS), number));
   }
   // The places refer to the buffer; nothing is copied.
-  return weir::formats::scan(weir::formats::memory_source(view_of(buf, length)),
+  return weir::formats::scan(weir::formats::memory_byte_source(view_of(buf, length)),
                              static_cast<weir::formats::scan_order>(number));
 }
 
@@ -144,7 +144,7 @@ tgm_error tgm_object_iter_create(const uint8_t* buf, size_t buf_len,
   return guarded(given(buf, out), [&]() -> outcome<void> {
     // The iterator reads from its copy, so that the caller may free the buffer.
     const weir::bytes_view bytes = view_of(buf, buf_len);
-    auto copy = std::make_shared<const weir::formats::memory_source>(
+    auto copy = std::make_shared<const weir::formats::memory_byte_source>(
         weir::byte_vector(bytes.begin(), bytes.end()));
     WEIR_TRY(open_message message,
              open_message::open(

@@ -173,7 +173,7 @@ outcome<void> check_range(const object_descriptor& d, std::uint64_t first,
 
 /// The view must outlive the place.
 message_place place_of(bytes_view bytes) {
-  return {std::make_shared<memory_source>(bytes), {0, bytes.size()}};
+  return {std::make_shared<memory_byte_source>(bytes), {0, bytes.size()}};
 }
 
 /// Opens and decodes; both failures get their code by the same examination of the

@@ -186,7 +186,8 @@ failure cannot_read(const error& e, const std::shared_ptr<const byte_source>& so
 }
 
 failure cannot_read(const error& e, bytes_view message) {
-  return cannot_read(e, std::make_shared<memory_source>(message), {0, message.size()});
+  return cannot_read(e, std::make_shared<memory_byte_source>(message),
+                     {0, message.size()});
 }
 
 /// The text is moved into the memory of the thread; tgm_last_error() returns its address.

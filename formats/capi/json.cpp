@@ -34,7 +34,7 @@ failure bad_json(std::string_view subject, std::string_view expected,
 /// depth of nesting.
 cbor_value to_cbor(const json& from) {
   switch (from.type()) {
-    // Each kind of JSON has exactly one kind of CBOR.
+    // Each kind of JSON value becomes one kind of CBOR value.
     case json::value_t::boolean: return from.get<bool>();
     case json::value_t::number_integer: return from.get<std::int64_t>();
     case json::value_t::number_unsigned: return from.get<std::uint64_t>();
@@ -56,7 +56,7 @@ cbor_value to_cbor(const json& from) {
       }
       return out;
     }
-    // null, and nothing else, comes here.
+    // Only null is left.
     default: return nullptr;
   }
 }
@@ -94,7 +94,7 @@ outcome<cbor_map> map_of(const json& from, const std::string& subject) {
   if (!from.is_object()) {
     return bad_json(subject, "a JSON object", from.type_name());
   }
-  // An object becomes a map, so the value has one.
+  // `to_cbor` makes a map of an object, so map() is not null.
   cbor_value value = to_cbor(from);
   return std::move(*value.map());
 }
@@ -113,7 +113,7 @@ outcome<cbor_map> map_without_reserved(const json& from, const std::string& subj
 /// Reads a descriptor. Absent stages are "none". An absent "ndim" follows from the shape,
 /// and absent strides stay empty, so that the writer derives them.
 outcome<object_descriptor> descriptor_of(const json& from, const std::string& subject) {
-  // A caller may leave out what a file must have.
+  // The C interface fills in keys that a file must contain and a caller may leave out.
   WEIR_TRY(cbor_map map, map_of(from, subject));
   // Sets a key that the caller has left out.
   const auto set_default = [&](const char* key, cbor_value with) {
@@ -214,7 +214,7 @@ outcome<json_message> parse_message(const char* text) {
       out.descriptors.push_back(std::move(descriptor));
     }
   }
-  // Keys that are not part of the keys of the message.
+  // Keys with a meaning of their own; all others are metadata of the message.
   constexpr std::array<const char*, 2> taken{"descriptors", "base"};
   WEIR_TRY(out.base, base_of(from));
   WEIR_TRY(out.extra, extra_of(from, taken));
@@ -225,7 +225,7 @@ outcome<json_message> parse_message(const char* text) {
 outcome<json_message> parse_stream(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the stream"));
   json_message out;
-  // "descriptors" has no meaning in a stream, and is a key like others.
+  // "descriptors" has no meaning in a stream, so it is metadata like any other key.
   constexpr std::array<const char*, 1> taken{"base"};
   WEIR_TRY(out.base, base_of(from));
   WEIR_TRY(out.extra, extra_of(from, taken));

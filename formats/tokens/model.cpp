@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "tokens/unicode.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::formats::tokens {
 
@@ -93,10 +94,8 @@ void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
 void model::encode_wordpiece(std::string_view piece,
                              std::vector<std::uint32_t>& ids) const {
   // Bytes that continue a character are not counted.
-  const auto characters =
-      static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), [](char c) {
-        return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-      }));
+  const auto characters = static_cast<std::size_t>(std::count_if(
+      piece.begin(), piece.end(), [](char c) { return !continues_utf8(c); }));
   const std::size_t before = ids.size();
   // The position `npos` marks a piece that becomes the unknown token.
   std::size_t start = characters > max_characters ? std::string_view::npos : 0;
@@ -107,9 +106,7 @@ void model::encode_wordpiece(std::string_view piece,
     std::uint32_t found = no_id;
     // The search begins at the length of the longest token and goes back by characters.
     for (; end > start; --end) {
-      const bool boundary =
-          end == piece.size() || (static_cast<unsigned char>(piece[end]) & 0xC0) != 0x80;
-      if (boundary) {
+      if (end == piece.size() || !continues_utf8(piece[end])) {
         found = known.find(piece.substr(start, end - start));
         if (found != no_id) {
           break;

@@ -162,10 +162,7 @@ result<void> token_stream::state::run(bool open) {
     const bool whole = !open && text.size() <= wanted;
     std::size_t size = whole ? text.size() : wanted;
     // A window must not end inside a character.
-    while (!whole && size < text.size() &&
-           (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) {
-      --size;
-    }
+    size = whole ? size : utf8_boundary(text, size);
     const std::size_t before = ids.size();
     // With an open end, only ids that no later text can change are valid.
     const auto done = tokens::run_text(*parts, std::string_view(text).substr(0, size),

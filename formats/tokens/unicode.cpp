@@ -15,6 +15,7 @@
 #include <span>
 
 #include "tokens/unicode_ranges.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::formats::tokens {
 
@@ -43,15 +44,9 @@ bool is_mark(int c) noexcept {
 
 }  // namespace
 
-/// Continuation bytes of UTF-8 are 0x80 to 0xBF, so the step back ends at the first byte
-/// of the character.
+/// The text is not empty.
 character last_character(std::string_view text) noexcept {
-  // The text is not empty.
-  std::size_t start = text.size() - 1;
-  while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) {
-    --start;
-  }
-  return first_character(text.data() + start);
+  return first_character(text.data() + utf8_boundary(text, text.size() - 1));
 }
 
 void append_character(std::string& text, char32_t code) {

@@ -18,8 +18,8 @@
 namespace weir::flow {
 
 /// Makes the items that a blocking stage takes and fills.
-/// Each place of the ring of calls has one; further blanks are for stages that make
-/// several items of a call.
+/// Each place in the ring of calls has one exchange. An exchange has a blank for every
+/// item that the stage makes of one call.
 void stage_run::make_exchanges() {
   // Sources and sinks have no exchanges.
   for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
@@ -54,7 +54,7 @@ result<exchange*> stage_run::next_exchange() {
     if (!facts_.host->base().ended(c.last)) {
       return nullptr;
     }
-    // The input cannot be had, so the item fails here.
+    // A task that writes the input has failed, so the item fails too.
     if (auto failed = failure_of(c)) {
       return at_item(c.seq, std::move(*failed));
     }
@@ -109,7 +109,7 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   }
   // Slots that were not filled return to their pools.
   fill_made(c, made);
-  // An item and a gap at the same time, or neither of them.
+  // The stage must have filled an outlet or skipped the item, and not both.
   if (any_filled(made) == made.skipped) {
     return at_item(c.seq, error(errc::invalid_argument,
                                 fmt::format("on_ready must fill an outlet or skip: "

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/utf8.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -40,12 +41,9 @@ void add_error(attributes& to, const std::string& text) {
   }
   // A text of more than 23 bytes has a head of two bytes.
   constexpr std::size_t longer_head = 2;
-  std::size_t end =
+  const std::size_t capacity =
       std::min(text.size(), max_attribute_bytes - encoded_size(to) - longer_head);
-  while (end != 0 && end != text.size() && (text[end] & 0xC0) == 0x80) {
-    --end;  // not within a character of UTF-8
-  }
-  to["error"] = text.substr(0, end);
+  to["error"] = text.substr(0, utf8_boundary(text, capacity));
 }
 
 }  // namespace

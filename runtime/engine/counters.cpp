@@ -24,7 +24,7 @@ engine_counters engine::counters() const noexcept {
   out.edges_raw = s.edges.edges(hazard::raw);
   out.edges_war = s.edges.edges(hazard::war);
   out.edges_waw = s.edges.edges(hazard::waw);
-  out.edges_asked = s.edges.edges(hazard::asked) + s.edges.edges(hazard::told);
+  out.edges_asked = s.edges.edges(hazard::asked) + s.edges.edges(hazard::manual);
   out.lookups = get(s.edges.lookups());
   const dependency_map::counters& found = s.search.map().counted();
   out.candidates = get(found.candidates);

@@ -17,9 +17,9 @@
 namespace weir::runtime {
 
 /// Why one task waits for another, weakest first. `asked`: the program asks for the
-/// order; `told`: the program states it in a manual scope, where it stands for a
-/// dependency of data.
-enum class hazard : std::uint8_t { asked, war, waw, raw, told };
+/// order; `manual`: the program states it in a manual scope, where it stands for
+/// a dependency of data.
+enum class hazard : std::uint8_t { asked, war, waw, raw, manual };
 inline constexpr std::size_t hazards = 5;
 
 /// Returns true if the later task inherits a failure of the earlier one, because it reads

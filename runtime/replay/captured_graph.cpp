@@ -85,7 +85,7 @@ void captured_graph::add(node kernel, const void* values,
   for (const task_id before : with.after) {
     if (before >= first_id) {  // older tasks matter to this run alone, not to replays
       asked.push_back({static_cast<std::uint32_t>(before - first_id), index,
-                       manual ? hazard::told : hazard::asked});
+                       manual ? hazard::manual : hazard::asked});
     }
   }
   nodes.push_back(kernel);

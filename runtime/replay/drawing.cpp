@@ -25,7 +25,7 @@ const char* name_of(hazard why) {
     case hazard::war: return "WAR";
     case hazard::waw: return "WAW";
     case hazard::asked:
-    case hazard::told: break;
+    case hazard::manual: break;
   }
   return "asked";
 }
@@ -56,7 +56,7 @@ bool asks_for(hazard why, access_mode earlier, access_mode later) {
     case hazard::waw: return writes && later == access_mode::write;
     case hazard::war: return !writes && later != access_mode::read;
     case hazard::asked:
-    case hazard::told: break;
+    case hazard::manual: break;
   }
   return false;
 }
@@ -174,7 +174,7 @@ const char* dashes_of(hazard why) {
     case hazard::war: return "6 3";
     case hazard::waw: return "2 3";
     case hazard::asked:
-    case hazard::told: break;
+    case hazard::manual: break;
   }
   return "10 3 2 3";
 }

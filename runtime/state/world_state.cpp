@@ -228,9 +228,9 @@ result<void> world_state::open_state::begin() {
   };
   WEIR_CHECK(agree("open state", open_folders));
   const bytes_view own = as_view(identity);
-  WEIR_TRY(const byte_vector told, from_rank_0({own.begin(), own.end()}));
+  WEIR_TRY(const byte_vector agreed, from_rank_0({own.begin(), own.end()}));
   if (site_->apart) {
-    site_->identity = as_text(told);
+    site_->identity = as_text(agreed);
   }
   WEIR_CHECK(list());
   return agree("clean state", [this]() {

@@ -187,8 +187,8 @@ template <bool Alone>
       !Alone && t.worker != submit_options::anywhere && t.worker % workers_ != w;
   task* rest = &t;
   if (!for_other_worker &&
-      (freed.in_hand == nullptr || (t.urgent && !freed.in_hand->urgent))) {
-    rest = std::exchange(freed.in_hand, &t);
+      (freed.next_task == nullptr || (t.urgent && !freed.next_task->urgent))) {
+    rest = std::exchange(freed.next_task, &t);
   }
   // Handing over saves a sleeping or searching worker the way through a queue.
   if (rest != nullptr && (Alone || !hand_over(*rest, w))) {
@@ -255,7 +255,7 @@ template <bool Alone>
     wake_for_tasks(freed.queued);
     wake_waiter(id);
   }
-  return freed.in_hand;
+  return freed.next_task;
 }
 
 /// Prefetches the records of the tasks that will probably run next, while this one runs.

@@ -321,7 +321,7 @@ class scheduler {
   void drain() noexcept;
   /// Tasks that became ready when another one ended.
   struct freed_tasks {
-    task* in_hand = nullptr;  ///< the task that this worker runs next
+    task* next_task = nullptr;  ///< the task that this worker runs next
     unsigned queued = 0;
   };
   /// Releases all tasks that wait for one that has run: its followers in the same replay,

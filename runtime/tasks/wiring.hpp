@@ -172,7 +172,7 @@ inline void wiring::enter_manual(task& t, std::span<const access> accesses) {
 /// In a manual scope its failure is passed on here, because no access does it.
 inline void wiring::add_asked(task& t, task_id before, bool manual) {
   if (before >= window_.oldest()) {
-    search_.add(before, manual ? hazard::told : hazard::asked);
+    search_.add(before, manual ? hazard::manual : hazard::asked);
   } else if (const task_id root = manual ? failures_.retired_root(before) : 0;
              root != 0) {
     t.poison(root);

@@ -225,7 +225,7 @@ trace_summary summarize(std::span<const task_record> records) {
 /// which the darkness of a character is the busy share of a sixtieth of the time, and the
 /// reasons for which tasks waited. At most ten rows of each list are printed.
 std::string to_text(const trace_summary& s) {
-  constexpr std::size_t most_rows = 10;
+  constexpr std::size_t max_rows = 10;
   const double whole = milliseconds(s.end - s.begin);
   const auto percent = [&](std::int64_t ns) {
     return whole == 0 ? 0 : 100 * milliseconds(ns) / whole;
@@ -237,7 +237,7 @@ std::string to_text(const trace_summary& s) {
       milliseconds(s.path_waited()));
   // Prints the first rows of a table; `part` gives the percentage of a row.
   const auto rows = [&](const std::vector<trace_summary::wait>& all, auto&& part) {
-    for (std::size_t i = 0; i < std::min(all.size(), most_rows); ++i) {
+    for (std::size_t i = 0; i < std::min(all.size(), max_rows); ++i) {
       out += fmt::format("  {:>10.3f} ms {:>5.1f} %  {:>7} x  {}\n",
                          milliseconds(all[i].sum), part(all[i]), all[i].tasks,
                          all[i].reason);

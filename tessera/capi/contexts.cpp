@@ -45,33 +45,33 @@ log_target& logs() {
 
 /// The allocator of contexts that are made from now on. Null functions mean the runtime's
 /// own memory.
-struct allocator {
+struct process_allocator {
   std::mutex mutex;
   tessAllocFn alloc = nullptr;
   tessReleaseFn release = nullptr;
   void* user = nullptr;
 };
 /// Returns the allocator of the process. It is never destroyed.
-allocator& memory() {
-  static auto* const made = new allocator;
+process_allocator& memory() {
+  static auto* const made = new process_allocator;
   static const bool watched = unlock_in_child_of_fork(made->mutex);
   static_cast<void>(watched);
   return *made;
 }
 
-/// Sets the source of memory in the settings of a new context.
+/// Sets the allocator in the settings of a new context.
 void allocate_by(tessera::runtime_settings& s) {
   const std::lock_guard lock(memory().mutex);
   // Both functions are set, or none (`tessSetAllocator`).
   if (memory().alloc != nullptr) {
     // The functions are copied, so a later change of the setting does not affect this
     // context.
-    s.source.take = [alloc = memory().alloc, user = memory().user](
-                        std::size_t bytes, std::size_t alignment) {
+    s.allocator.take = [alloc = memory().alloc, user = memory().user](
+                           std::size_t bytes, std::size_t alignment) {
       return alloc(bytes, alignment, user);
     };
-    s.source.give_back = [release = memory().release, user = memory().user](
-                             void* address, std::size_t bytes) {
+    s.allocator.give_back = [release = memory().release, user = memory().user](
+                                void* address, std::size_t bytes) {
       release(address, bytes, user);
     };
   }

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "weir/tessera/device/allocator.hpp"
 #include "weir/tessera/device/backend.hpp"
-#include "weir/tessera/device/memory_source.hpp"
 
 namespace weir::tessera {
 
@@ -27,7 +27,7 @@ struct cpu_options {
   std::size_t stack_bytes = std::size_t{64} << 10;    ///< stack of a thread with barriers
   /// Time that the destructor waits for persistent kernels to stop. @units{nanoseconds}
   std::int64_t stop_limit_ns = 5'000'000'000;
-  memory_source source;  ///< allocator; empty: the system
+  tessera::allocator allocator;  ///< allocator; empty: the system
   /// Receives the log lines of kernels, on any thread; empty: they are dropped.
   std::function<void(std::int32_t device, std::string_view text)> log;
 };

@@ -89,7 +89,7 @@ result<std::string> read_key_file(const std::string& path) {
                          fmt::format("cannot read key file {}: expected at most {} bytes",
                                      path, max_key_file_bytes)));
   }
-  // The size is small by now, so the memory is, too.
+  // The size was limited above, so this allocation is small.
   std::string text(*size, '\0');
   if (auto read = read_exactly(
           **opened, 0, std::as_writable_bytes(std::span(text.data(), text.size())));

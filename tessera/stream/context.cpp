@@ -3,7 +3,7 @@
 /// Contexts: how their members are made and destroyed, and the state that all streams of
 /// a context share (policy, module wishes, tuners, observers).
 ///
-/// Locks: `mutex_` guards lists and policy, and is held for moments only. A session of
+/// Locks: `mutex_` guards lists and policy, and is held for moments only. A guard of
 /// `submission_lock_` is the right to submit to the engine.
 #include "weir/tessera/stream/context.hpp"
 
@@ -299,7 +299,7 @@ result<void> context::open_devices() {
   cpu_options options;
   options.devices = settings_.devices;
   options.memory = settings_.device_memory;
-  options.source = settings_.source;
+  options.allocator = settings_.allocator;
   options.log = [to = log_at(log_level::info)](std::int32_t device,
                                                std::string_view text) {
     to(fmt::format("device {}: {}", device, text));
@@ -565,7 +565,7 @@ result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
     }
   }
   auto in = submission_lock_->enter();
-  return lane_set::make(in.to(), devices);
+  return lane_set::make(in.engine(), devices);
 }
 
 void context::return_lanes(std::unique_ptr<lane_set> lanes) {

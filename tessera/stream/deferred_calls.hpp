@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A thread for work that workers must not wait for: taking the session when a persistent
-/// kernel has ended, ending meetings that have timed out, and writing the cache.
+/// A thread for work that workers must not wait for: taking the submission lock when a
+/// persistent kernel has ended, ending meetings that have timed out, and writing the
+/// cache.
 #pragma once
 
 #include <condition_variable>

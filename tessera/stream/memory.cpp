@@ -97,7 +97,7 @@ result<seen_capture> capture_of(stream& by) {
 }
 
 /// Adds a node to the capture. It is checked again that the capture goes on, because the
-/// session was released since `capture_of`.
+/// submission lock was released since `capture_of`.
 /// @error{invalid_argument; the capture has ended meanwhile}
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.context().submission_lock().enter();

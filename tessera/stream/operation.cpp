@@ -199,8 +199,8 @@ runtime::task_id submission::put(operation& operation, unsigned lane, std::uint3
     after.insert(after.end(), others.begin(), others.end());
     with.after = after;
   }
-  auto id = in_.to().submit(task_name(operation.kind()), accesses,
-                            step_call{&operation, &lanes_, lane, index}, with);
+  auto id = in_.engine().submit(task_name(operation.kind()), accesses,
+                                step_call{&operation, &lanes_, lane, index}, with);
   // tokens, which the accesses name, live as long as their lanes
   WEIR_EXPECT(id.has_value());
   return *id;

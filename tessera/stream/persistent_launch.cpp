@@ -5,7 +5,8 @@
 /// The blocks run on threads of their own, because a worker that is occupied for ever
 /// would be lost to all streams. The task only starts the threads. The stream holds back
 /// its later operations until the last device's threads have ended. Then a deferred call,
-/// which may wait for the session, reports the outcomes and lets the stream proceed.
+/// which may wait for the submission lock, reports the outcomes and lets the stream
+/// proceed.
 #include "stream/persistent_launch.hpp"
 
 #include <memory>
@@ -44,7 +45,7 @@ class persistent_operation final : public launch_operation {
   }
 
   // Later operations wait in the stream instead of in the engine's window.
-  void admitted(submission_lock::session&, stream& target) override { target.hold(); }
+  void admitted(submission_lock::guard&, stream& target) override { target.hold(); }
 
   // A device starts its kernel when it gets to it, which workers do not wait for.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
@@ -98,7 +99,7 @@ class persistent_operation final : public launch_operation {
         return;
       }
     }
-    // A worker must not wait for the session, so a deferred call takes it.
+    // A worker must not wait for the submission lock, so a deferred call takes it.
     shape_->mesh->context->deferred().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }

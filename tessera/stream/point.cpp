@@ -9,7 +9,8 @@
 /// A native stream, which belongs to another library, may wait for the program, so no
 /// task waits for it. The tasks of such a wait only collect failures. The stream holds
 /// back its later operations until the device has said that the native stream has got
-/// there. Then a deferred call, which may wait for the session, lets the stream proceed.
+/// there. Then a deferred call, which may wait for the submission lock, lets the stream
+/// proceed.
 #include "weir/tessera/stream/point.hpp"
 
 #include <functional>
@@ -82,14 +83,14 @@ class native_wait final : public lane_operation {
   [[nodiscard]] ref<operation> clone() const override { return {}; }
 
   // Later operations wait in the stream instead of in the engine's window.
-  void admitted(submission_lock::session&, stream& target) override {
+  void admitted(submission_lock::guard&, stream& target) override {
     if (when_->over()) {
       stream_.reset();
       return;
     }
     target.hold();
     when_->then([self = ref<native_wait>(this)](result<void> outcome) {
-      // The thread of a device must not wait for the session.
+      // The thread of a device must not wait for the submission lock.
       self->stream_->context().deferred().later(
           [self, outcome = std::move(outcome)] { self->release_stream(outcome); });
     });
@@ -157,7 +158,7 @@ void point::submit(submission& to) {
   }
   submitted_ = true;
   for (const auto& call : std::exchange(waiting_, {})) {
-    call(to.session());
+    call(to.guard());
   }
 }
 

@@ -6,8 +6,9 @@
 /// capture, and is then submitted to the engine at once (`admit`) or held back. It is
 /// held back while the stream is on hold (a persistent kernel or a collective that waits
 /// for ranks), while operations before it are held back, or while a point that it waits
-/// for has no tasks yet. All of this happens under the session, so calls of several
-/// threads take effect one after another. Lock order: the session, then `small_mutex_`.
+/// for has no tasks yet. All of this happens under the submission lock, so calls of
+/// several threads take effect one after another. Lock order: the submission lock, then
+/// `small_mutex_`.
 #include "weir/tessera/stream/stream.hpp"
 
 #include <algorithm>
@@ -121,7 +122,7 @@ result<std::shared_ptr<stream>> stream::stand_in() const {
   return out;
 }
 
-// Lanes are taken without the session, because taking them may enter it.
+// Lanes are taken without the submission lock, because that may take it.
 result<void> stream::open() {
   WEIR_TRY(lanes_, context().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
   lanes_->urgent = options_.priority < 0;
@@ -153,8 +154,8 @@ result<void> stream::check_caller() {
 }
 
 // Only here, `check_caller` is applied: operations of the runtime itself are enqueued by
-// any thread. The operation is traced after the session, because a log function may be
-// slow.
+// any thread. The operation is traced after the submission lock was released, because a
+// log function may be slow.
 result<void> stream::post(ref<operation> operation) {
   const auto traced =
       context().logs(log_level::trace) ? operation : ref<tessera::operation>();
@@ -177,7 +178,8 @@ void stream::enqueue(ref<operation> operation) {
   enqueue(in, std::move(operation));
 }
 
-// Gives an operation its number and the stream's identity. The caller holds the session.
+// Gives an operation its number and the stream's identity. The caller holds the
+// submission lock.
 void stream::number(operation& operation) {
   operations_ += operation.numbers();
   operation.number = operations_;
@@ -191,7 +193,7 @@ void stream::number(operation& operation) {
 
 // The order of the steps matters: waits first become part of the operation, then it is
 // recorded with them, then it runs.
-void stream::enqueue(submission_lock::session& in, ref<operation> operation) {
+void stream::enqueue(submission_lock::guard& in, ref<operation> operation) {
   if (!operation->on_all_lanes(lanes())) {
     flush_waits(in);  // the waits concern all lanes, the operation only one
   }
@@ -220,7 +222,7 @@ void stream::enqueue_beside(ref<operation> operation) {
   enqueue_beside(in, std::move(operation));
 }
 
-void stream::enqueue_beside(submission_lock::session& in, ref<operation> operation) {
+void stream::enqueue_beside(submission_lock::guard& in, ref<operation> operation) {
   if (recording_ == nullptr) {
     enqueue(in, std::move(operation));
     return;
@@ -230,7 +232,7 @@ void stream::enqueue_beside(submission_lock::session& in, ref<operation> operati
 }
 
 // Preserves the order: nothing passes operations that are held back.
-void stream::pass(submission_lock::session& in, ref<operation> operation) {
+void stream::pass(submission_lock::guard& in, ref<operation> operation) {
   if (holds_ > 0 || !postponed_.empty()) {
     postponed_.push_back(std::move(operation));
   } else {
@@ -251,11 +253,11 @@ point* stream::held_point(const operation& operation) {
 // operation of another stream, the point has no tasks that could be predecessors. The
 // operation then goes back to the front, and the stream holds until the point is
 // submitted.
-void stream::admit(submission_lock::session& in, ref<operation> operation) {
+void stream::admit(submission_lock::guard& in, ref<operation> operation) {
   if (point* const first = held_point(*operation); first != nullptr) {
     postponed_.push_front(std::move(operation));
     hold();
-    first->when_submitted([self = shared_from_this()](submission_lock::session& then) {
+    first->when_submitted([self = shared_from_this()](submission_lock::guard& then) {
       self->proceed(then);
     });
     return;
@@ -272,7 +274,7 @@ void stream::admit(submission_lock::session& in, ref<operation> operation) {
 // `admit` may hold the stream again, which ends the loop. It may also call `proceed`
 // again at once; the inner call then only lowers `holds_` and returns, so that the depth
 // of recursion does not grow with the number of held operations.
-void stream::proceed(submission_lock::session& in) {
+void stream::proceed(submission_lock::guard& in) {
   --holds_;
   if (std::exchange(proceeds_, true)) {
     return;  // the loop of the outer call goes on
@@ -287,7 +289,7 @@ void stream::proceed(submission_lock::session& in) {
 
 // `ended_` saves the question whether the engine has ended all tasks if nothing was
 // enqueued since the last synchronization.
-bool stream::rests(submission_lock::session& in) {
+bool stream::rests(submission_lock::guard& in) {
   if (recording_ != nullptr || holds_ > 0 || !postponed_.empty() ||
       !pending_waits_.empty()) {
     return false;
@@ -319,7 +321,8 @@ result<void> stream::mark(event& into, bool posted) {
   {
     auto in = context().submission_lock().enter();
     if (!rests(in)) {
-      in.reserve(lanes());  // may release the session, so it comes before the check
+      // May release the submission lock, so it comes before the check.
+      in.reserve(lanes());
       if (posted) {
         WEIR_CHECK(check_caller());
       }
@@ -327,7 +330,8 @@ result<void> stream::mark(event& into, bool posted) {
       enqueue(in, here);
     }
   }
-  // The previous point is released without the session: its destructor may take time.
+  // The previous point is released without the submission lock: its destructor may take
+  // time.
   if (here) {
     into.set(std::move(here));
   } else {
@@ -377,7 +381,7 @@ result<void> stream::wait(ref<point> p) {
   return {};
 }
 
-void stream::wait(submission_lock::session&, ref<point> p) {
+void stream::wait(submission_lock::guard&, ref<point> p) {
   pending_waits_.push_back(std::move(p));
 }
 
@@ -388,7 +392,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<failure_collector>(context().notifier());
   {
     auto in = context().submission_lock().enter();
-    in.reserve(1);  // may release the session, so it comes before the checks
+    in.reserve(1);  // may release the submission lock, so it comes before the checks
     if (recording_ != nullptr && recording_only_) {
       WEIR_CHECK(check_caller());
       recording_->refuse("a stream was synchronized");
@@ -437,7 +441,7 @@ result<bool> stream::idle() {
   }
   const auto asked = [&] { return looked_for_ && looked_at_ == operations_; };
   if (!asked()) {
-    // May release the session, in which another thread may enqueue the point.
+    // May release the submission lock, in which another thread may enqueue the point.
     in.reserve(lanes());
     if (!asked()) {
       looked_for_ = make_ref<point>(lanes(), context().notifier());
@@ -477,7 +481,7 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
   }
 }
 
-void stream::flush_waits(submission_lock::session& in) {
+void stream::flush_waits(submission_lock::guard& in) {
   if (!pending_waits_.empty()) {
     enqueue(in, make_ref<point>(lanes(), context().notifier()));
   }
@@ -580,8 +584,8 @@ void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
   }
 }
 
-// The session orders this with calls that enqueue: kernels up to `stopped_` are stopped,
-// also those that have not started yet (`note_persistent`).
+// The submission lock orders this with calls that enqueue: kernels up to `stopped_` are
+// stopped, also those that have not started yet (`note_persistent`).
 void stream::stop_persistent() {
   const auto in = context().submission_lock().enter();
   const std::lock_guard lock(small_mutex_);

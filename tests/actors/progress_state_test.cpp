@@ -60,11 +60,11 @@ TEST(ProgressState, AStallIsToldOnceWithItsReasons) {
 
 TEST(ProgressState, AProblemOfAStageIsToldOnce) {
   progress_state state(1, {"read", "write"});
-  std::vector<figures> told(2);
-  told[1].problem("the picture is left out");
-  EXPECT_EQ(state.new_problems(told),
+  std::vector<figures> now(2);
+  now[1].problem("the picture is left out");
+  EXPECT_EQ(state.new_problems(now),
             std::vector<std::string>{"stage \"write\": the picture is left out"});
-  EXPECT_TRUE(state.new_problems(told).empty());
+  EXPECT_TRUE(state.new_problems(now).empty());
 }
 
 }  // namespace

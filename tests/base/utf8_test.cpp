@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests the check of UTF-8 for every code point in every length, and for damaged texts.
+/// Tests the check of UTF-8 for every code point in every length, and for damaged texts,
+/// and where a text can be cut.
 #include "weir/base/utf8.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace weir {
 namespace {
@@ -103,6 +107,43 @@ TEST(Utf8, TextIsWellFormedIfAllItsSequencesAre) {
     refused += rest.empty() ? 0 : 1;
   }
   EXPECT_GT(refused, 1000) << "too few of the damaged texts are malformed";
+}
+
+// Characters of all four lengths in every order. The boundary is compared with a list of
+// the starts of the characters, which the test knows because it has written them.
+TEST(Utf8, ABoundaryIsTheStartOfTheCharacterThatWouldBeCut) {
+  for (unsigned order = 0; order < 256; ++order) {
+    std::string text;
+    std::vector<std::size_t> starts;
+    for (unsigned i = 0; i < 4; ++i) {
+      constexpr std::uint32_t code_points[] = {0x61, 0xE4, 0x20AC, 0x1F600};
+      const std::uint32_t code_point = code_points[order >> (2 * i) & 3];
+      starts.push_back(text.size());
+      text += encoded(code_point, shortest_form(code_point));
+      EXPECT_EQ(announced_utf8_length(text[starts.back()]), text.size() - starts.back());
+    }
+    starts.push_back(text.size());
+    for (std::size_t position = 0; position <= text.size(); ++position) {
+      const auto behind = std::upper_bound(starts.begin(), starts.end(), position);
+      ASSERT_EQ(utf8_boundary(text, position), *std::prev(behind)) << text;
+      ASSERT_TRUE(is_utf8(text.substr(0, utf8_boundary(text, position)))) << text;
+    }
+  }
+}
+
+TEST(Utf8, BoundariesOfTextsWithoutACharacterAreTheirStart) {
+  EXPECT_EQ(utf8_boundary("", 0), 0U);
+  EXPECT_EQ(utf8_boundary("\x80\xBF\x80", 2), 0U);
+  EXPECT_EQ(utf8_boundary("\x80\xBF\x80", 3), 3U) << "nothing is cut at the end";
+}
+
+TEST(Utf8, EachByteContinuesACharacterOrAnnouncesALengthOrIsNeverUsed) {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    EXPECT_EQ(continues_utf8(c), byte >= 0x80 && byte < 0xC0) << byte;
+    const bool begins = byte < 0x80 || (byte >= 0xC2 && byte < 0xF5);
+    EXPECT_EQ(announced_utf8_length(c) != 0, begins) << byte;
+  }
 }
 
 }  // namespace

@@ -436,13 +436,13 @@ TEST(tensogram_scan, messages_are_the_same_from_either_end) {
                  : or_throw(encode(smooth_field(3u + 7u * static_cast<unsigned>(k)))));
       append(bytes, as_view(k == 3 ? "39277777" : ""));
     }
-    const memory_source source{bytes_view(bytes)};
+    const memory_byte_source source{bytes_view(bytes)};
     const auto forward = or_throw(scan(source));
     EXPECT_EQ(forward.size(), 7u);
     EXPECT_EQ(or_throw(scan(source, scan_order::backward)), forward);
     EXPECT_EQ(or_throw(scan(source, scan_order::both_ends)), forward);
     for (std::size_t cut = 0; cut < bytes.size(); cut += 13) {
-      const memory_source part(bytes_view(bytes).first(cut));
+      const memory_byte_source part(bytes_view(bytes).first(cut));
       const auto expected = or_throw(scan(part));
       EXPECT_EQ(or_throw(scan(part, scan_order::backward)), expected) << cut;
       EXPECT_EQ(or_throw(scan(part, scan_order::both_ends)), expected) << cut;

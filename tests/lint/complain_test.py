@@ -274,7 +274,8 @@ class Checks(unittest.TestCase):
         self.write("runtime/include/c.h", HEAD + "/** Statuses. */\nenum { TESS_OK = 0, TESS_ERR_TIMEOUT };\n")
 
     def write_header(self, *lines):
-        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
+        head = HEAD.replace("A file.", "A file. @threads{values}")
+        self.write("tools/include/weir/tools/a.hpp", head + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
 
     def test_comments_accept_codes_of_c_and_of_cpp(self):
         self.write_codes()
@@ -330,12 +331,45 @@ class Checks(unittest.TestCase):
         self.assertIn(f"{len(cases)} complaints", done.stdout)
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_functions_that_are_silent_about_their_errors(self):
+        types = ("result<int>", "const result<void>&", "std::future<result<int>>")
+        self.write_header(*(line for i, t in enumerate(types) for line in ("/// Reads errors.", f"{t} read{i}();")))
+        self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the function "read{i}" returns a result' for i in range(3)))
+        said = ("@error{io, no disk}", "Also returns the errors of `f`.", "Also returns the\n/// error of a task.",
+                "The error may have any code: it stops the run.", "It never fails.")
+        self.write_header("/// A box.", "struct box {", *(line for i, words in enumerate(said)
+                                                         for line in (f"  /// Reads. @units{{bytes}}\n  /// {words}",
+                                                                      f"  result<int> read{i}();")), "};",
+                          "/// A maker.", "using maker = result<int> (*)();", "/// Counts.", "int number_of_results();")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_headers_that_are_silent_about_threads(self):
+        for declaration in ("void read();", "struct box {};"):
+            self.write("tools/include/weir/tools/a.hpp", HEAD + f"namespace weir {{\n/// Reads.\n{declaration}\n}}\n")
+            self.assert_complains("headers/reference", "a.hpp:1: no comment has @threads{...}")
+        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n/// A size.\ninline constexpr int size = 3;\n}\n")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_entries_that_are_shown_as_text(self):
+        self.write_header("/// Reads.", "///", "/// @@par Error", "void read();")
+        self.assert_complains("headers/reference", 'a.hpp:8: an entry in the comment of "read" is shown as text')
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_reference_refuses_names_on_the_list(self):
         names = ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_")
         self.write_header(*(line for name in names for line in ("/// Does.", f"void {name}();")))
         self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the name "{n}"' for i, n in enumerate(names)))
         self.write_header("/// Does.", *(f"void go({', '.join('int ' + name for name in names)});",))
         self.assert_complains("headers/reference", *(f'a.hpp:6: the name "{name}" (in "go")' for name in names))
+        self.write_header("/// Does.", "void memory_source();", "/// Does.", "void go(int openMemorySource);")
+        self.assert_complains("headers/reference", 'a.hpp:6: the name "memory_source"', 'a.hpp:8: the name "openMemorySource"')
+        self.write("tessera/include/weir/tessera/b.hpp", HEAD + "namespace weir {\n/// Opens. @threads{any}\nvoid session(int port);\n}\n")
+        self.assert_complains("headers/reference", 'b.hpp:6: the name "session"', 'b.hpp:6: the name "port"')
+        (self.root / "tessera/include/weir/tessera/b.hpp").unlink()
+        self.write_header("/// Does.", "void session(int port, int memory, int source_memory);")
+        self.assert_clean("headers/reference")
         self.write_header("/// Does.", "void template_of(int position, int almost, int report);")
         self.assert_clean("headers/reference")
 

@@ -100,7 +100,7 @@ std::vector<source_kind> token_files_of(const std::vector<tokens>& documents) {
 
 source_kind in_memory(const tokens& ids) {
   return {"memory",
-          [ids](std::size_t) { return or_throw(open_memory_source(tokens(ids))); }};
+          [ids](std::size_t) { return or_throw(open_memory_tokens(tokens(ids))); }};
 }
 
 /// Returns a pipe that holds the rest of a text.
@@ -184,7 +184,7 @@ TEST(EverySource, OfDocumentsGivesTheirChunksAndGoesOnBehindEachOfThem) {
   kinds.push_back({"chain", [&](std::size_t) {
                      std::vector<std::unique_ptr<token_source>> parts;
                      for (const tokens& one : documents) {
-                       parts.push_back(or_throw(open_memory_source(tokens(one))));
+                       parts.push_back(or_throw(open_memory_tokens(tokens(one))));
                      }
                      return or_throw(chain_sources(std::move(parts)));
                    }});
@@ -205,7 +205,7 @@ TEST(EverySource, ThatIsMixedShuffledOrSampledGivesTheChunksOfItsOrder) {
     ids = ended;
     ended.push_back(end_of_text);
   }
-  const auto whole = [ids] { return or_throw(open_memory_source(tokens(ids))); };
+  const auto whole = [ids] { return or_throw(open_memory_tokens(tokens(ids))); };
   const auto mixed = [&](std::unique_ptr<token_source> source) {
     std::vector<mix_part> parts(1);
     parts[0].source = std::move(source);

@@ -41,7 +41,7 @@ TEST(StreamSettings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
       },
       [](const stream_config& config) -> result<void> {
         auto opened = context_stream::open(
-            config, or_throw(storage::open_memory_source(tokens{1, 2, 3})));
+            config, or_throw(storage::open_memory_tokens(tokens{1, 2, 3})));
         return opened ? result<void>() : result<void>(opened.error());
       },
       {{"frequencies", frequency_ends()}});

@@ -108,7 +108,7 @@ TEST(FileSet, MissingAndEmptyFilesAreErrorsWhenItIsAttached) {
   EXPECT_EQ(code_of(empty), errc::source_unavailable);
   EXPECT_NE(empty.error().location().find("empty"), std::string::npos);
   EXPECT_EQ(code_of(open_file_set(fs, {})), errc::invalid_argument);
-  EXPECT_EQ(code_of(open_memory_source(tokens{})), errc::source_unavailable);
+  EXPECT_EQ(code_of(open_memory_tokens(tokens{})), errc::source_unavailable);
 }
 
 TEST(FileSet, AGrowingFileKeepsTheSizeItHadAndAShrinkingOneIsAnError) {
@@ -253,8 +253,8 @@ TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
   ::close(ends[1]);
   auto& fs = posix_file_system();
   std::vector<std::unique_ptr<token_source>> sources;
-  sources.push_back(or_throw(open_memory_source(ids)));
-  sources.push_back(or_throw(open_memory_source(as_view(text))));
+  sources.push_back(or_throw(open_memory_tokens(ids)));
+  sources.push_back(or_throw(open_memory_tokens(as_view(text))));
   sources.push_back(or_throw(open_file_source(fs, folder / "all")));
   sources.push_back(or_throw(open_file_set(fs, {folder / "part1", folder / "part2"},
                                            {.separate_documents = false})));
@@ -292,8 +292,8 @@ TEST(PipeSource, FeedsOneLaneAndCannotLoop) {
 
 TEST(ChainedSource, NextDocumentCrossesTheSeam) {
   std::vector<std::unique_ptr<token_source>> parts;
-  parts.push_back(or_throw(open_memory_source(tokens{1, 256, 2})));
-  parts.push_back(or_throw(open_memory_source(tokens{3, 4})));
+  parts.push_back(or_throw(open_memory_tokens(tokens{1, 256, 2})));
+  parts.push_back(or_throw(open_memory_tokens(tokens{3, 4})));
   const auto chain = or_throw(chain_sources(std::move(parts)));
   EXPECT_EQ(chain->size(), 6U);
   EXPECT_EQ(or_throw(chain->next_document(1)), 2U);

@@ -73,7 +73,7 @@ class running_source final : public token_source {
 class noting_source final : public token_source {
  public:
   noting_source(tokens all, std::vector<std::uint64_t>& accepted)
-      : all_(or_throw(open_memory_source(std::move(all)))), accepted_(accepted) {}
+      : all_(or_throw(open_memory_tokens(std::move(all)))), accepted_(accepted) {}
   std::uint64_t size() const noexcept override { return all_->size(); }
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     return all_->read(index, to);

@@ -97,8 +97,8 @@ TEST(EndPolicy, ChainGoesOnWithTheNextSourceThenStops) {
   const tokens first = random_tokens(37, 5);
   const tokens second = random_tokens(20, 6);
   std::vector<std::unique_ptr<token_source>> parts;
-  parts.push_back(or_throw(open_memory_source(first)));
-  parts.push_back(or_throw(open_memory_source(second)));
+  parts.push_back(or_throw(open_memory_tokens(first)));
+  parts.push_back(or_throw(open_memory_tokens(second)));
   auto stream = or_throw(context_stream::open(config_of(16, end_policy::chain),
                                               or_throw(chain_sources(std::move(parts)))));
   tokens expected = first;
@@ -275,7 +275,7 @@ TEST(Lanes, EveryTokenIsHandedOutOnceWhateverTheSizesAskedFor) {
 
 TEST(ContextStream, RefusesImpossibleArguments) {
   const auto code = [](stream_config c) {
-    const auto r = context_stream::open(c, or_throw(open_memory_source(tokens{1, 2, 3})));
+    const auto r = context_stream::open(c, or_throw(open_memory_tokens(tokens{1, 2, 3})));
     return r ? errc::internal : r.error().code();
   };
   stream_config c = config_of(0);

@@ -37,7 +37,7 @@ inline tokens random_tokens(std::size_t count, std::uint64_t seed,
 inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_config config,
                                                             tokens corpus) {
   return or_throw(storage::context_stream::open(
-      config, or_throw(storage::open_memory_source(std::move(corpus)))));
+      config, or_throw(storage::open_memory_tokens(std::move(corpus)))));
 }
 
 /// Reads all chunks of a rank, or the first `max_count`.

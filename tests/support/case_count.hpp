@@ -11,7 +11,7 @@ namespace weir::test {
 
 /// Returns the number in an environment variable, or `otherwise` if it is not set.
 inline std::uint64_t number_or(const char* variable, std::uint64_t otherwise) {
-  const char* set = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  const char* set = std::getenv(variable);
   return set != nullptr ? std::strtoull(set, nullptr, 10) : otherwise;
 }
 

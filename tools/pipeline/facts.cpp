@@ -114,22 +114,22 @@ void add_counters(facts& to, const flow::edge_counters& c) {
   to["deepest"] = c.deepest;
 }
 
-/// Adds what a stage has told about itself.
-void add_figures(facts& to, const figures& told) {
-  if (told.empty()) {
+/// Adds the figures that a stage has reported.
+void add_figures(facts& to, const figures& from) {
+  if (from.empty()) {
     return;
   }
   facts values = facts::object();
   // A stage may tell the same name only once.
-  for (const auto& [name, value] : told.values()) {
+  for (const auto& [name, value] : from.values()) {
     // A figure is a number or a text; both become the JSON value of their kind.
     std::visit([&, &key = name](const auto& v) { values[key] = v; }, value);
   }
   to["figures"] = std::move(values);
   // What the stage could not compute, as texts.
-  to["problems"] = told.problems();
+  to["problems"] = from.problems();
   facts curves = facts::array();
-  for (const figures::curve& one : told.curves()) {
+  for (const figures::curve& one : from.curves()) {
     // The points are pairs of x and y.
     curves.push_back(
         {{"title", one.title}, {"x", one.x}, {"y", one.y}, {"points", one.points}});

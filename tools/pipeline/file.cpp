@@ -159,7 +159,7 @@ class file_reader {
     if (pipeline_table().find(entry.key) != nullptr) {
       return set(entry);
     }
-    // Names of stages may have dots: the longest that fits is meant.
+    // Names of stages may contain dots, so several can match: the longest one wins.
     written_stage* best = nullptr;
     for (written_stage& stage : out_.stages) {
       const bool fits = entry.key.starts_with(stage.name + ".");
@@ -200,7 +200,8 @@ class file_reader {
     if (item.table) {
       add_entries(item, item.key + ".", entries);
     }
-    // An empty table without a meaning is refused like an unknown key.
+    // A table without entries leaves no entry to refuse below, so its own name is passed
+    // on: an unknown one is refused like an unknown key.
     const bool known_table = item.key == "run" || item.key == "checkpoint";
     // A value of the first level is a key of its own.
     if (!item.table || (entries.empty() && !known_table)) {
@@ -352,8 +353,8 @@ const settings_table<pipeline_settings>& pipeline_table() {
   return table;
 }
 
-/// The text need not be TOML at all: the program asks this to find out which reader to
-/// use.
+/// The program calls this to choose the reader of a file, so the text may be of any
+/// format.
 bool describes_stages(std::string_view text) noexcept {
   constexpr std::string_view blanks = " \t";
   // A line such as "  [[ stage ]]" counts, with blanks where TOML allows them.
@@ -365,7 +366,7 @@ bool describes_stages(std::string_view text) noexcept {
     if (line.starts_with("[[")) {
       line.remove_prefix(2);
       line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
-      // Five letters of "stage" are passed over.
+      // Skips the five letters of "stage", which the next condition compares.
       const std::size_t behind = line.find_first_not_of(blanks, 5);
       if (line.starts_with("stage") && behind != std::string_view::npos &&
           line[behind] == ']') {

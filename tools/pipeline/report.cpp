@@ -213,17 +213,17 @@ void add_figures_of_run(html_page& page, const facts& metrics) {
   // The rows are collected first, because the section is left out if there are none.
   std::string rows;
   for (const facts& stage : *stages) {
-    // A stage that has told nothing has no such object.
-    const auto told = stage.find("figures");
-    if (told == stage.end() || !told->is_object()) {
+    // A stage without figures has no such object.
+    const auto found = stage.find("figures");
+    if (found == stage.end() || !found->is_object()) {
       continue;
     }
-    for (const auto& [name, value] : told->items()) {
+    for (const auto& [name, value] : found->items()) {
       rows += fmt::format("<tr><td>{}</td><td>{}</td><td{}>{}</td></tr>\n",
                           xml_escape(shown(stage, "name")), xml_escape(name),
                           // Numbers are aligned to the right, as in the other tables.
                           value.is_number() ? " class=\"n\"" : "",
-                          xml_escape(shown(*told, name)));
+                          xml_escape(shown(*found, name)));
     }
   }
   if (rows.empty()) {

@@ -41,7 +41,7 @@ std::string head_of(const runtime::tensor& x, const attributes& about) {
 void add_bytes(xxh3_stream& to, const runtime::tensor& x, std::size_t dimension,
                const std::byte* at) {
   const std::int64_t element = byte_size(x.type(), 1).value_or(1);
-  // Below the last dimension there is one element.
+  // All indices are fixed, so one element is left.
   if (dimension == x.shape().size()) {
     to.update({at, static_cast<std::size_t>(element)});
     return;
@@ -93,7 +93,7 @@ struct tap {
 
 }  // namespace
 
-/// Adding a name twice would be an error of the catalog.
+/// Does nothing if the catalog has the tap, because it refuses a second one.
 result<void> add_tap(flow::catalog& to) {
   const auto known = to.names();
   return std::ranges::count(known, tap_name) != 0 ? result<void>() : to.add<tap>();
@@ -109,7 +109,7 @@ result<std::vector<tap_record>> read_tap(const std::string& path) {
                              path, sizeof(tap_record), content.size()));
   }
   std::vector<tap_record> records(content.size() / sizeof(tap_record));
-  // A copy of no bytes would get null pointers.
+  // `memcpy` must not get null pointers, which an empty vector may have.
   if (!records.empty()) {
     std::memcpy(records.data(), content.data(), content.size());
   }

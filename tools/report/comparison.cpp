@@ -23,7 +23,7 @@ namespace {
 // Reads a file in pieces and returns its size and digest. Opening a named pipe would wait
 // for another writer.
 result<corpus_file> describe_file(const std::string& path) {
-  // The answer for a pipe or a device is no regular file.
+  // Pipes and devices are not regular files and are refused.
   if (std::error_code ignored; !std::filesystem::is_regular_file(path, ignored)) {
     return error(errc::unsupported,
                  fmt::format("cannot compare with the corpus: expected files, found "
@@ -68,9 +68,8 @@ result<std::vector<std::uint32_t>> read_tokens(storage::token_source& source,
   return out;
 }
 
-// Returns the tokens of one point of a curve: a multiple of 64, which is the usual size
-// of a pulse, so that the curve has about 150 points.
-// Rounds up to a multiple of 64.
+// Returns the number of tokens per point of a curve with about 150 points, rounded up to
+// a multiple of 64, which is the usual size of a pulse.
 std::size_t window_for(std::size_t tokens) {
   return std::max<std::size_t>(64, (tokens / 150 + 63) / 64 * 64);
 }

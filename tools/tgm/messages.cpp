@@ -146,7 +146,8 @@ result<message_file> read_messages(const std::string& path) {
   out.name = path == "-" ? "standard input" : path;
   // Standard input cannot be read twice, so it is kept in memory like a file.
   WEIR_TRY(byte_vector content, read_input(path));
-  out.source = std::make_shared<formats::memory_source>(std::move(content), out.name);
+  out.source =
+      std::make_shared<formats::memory_byte_source>(std::move(content), out.name);
   WEIR_TRY(out.spans, formats::scan(*out.source));
   return out;
 }

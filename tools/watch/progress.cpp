@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::tools {
 
@@ -88,11 +89,8 @@ std::string cut_line(const std::string& line, std::size_t bytes) {
   if (line.size() <= bytes) {
     return line;
   }
-  // Bytes 10xxxxxx continue a character, so the cut moves to the begin of its character.
-  while (bytes > 0 && (static_cast<unsigned char>(line[bytes]) & 0xC0U) == 0x80U) {
-    --bytes;
-  }
-  return line.substr(0, bytes);
+  // A character that does not fit as a whole is left out.
+  return line.substr(0, utf8_boundary(line, bytes));
 }
 
 // Both answers are asked once: a terminal does not change during a run.

@@ -295,7 +295,8 @@ class log_source final : public flow::stage_object {
     auto kept = std::make_shared<const byte_vector>(std::move(bytes));
     // The length is part of the cursor.
     const std::uint64_t length = kept->size();
-    auto memory = std::make_shared<formats::memory_source>(byte_vector(*kept), "message");
+    auto memory =
+        std::make_shared<formats::memory_byte_source>(byte_vector(*kept), "message");
     // Opening reads the header and the descriptors of the message.
     auto reader = formats::message_reader::open(std::move(memory), {0, length}, {});
     if (!reader) {

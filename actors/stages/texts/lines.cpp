@@ -173,7 +173,7 @@ result<text_line_reader> text_line_reader::open(const std::string& path) {
   if (stream == nullptr) {
     // Read before another call can change it.
     const int reason = errno;
-    return error(reason == ENOENT || reason == ENOTDIR ? errc::not_found : errc::io,
+    return error(errc_of_errno(reason),
                  fmt::format("cannot open {}: expected a file of texts, found: {}",
                              json_quote(path), std::generic_category().message(reason)));
   }

@@ -20,12 +20,14 @@ struct szip_samples {
   bool packed = false;  ///< bytes of simple_packing, which are big-endian
 };
 
-/// Reads `szip_rsi`, `szip_block_size` and `szip_flags`. @error{kind}
+/// Reads `szip_rsi`, `szip_block_size` and `szip_flags`.
+/// @error{kind, a value that is not allowed; kind_of_key(kind), a key that is absent or
+/// has another type}
 [[nodiscard]] result<aec_parameters> read_szip(const cbor_map& parameters,
                                                const szip_samples& samples, errc kind);
 /// Reads and checks `szip_block_offsets` for `intervals` intervals in `bytes` bytes: the
 /// first is 0 and they strictly increase. Returns an empty list if the key is absent.
-/// @error{kind}
+/// @error{kind, a list of another length, or offsets that break these rules}
 [[nodiscard]] result<std::vector<std::uint64_t>> read_szip_offsets(
     const cbor_map& parameters, std::uint64_t intervals, std::uint64_t bytes, errc kind);
 /// Returns the digest that a writer stores in `_reserved_.szip_offsets` to mark its
@@ -38,7 +40,7 @@ struct szip_samples {
 /// A compressed stream and the properties that its descriptor gives.
 struct szip_stream {
   bytes_view bytes;                  ///< stored bytes
-  const aec_parameters& parameters;  ///< of the coder
+  const aec_parameters& parameters;  ///< parameters of the coder
   /// Bit positions at which intervals start, as stored in the file. The reference writes
   /// wrong ones for intervals that start with empty blocks.
   const std::vector<std::uint64_t>& offsets;

@@ -17,7 +17,9 @@ struct zfp_parameters {
   double value = 0;                ///< bits per value, bit planes, or largest error
 };
 
-/// Reads `zfp_mode` and the parameter of the mode. @error{kind}
+/// Reads `zfp_mode` and the parameter of the mode.
+/// @error{kind, a value that is not allowed; kind_of_key(kind), a key that is absent or
+/// has another type}
 [[nodiscard]] result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind);
 /// Compresses native doubles. The result is padded with zeros to a multiple of 8 bytes,
 /// as the reference's library writes it. @error{out_of_memory; internal}

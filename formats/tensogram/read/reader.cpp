@@ -62,7 +62,8 @@ message_reader::~message_reader() = default;
 result<message_reader> message_reader::open(bytes_view message,
                                             const read_options& options) {
   // The bytes are not copied, so they must live as long as the reader.
-  return open(std::make_shared<memory_source>(message), {0, message.size()}, options);
+  return open(std::make_shared<memory_byte_source>(message), {0, message.size()},
+              options);
 }
 
 /// Reads all frames but no payload. The first error among the issues is returned.

@@ -189,7 +189,7 @@ result<std::vector<message_span>> scan(const byte_source& source, scan_order ord
 
 std::vector<message_span> scan(bytes_view bytes) {
   // Reading memory does not fail.
-  return std::move(scan(memory_source(bytes))).value_or(std::vector<message_span>());
+  return std::move(scan(memory_byte_source(bytes))).value_or(std::vector<message_span>());
 }
 
 }  // namespace weir::formats

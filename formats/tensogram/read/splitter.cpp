@@ -144,7 +144,7 @@ message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) 
     if (walked == found::message) {
       // hop() checks only lengths and magics, so the frames are walked once more with all
       // checks.
-      const memory_source whole(rest().first(length));
+      const memory_byte_source whole(rest().first(length));
       piece_reader pieces(whole);
       if (walk_stream(pieces, {0, length}).value_or(walked_stream()).length == length) {
         return walked;

@@ -270,7 +270,7 @@ bool file_report::ok() const noexcept {
 }
 
 message_report validate_message(bytes_view message, const validation_options& options) {
-  const memory_source source(message);
+  const memory_byte_source source(message);
   auto report = message_validation(source, {0, message.size()}, options).run();
   // Other failures are issues of the report.
   WEIR_EXPECT(report.has_value());  // reading memory cannot fail
@@ -305,7 +305,7 @@ result<file_report> validate(const byte_source& source,
 }
 
 file_report validate(bytes_view bytes, const validation_options& options) {
-  auto report = validate(memory_source(bytes), options);
+  auto report = validate(memory_byte_source(bytes), options);
   WEIR_EXPECT(report.has_value());
   return std::move(*report);
 }

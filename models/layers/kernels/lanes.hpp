@@ -32,7 +32,7 @@ inline constexpr int wide_lanes = 16;
 using wide = eight;
 inline constexpr int wide_lanes = 8;
 #endif
-/// Vectors that hold the weights of the 16 outputs of a panel for one input.
+/// Number of vectors that hold the weights of the 16 outputs of a panel for one input.
 inline constexpr int panel_vectors = 16 / wide_lanes;
 
 template <class V>
@@ -45,7 +45,8 @@ template <class V>
 WEIR_LAYER_INLINE void store_lanes(float* to, V v) {
   __builtin_memcpy(to, &v, sizeof v);
 }
-/// Returns a vector whose lanes are all `x`. Subtracting 0 changes no bit.
+/// Returns a vector whose lanes are all `x`. The subtraction makes the compiler spread
+/// `x` over the lanes; x - 0 is x in every bit.
 template <class V>
 WEIR_LAYER_INLINE V spread(float x) {
   return x - V{};

@@ -38,7 +38,7 @@ void graph<R>::run_out(const task_location& s, int half) {
   for (int r = 0; r < window_rows; ++r) {
     std::copy_n(in + r * width, columns, x1 + r * width);
   }
-  // The levels' matrices are one matrix.
+  // The matrices of all levels lie one behind the other, so one product covers them.
   gemm(form::plain, form::plain, window_rows, columns, n_.outs, b.y.data, n_.outs,
        value(parameters(s).levels[0].out) + first, width, R(1), x1, width);
 }
@@ -46,7 +46,7 @@ void graph<R>::run_out(const task_location& s, int half) {
 /// Submits the two layers for half of the hidden units. The result is one of the three
 /// summands of the block's output: x1, and one from each half.
 ///
-/// Hidden units of the halves are rows of the weights.
+/// Each half owns the rows of the weights that belong to its hidden units.
 template <class R>
 void graph<R>::mlp(const task_location& s, int half) {
   block& b = block_at(s);
@@ -84,7 +84,7 @@ void graph<R>::run_mlp(const task_location& s, int half) {
        value(p.mlp_out) + weights, width, R(0), t.out.data, width);
 }
 
-/// The three parts of a block's output.
+/// Declares that a task reads the three summands of a block's output.
 template <class R>
 void graph<R>::reads_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
@@ -138,7 +138,7 @@ void graph<R>::run_mlp_backward(const task_location& s, int half) {
 /// Submits the way back through the norm and the `out` matrices, for the heads of one
 /// half.
 ///
-/// The first half also writes the gradient of x1.
+/// The task of the first half also writes the gradient of x1.
 template <class R>
 void graph<R>::out_backward(const task_location& s, int half) {
   block& b = block_at(s);

@@ -12,6 +12,7 @@
 
 #include "weir/base/hash.hpp"
 #include "weir/base/record.hpp"
+#include "weir/base/utf8.hpp"
 
 namespace weir::storage {
 
@@ -35,25 +36,23 @@ result<void> check_run(std::uint64_t tokens) {
                            min_run, max_run, tokens));
 }
 
-// The lead byte of a character says how many bytes follow it: 110x 1, 1110 2, 11110 3.
-//
 // Returns how many bytes complete the last character of `text`; 0 if it is complete or
 // no valid UTF-8.
 std::size_t missing_bytes(std::span<const std::uint32_t> text) {
   const std::size_t reach = std::min<std::size_t>(3, text.size());
   for (std::size_t back = 1; back <= reach; ++back) {
     const std::uint32_t token = text[text.size() - back];
+    // The separator of documents is a token but no byte.
+    if (token > 0xFF) {
+      return 0;
+    }
     // A byte that continues a character: look further back.
-    if (token >= 0x80 && token < 0xC0) {
+    if (continues_utf8(static_cast<char>(token))) {
       continue;
     }
-    const std::size_t follow = token < 0xC2   ? 0
-                               : token < 0xE0 ? 1
-                               : token < 0xF0 ? 2
-                               : token < 0xF5 ? 3
-                                              : 0;
-    // `back - 1` of the bytes that follow are there.
-    return follow >= back ? follow - (back - 1) : 0;
+    // `back` bytes of the character are there.
+    const std::size_t length = announced_utf8_length(static_cast<char>(token));
+    return length > back ? length - back : 0;
   }
   // More than three such bytes are no character.
   return 0;

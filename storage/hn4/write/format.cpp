@@ -211,7 +211,7 @@ result<void> write_regions(block_device& device, const hn4_geometry& g,
 
 }  // namespace hn4
 
-/// An unknown profile has the limits 0.
+/// Returns limits of 0 for an unknown profile.
 hn4_limits limits_of(hn4_profile profile) noexcept {
   const auto row = static_cast<std::size_t>(profile);
   return row < hn4::limits.size() ? hn4::limits[row] : hn4_limits{};

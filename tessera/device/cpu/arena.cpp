@@ -94,9 +94,9 @@ void cpu_arena::discharge(std::size_t bytes) {
 // `unit` is the alignment.
 result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
   void* out = nullptr;
-  const bool own = !options_.source.take;
+  const bool own = !options_.allocator.take;
   if (!own) {
-    out = options_.source.take(bytes, unit);
+    out = options_.allocator.take(bytes, unit);
   } else if (::posix_memalign(&out, unit, bytes) != 0) {
     out = nullptr;
   } else if (bytes >= huge_page) {
@@ -111,7 +111,7 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
   }
   // The allocator of the program must keep to the alignment.
   if (reinterpret_cast<std::uintptr_t>(out) % unit != 0) {
-    options_.source.give_back(out, bytes);
+    options_.allocator.give_back(out, bytes);
     return error(errc::invalid_argument,
                  fmt::format("allocate memory of {}: expected an address of the program "
                              "that is a multiple of {}, found {}",
@@ -122,8 +122,8 @@ result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
 
 /// The same allocator as for `raw`.
 void cpu_arena::release(const block& b) const {
-  if (options_.source.give_back) {
-    options_.source.give_back(b.raw, b.total);
+  if (options_.allocator.give_back) {
+    options_.allocator.give_back(b.raw, b.total);
   } else {
     std::free(b.raw);
   }

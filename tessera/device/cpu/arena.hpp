@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "weir/base/error.hpp"
+#include "weir/tessera/device/allocator.hpp"
 #include "weir/tessera/device/backend.hpp"
-#include "weir/tessera/device/memory_source.hpp"
 
 namespace weir::tessera {
 
@@ -28,8 +28,8 @@ class cpu_arena {
     std::size_t capacity = 0;
     /// True: allocations are locked into memory if the system permits.
     bool pinned = false;
-    std::size_t shift = 0;  ///< offset of large allocations in their page in bytes
-    memory_source source;   ///< allocator; empty: the system
+    std::size_t shift = 0;         ///< offset of large allocations in their page in bytes
+    tessera::allocator allocator;  ///< allocator; empty: the system
   };
 
   explicit cpu_arena(options o);

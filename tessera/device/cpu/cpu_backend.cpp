@@ -67,15 +67,16 @@ class cpu_backend final : public device_backend {
       : options_(std::move(options)),
         log_(options_.log),
         host_({"host", std::numeric_limits<std::size_t>::max() / 2, true, 0,
-               options_.source}),
+               options_.allocator}),
         scratch_(options_.stack_bytes),
         persistent_(options_.stack_bytes, options_.stop_limit_ns, options_.log) {
     // One arena per device.
     for (std::int32_t d = 0; d < options_.devices; ++d) {
       // Large allocations of 8 neighbouring devices begin at different offsets.
       const auto shift = static_cast<std::size_t>(d % 8) * 512;
-      arenas_.push_back(std::make_unique<cpu_arena>(cpu_arena::options{
-          fmt::format("device {}", d), options_.memory, false, shift, options_.source}));
+      arenas_.push_back(std::make_unique<cpu_arena>(
+          cpu_arena::options{fmt::format("device {}", d), options_.memory, false, shift,
+                             options_.allocator}));
     }
   }
 

@@ -300,12 +300,12 @@ void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
   // A step goes to the same worker in each collective, because its piece of the buffers
   // is in that worker's cache. Slot 0 of the engine belongs to the submitter.
-  const unsigned own = std::min(to.session().to().workers() - 1, 128U);
+  const unsigned own = std::min(to.guard().engine().workers() - 1, 128U);
   const bool in_place = own > 1 && plan_->options().how == collective::algorithm::direct;
   // On an idle engine the submitter runs the first task itself. It then wakes a worker
   // for each step; a worker would start the steps on its own processor first.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
-                       !copies() && !runs_on_devices() && to.session().all_ended();
+                       !copies() && !runs_on_devices() && to.guard().all_ended();
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];

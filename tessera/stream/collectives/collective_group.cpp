@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Calls of collectives that begin together. All calls are made and checked before the
-/// first is enqueued, and calls in one context are enqueued under a single session, so
-/// that no other thread comes between them.
+/// first is enqueued, and calls in one context are enqueued under one hold of the
+/// submission lock, so that no other thread comes between them.
 #include <algorithm>
 #include <utility>
 
@@ -70,8 +70,8 @@ result<void> enqueue_all(context& owner, const std::vector<made_call>& calls) {
 
 }  // namespace
 
-// Calls may be on streams of several contexts; each context gets its calls under one
-// session.
+// Calls may be on streams of several contexts; each context gets its calls while its
+// submission lock is held once.
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
   // Nothing is enqueued if any call is refused.

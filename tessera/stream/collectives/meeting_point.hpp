@@ -44,7 +44,7 @@ struct rank_group {
 /// that does not come in time breaks the group, because nobody can know whether its next
 /// call is the missing one. From then on every collective of the group fails, until every
 /// rank of the mesh has called `recover`.
-/// @threads{the thread that holds the session}
+/// @threads{the thread that holds the submission lock}
 class meeting_point {
  public:
   /// Makes a meeting point without groups.
@@ -56,21 +56,21 @@ class meeting_point {
   [[nodiscard]] result<void> check(const rank_share& share, const stream& target);
   /// Adds the share of a rank. Its stream is held until all ranks have come or the
   /// meeting ends otherwise.
-  void join(submission_lock::session& in, const ref<rank_share>& share);
+  void join(submission_lock::guard& in, const ref<rank_share>& share);
   /// Begins anew for a rank of the mesh; -1: for each of them. Its later calls meet calls
   /// of other ranks after their recovery. When every rank has recovered, the waiting
   /// calls from before fail.
-  void recover(submission_lock::session& in, mesh& m, int rank);
+  void recover(submission_lock::guard& in, mesh& m, int rank);
   /// Ends every waiting collective of the mesh. Its ranks do not meet until each has
   /// recovered.
-  void abort(submission_lock::session& in, mesh& m);
+  void abort(submission_lock::guard& in, mesh& m);
   /// Checks the groups of a rank. @error{timeout; one of the groups does not meet any
   /// more}
   [[nodiscard]] result<void> state(const mesh& m, int rank) const;
   /// Ends the groups of a mesh that is dropped. Waiting and later calls fail.
-  void forget(submission_lock::session& in, mesh& m);
+  void forget(submission_lock::guard& in, mesh& m);
   /// Ends all groups with an error that the time is over. Later calls fail too.
-  void end_all(submission_lock::session& in);
+  void end_all(submission_lock::guard& in);
 
  private:
   /// Identifies a group. Calls of ranks with different keys never meet.
@@ -86,14 +86,14 @@ class meeting_point {
   [[nodiscard]] static group_key key_of(const rank_share& share, const stream& target);
   /// Acts on the outcome of a meeting: runs it or ends its shares with errors, and lets
   /// their streams proceed.
-  void settle(submission_lock::session& in, const collective::meeting_outcome& outcome);
+  void settle(submission_lock::guard& in, const collective::meeting_outcome& outcome);
   /// Runs the collective, once the shares of all ranks are there and ask for the same.
-  void run(submission_lock::session& in, const std::vector<ref<rank_share>>& shares);
+  void run(submission_lock::guard& in, const std::vector<ref<rank_share>>& shares);
   /// Ends the group and the shares that wait in it.
-  void end(submission_lock::session& in, const std::shared_ptr<rank_group>& group,
+  void end(submission_lock::guard& in, const std::shared_ptr<rank_group>& group,
            const error& why);
   /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
-  void end_before(submission_lock::session& in, const mesh& m, std::uint64_t era,
+  void end_before(submission_lock::guard& in, const mesh& m, std::uint64_t era,
                   const char* why);
   /// Defers a call that ends the meetings whose time is over to the next deadline, and
   /// repeats this as long as meetings wait.

@@ -6,7 +6,7 @@
 /// number when its stream comes to it. The stream is held meanwhile. The share that
 /// arrives last submits the tasks of the whole collective, on the lanes of all streams.
 /// The rendezvous knows shares as tickets: the address of a share, with a reference that
-/// is returned in `settle`. Everything runs under the session.
+/// is returned in `settle`. Everything runs under the submission lock.
 #include "stream/collectives/rank_share.hpp"
 
 #include <algorithm>
@@ -84,14 +84,14 @@ rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_o
       descriptor(descriptor_of) {}
 
 /// Called when the stream takes the operation.
-void rank_share::taken(submission_lock::session&, stream& owner) {
+void rank_share::taken(submission_lock::guard&, stream& owner) {
   owner.context().meetings().number(*this, owner);
 }
 
 /// Called when the operation comes to its turn; the stream then waits.
 ///
 /// The stream goes on when the meeting has an outcome.
-void rank_share::admitted(submission_lock::session& in, stream& owner) {
+void rank_share::admitted(submission_lock::guard& in, stream& owner) {
   waiting_stream = owner.shared_from_this();
   owner.hold();
   owner.context().meetings().join(in, ref<rank_share>(this));
@@ -138,7 +138,7 @@ std::string rank_share::description() const {
 // The error is submitted as an operation, which the stream does not hold back.
 //
 // The failure stays in the lane, as that of any other operation.
-void rank_share::end(submission_lock::session& in, const error& why) {
+void rank_share::end(submission_lock::guard& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
   submission to(in, waiting_stream->chain(), report);
@@ -146,12 +146,12 @@ void rank_share::end(submission_lock::session& in, const error& why) {
 }
 
 // Releases the reference to the stream, which exists only while the share waits.
-void rank_share::proceed(submission_lock::session& in) {
+void rank_share::proceed(submission_lock::guard& in) {
   std::exchange(waiting_stream, nullptr)->proceed(in);
 }
 
 /// In the order of the calls, so that all ranks number alike.
-void share_group::taken(submission_lock::session& in, stream& owner) {
+void share_group::taken(submission_lock::guard& in, stream& owner) {
   for (const ref<rank_share>& share : shares_) {
     share->taken(in, owner);
   }
@@ -185,7 +185,7 @@ memory_need share_group::needs() const noexcept {
 
 // The shares join one after another while the group holds the stream, so that nothing of
 // the stream runs between them. The operation has taken one number for each share.
-void share_group::admitted(submission_lock::session& in, stream& owner) {
+void share_group::admitted(submission_lock::guard& in, stream& owner) {
   owner.hold();  // no operation passes between two of them
   // The first of the numbers that the operation has taken.
   std::uint64_t next = number - shares_.size();
@@ -293,7 +293,7 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
 
 // Ends all meetings of the mesh. `aborted` keeps, for each rank, its recoveries plus 1,
 // so the mark loses its effect by the rank's next recovery.
-void meeting_point::abort(submission_lock::session& in, mesh& m) {
+void meeting_point::abort(submission_lock::guard& in, mesh& m) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     m.aborted[r] = m.recoveries[r] + 1;
   }
@@ -311,7 +311,7 @@ void meeting_point::abort(submission_lock::session& in, mesh& m) {
 
 // Reports the arrival of a share. The reference that goes with the ticket is returned
 // when the meeting has an outcome.
-void meeting_point::join(submission_lock::session& in, const ref<rank_share>& share) {
+void meeting_point::join(submission_lock::guard& in, const ref<rank_share>& share) {
   if (over_ || share->waiting_stream->mesh()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
                            "that they will not come: the mesh is gone"));
@@ -352,7 +352,7 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
 
 // Submits one operation on the lanes of all ranks' streams. The smallest of the ranks'
 // memory limits counts. Number and observer are those of the first share.
-void meeting_point::run(submission_lock::session& in,
+void meeting_point::run(submission_lock::guard& in,
                         const std::vector<ref<rank_share>>& shares) {
   pooled_list<collective_group> groups(1);
   collective_group& g = groups.front();
@@ -443,7 +443,7 @@ std::vector<int> missing_of(const rank_group& group,
 
 // Takes the references of the tickets back first. Streams proceed at the end, after the
 // collective is submitted, because their next operations must come behind it.
-void meeting_point::settle(submission_lock::session& in,
+void meeting_point::settle(submission_lock::guard& in,
                            const collective::meeting_outcome& outcome) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : outcome.tickets) {
@@ -503,7 +503,7 @@ void meeting_point::settle(submission_lock::session& in,
 }
 
 // `over` is set first, so that shares which are told of the end report this reason.
-void meeting_point::end(submission_lock::session& in,
+void meeting_point::end(submission_lock::guard& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
   for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
@@ -512,7 +512,7 @@ void meeting_point::end(submission_lock::session& in,
 }
 
 // Groups from before the recovery of all ranks cannot meet any more and are ended.
-void meeting_point::recover(submission_lock::session& in, mesh& m, int rank) {
+void meeting_point::recover(submission_lock::guard& in, mesh& m, int rank) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     if (rank < 0 || r == static_cast<std::size_t>(rank)) {
       ++m.recoveries[r];
@@ -524,7 +524,7 @@ void meeting_point::recover(submission_lock::session& in, mesh& m, int rank) {
 }
 
 /// Called when the mesh is destroyed.
-void meeting_point::forget(submission_lock::session& in, mesh& m) {
+void meeting_point::forget(submission_lock::guard& in, mesh& m) {
   m.gone = true;
   end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
              "that they will not come: the mesh is gone");
@@ -532,7 +532,7 @@ void meeting_point::forget(submission_lock::session& in, mesh& m) {
 
 // Collects the groups before it ends them, because ending a group may let streams proceed
 // that call `number` and change the map.
-void meeting_point::end_before(submission_lock::session& in, const mesh& m,
+void meeting_point::end_before(submission_lock::guard& in, const mesh& m,
                                std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
   for (auto entry = groups_.begin(); entry != groups_.end();) {
@@ -552,7 +552,7 @@ void meeting_point::end_before(submission_lock::session& in, const mesh& m,
 
 // Does nothing without a limit of time, or if a call is deferred to this deadline or an
 // earlier one. That call defers another one while meetings wait, so that each deadline is
-// met. A deferred call enters the session, which a worker must not wait for.
+// met. A deferred call takes the submission lock, which a worker must not wait for.
 void meeting_point::look_later() {
   const std::int64_t when = meetings_.next_deadline();
   if (when >= std::numeric_limits<std::int64_t>::max() / 2 || when >= look_at_ns_) {
@@ -581,7 +581,7 @@ void meeting_point::look_later() {
 }
 
 // With the largest time, every meeting that waits counts as timed out.
-void meeting_point::end_all(submission_lock::session& in) {
+void meeting_point::end_all(submission_lock::guard& in) {
   // Later calls are refused.
   over_ = true;
   for (const collective::meeting_outcome& over :

@@ -25,7 +25,7 @@ class meeting_operation : public lane_operation {
   using lane_operation::lane_operation;
   [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
   /// Checks that its ranks meet if it is called on this stream. The caller holds the
-  /// session.
+  /// submission lock.
   /// @error{timeout; they do not meet any more}
   [[nodiscard]] virtual result<void> check(const stream& target) const = 0;
 };
@@ -43,8 +43,8 @@ class rank_share final : public meeting_operation {
   [[nodiscard]] std::string_view call_name() const noexcept {
     return collective::name_of(request.call.kind);
   }
-  void taken(submission_lock::session& in, stream& target) override;
-  void admitted(submission_lock::session& in, stream& target) override;
+  void taken(submission_lock::guard& in, stream& target) override;
+  void admitted(submission_lock::guard& in, stream& target) override;
   [[nodiscard]] ref<operation> clone() const override;
   [[nodiscard]] result<void> check(const stream& target) const override;
   [[nodiscard]] memory_need needs() const noexcept override {
@@ -60,9 +60,9 @@ class rank_share final : public meeting_operation {
   [[nodiscard]] std::string description() const;
   /// Ends the share with an error, which its stream gets. `proceed` then lets the stream
   /// go on.
-  void end(submission_lock::session& in, const error& why);
+  void end(submission_lock::guard& in, const error& why);
   /// Lets its stream go on.
-  void proceed(submission_lock::session& in);
+  void proceed(submission_lock::guard& in);
 
   std::shared_ptr<const collective::collective_plan> plan;
   std::shared_ptr<const collective::collective_plan> verify;  ///< may be null
@@ -93,8 +93,8 @@ class share_group final : public meeting_operation {
   [[nodiscard]] std::uint32_t numbers() const noexcept override {
     return static_cast<std::uint32_t>(shares_.size());
   }
-  void taken(submission_lock::session& in, stream& target) override;
-  void admitted(submission_lock::session& in, stream& target) override;
+  void taken(submission_lock::guard& in, stream& target) override;
+  void admitted(submission_lock::guard& in, stream& target) override;
   [[nodiscard]] ref<operation> clone() const override;
   [[nodiscard]] result<void> check(const stream& target) const override;
   [[nodiscard]] memory_need needs() const noexcept override;

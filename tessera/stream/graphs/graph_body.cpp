@@ -100,10 +100,10 @@ void graph_body::adopt(operation& operation, std::size_t chain, std::size_t node
 void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
   const auto put = [&](const ref<operation>& operation, lane_set& into) {
     if (to.runs_once()) {
-      submission inside(to.session(), into, operation);
+      submission inside(to.guard(), into, operation);
       operation->submit(inside);
     } else {
-      submission inside(to.session(), into);
+      submission inside(to.guard(), into);
       operation->submit(inside);
     }
   };
@@ -234,7 +234,7 @@ void graph_frame::submit(submission& to) {
   to.add(*this, 0, 0, accesses);
 }
 
-/// Called before the replay, under the session.
+/// Called before the replay, under the submission lock.
 void graph_frame::expect(const graph_run_facts& run) {
   const std::lock_guard lock(mutex_);
   runs_.push_back(run);

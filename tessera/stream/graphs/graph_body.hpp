@@ -17,7 +17,7 @@
 namespace weir::tessera {
 
 /// A graph whose nodes run as one recorded sequence of tasks.
-/// @threads{the thread that holds the session}
+/// @threads{the thread that holds the submission lock}
 class graph_body : public std::enable_shared_from_this<graph_body> {
  public:
   /// Makes a graph of copies of the recorded operations, which report to the observers of
@@ -74,7 +74,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 /// A task that holds all lanes of a stream and all lanes of a graph. The first of a run
 /// passes the stream's failures to the graph; the last passes the graph's failures to the
 /// stream, as failures of the run. Only the task that enters is told of runs (`expect`).
-/// @threads{`expect`: the thread that holds the session; `step`: a worker}
+/// @threads{`expect`: the thread that holds the submission lock; `step`: a worker}
 class graph_frame final : public operation {
  public:
   /// Which of the two tasks of a run this is.

@@ -8,7 +8,7 @@
 /// its own (`native_`). A launch on a stream of one device is then one task, which gives
 /// that graph to the device, unless somebody observes the nodes. Graphs in which ranks
 /// meet are enqueued node by node for each run (`graph_reissue`), because a task of the
-/// engine must not wait for other ranks. Members are guarded by the session.
+/// engine must not wait for other ranks. Members are guarded by the submission lock.
 #include <algorithm>
 #include <utility>
 
@@ -87,7 +87,7 @@ class graph_run final : public operation {
     WEIR_EXPECT(found != exec_->captures_.end());
     static_cast<graph_frame&>(*found->second.frame.front())
         .expect({number, enqueued_ns, enqueued_by, stream_number, first_ordinal});
-    auto first = to.session().to().replay(found->second.tasks, &graph_runs);
+    auto first = to.guard().engine().replay(found->second.tasks, &graph_runs);
     WEIR_EXPECT(first.has_value());
   }
   // Without a graph of the device it only takes over the failures of points that the run
@@ -141,9 +141,9 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
   return out;
 }
 
-// The device makes the graph without the session, because it may take long. If the graph
-// is updated meanwhile, that update lets it be made again. A refusal is remembered by
-// having none: the engine then runs the nodes until the next update.
+// The device makes the graph without the submission lock, because it may take long. If
+// the graph is updated meanwhile, that update lets it be made again. A refusal is
+// remembered by having none: the engine then runs the nodes until the next update.
 void graph_exec::renew_native() {
   device_backend& backend = context_->backend();
   // Threads of the runtime must not wait for devices.
@@ -186,7 +186,7 @@ memory_need graph_exec::needs() const {
 // Returns the tasks for launches on a stream and captures them at the first launch. The
 // steps run during the capture with the argument `graph_is_made` and do nothing. Captures
 // of streams that are gone are removed.
-result<const runtime::capture*> graph_exec::capture_for(submission_lock::session& in,
+result<const runtime::capture*> graph_exec::capture_for(submission_lock::guard& in,
                                                         stream& target) {
   std::erase_if(captures_, [](const auto& c) { return c.second.target.expired(); });
   made_capture& made = captures_[target.number()];
@@ -196,10 +196,10 @@ result<const runtime::capture*> graph_exec::capture_for(submission_lock::session
   made.target = target.weak_from_this();
   const auto frame = graph_frame::pair(target.chain(), *body_);
   made.frame.assign(frame.begin(), frame.end());
-  WEIR_CHECK(in.to().begin_capture(&graph_is_made));
+  WEIR_CHECK(in.engine().begin_capture(&graph_is_made));
   submission to(in, target.chain());
   body_->submit(to, made.frame);
-  auto tasks = in.to().end_capture();
+  auto tasks = in.engine().end_capture();
   if (!tasks) {
     // Nothing of the attempt stays.
     captures_.erase(target.number());
@@ -221,8 +221,8 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
     WEIR_TRY(copies, reissue_->copies());
   }
   auto in = context_->submission_lock().enter();
-  // May release the session, so it comes before all checks of state: other threads may
-  // update the graph or begin a capture meanwhile.
+  // May release the submission lock, so it comes before all checks of state: other
+  // threads may update the graph or begin a capture meanwhile.
   in.reserve((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) +
              target->lanes());
   WEIR_CHECK(target->check_caller());
@@ -369,7 +369,7 @@ result<void> graph_exec::update(std::size_t node, const operation& operation,
                                 const stream& made_on) {
   WEIR_CHECK(check_update(node, operation, made_on));
   // Runs in flight use the old operation. They end first. If another run was launched
-  // while this thread waited without the session, it waits again.
+  // while this thread waited without the submission lock, it waits again.
   for (bool done = false; !done;) {
     const std::uint64_t seen = wait_for_runs();
     const auto in = context_->submission_lock().enter();
@@ -406,8 +406,8 @@ std::uint64_t graph_exec::wait_for_runs() {
 }
 
 // Replaces the operation of a node. The captured tasks name the old one, so all are
-// dropped and made again at the next launch. The caller holds the session, and no run is
-// unfinished.
+// dropped and made again at the next launch. The caller holds the submission lock, and no
+// run is unfinished.
 result<void> graph_exec::replace(std::size_t node, const operation& operation) {
   if (reissue_ != nullptr) {
     graph_node& here = reissue_->nodes[node];

@@ -24,7 +24,8 @@ namespace weir::tessera {
 ///
 /// Runs of all graphs with this memory follow one another, because the tasks that enter
 /// and leave such a graph hold its order token.
-/// @threads{safe from any thread; the order token: the thread that holds the session}
+/// @threads{safe from any thread; the order token: the thread that holds the submission
+/// lock}
 class graph_memory : public std::enable_shared_from_this<graph_memory> {
  public:
   /// Takes memory for a capture on this mesh. @error{out_of_memory; a device has not

@@ -97,7 +97,7 @@ memory_need graph_reissue::needs() const {
 
 // Lets the graph's streams wait for the launching stream and for the end of the last run,
 // because runs share the operations' memory.
-void graph_reissue::begin(submission_lock::session& in, stream& target) {
+void graph_reissue::begin(submission_lock::guard& in, stream& target) {
   // A marker behind everything that the target has.
   const auto here = make_ref<point>(target.lanes(), context_.notifier());
   target.enqueue(in, here);
@@ -111,7 +111,7 @@ void graph_reissue::begin(submission_lock::session& in, stream& target) {
 
 // Lets the launching stream wait for the ends of the graph's streams, from which it takes
 // their failures. Then the failures are cleared in the graph's streams.
-void graph_reissue::end(submission_lock::session& in, stream& target) {
+void graph_reissue::end(submission_lock::guard& in, stream& target) {
   // The ends of the last run have become waits.
   ends_.clear();
   for (const auto& s : streams_) {
@@ -127,8 +127,8 @@ void graph_reissue::end(submission_lock::session& in, stream& target) {
   target.flush_waits(in);
 }
 
-// Nodes are listed under the session and copied without it, because copying a node that
-// is a graph takes lanes, which enters the session.
+// Nodes are listed under the submission lock and copied without it, because copying a
+// node that is a graph takes lanes, which takes the submission lock.
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
   std::vector<ref<operation>> recorded;
   {
@@ -147,7 +147,7 @@ result<std::vector<ref<operation>>> graph_reissue::copies() const {
 
 // Enqueues the copies with their waits, in the order of the recording. Points from
 // outside of the recording are not waited for here, since `begin` orders the whole run.
-void graph_reissue::run(submission_lock::session& in, stream& target,
+void graph_reissue::run(submission_lock::guard& in, stream& target,
                         std::vector<ref<operation>> copies) {
   begin(in, target);
   // The copies of recorded points.

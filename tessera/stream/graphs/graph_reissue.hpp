@@ -17,7 +17,7 @@ namespace weir::tessera {
 /// the engine must not do. Each recorded stream therefore has a stream of its own in the
 /// graph. A share there holds back the operations behind it, and counts among the
 /// collectives that its rank calls.
-/// @threads{the thread that holds the session}
+/// @threads{the thread that holds the submission lock}
 class graph_reissue {
  public:
   /// Makes a graph with streams of its own.
@@ -29,15 +29,15 @@ class graph_reissue {
   /// Checks that a run can take place. @error{timeout; ranks that meet in it do not meet
   /// any more}
   [[nodiscard]] result<void> check() const;
-  /// Returns operations for one run. The caller does not hold the session. Errors are
-  /// those of copy_for_graph.
+  /// Returns operations for one run. The caller does not hold the submission lock. Errors
+  /// are those of copy_for_graph.
   [[nodiscard]] result<std::vector<ref<operation>>> copies() const;
   /// Runs `copies` after all operations of the stream, whose later operations wait for
   /// them.
-  void run(submission_lock::session& in, stream& target,
+  void run(submission_lock::guard& in, stream& target,
            std::vector<ref<operation>> copies);
   /// Ends the streams; enqueued operations still run. The caller does not hold the
-  /// session.
+  /// submission lock.
   void close();
 
   /// Returns the approximate number of tasks of a run.
@@ -50,9 +50,9 @@ class graph_reissue {
  private:
   explicit graph_reissue(context& owner) : context_(owner) {}
   /// Orders a run behind the stream's operations and the last run.
-  void begin(submission_lock::session& in, stream& target);
+  void begin(submission_lock::guard& in, stream& target);
   /// Orders the stream's later operations behind the run, and clears its failures.
-  void end(submission_lock::session& in, stream& target);
+  void end(submission_lock::guard& in, stream& target);
 
   context& context_;
   /// The graph's stream for each recorded stream.

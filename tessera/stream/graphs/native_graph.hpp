@@ -33,7 +33,7 @@ struct native_plan {
 };
 
 /// Returns the pieces of a body; nothing if one device cannot do all of its work without
-/// the host. @threads{the thread that holds the session}
+/// the host. @threads{the thread that holds the submission lock}
 [[nodiscard]] std::optional<native_plan> native_plan_of(const graph_body& body);
 
 }  // namespace weir::tessera

@@ -5,7 +5,7 @@
 ///
 /// A node follows the last node of its stream and the nodes of the points that it waits
 /// for. A capture is lost (`refuse`) when a call would make the graph incomplete or
-/// dependent on the order of threads. All members are guarded by the session.
+/// dependent on the order of threads. All members are guarded by the submission lock.
 #include <algorithm>
 #include <utility>
 
@@ -83,7 +83,7 @@ void graph_recording::add(stream& by, const ref<operation>& operation) {
 // Makes a stream a part of the capture in which the event at `index` was recorded. Waits
 // that the stream has collected before are carried out now, since they are not part of
 // the graph.
-result<void> graph_recording::join(submission_lock::session& in, const point& recorded,
+result<void> graph_recording::join(submission_lock::guard& in, const point& recorded,
                                    stream& waits) {
   const auto recording = recorded.capture.lock();
   if (recording == nullptr || recording->closed_) {

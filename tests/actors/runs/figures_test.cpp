@@ -66,11 +66,11 @@ TEST(Figures, AreInTheFirstAndLastProgressAndInTheReport) {
   EXPECT_EQ(seen.front(), 0U);
   EXPECT_EQ(seen.back(), 50U);
   ASSERT_EQ(report->stages.size(), 3U);
-  const figures& told = report->stages[1];
-  ASSERT_NE(told.find<double>("half"), nullptr);
-  EXPECT_EQ(*told.find<double>("half"), 25);
-  EXPECT_EQ(told.find<double>("seen"), nullptr);  // it is a whole number
-  EXPECT_EQ(told.curves().size(), 1U);
+  const figures& found = report->stages[1];
+  ASSERT_NE(found.find<double>("half"), nullptr);
+  EXPECT_EQ(*found.find<double>("half"), 25);
+  EXPECT_EQ(found.find<double>("seen"), nullptr);  // it is a whole number
+  EXPECT_EQ(found.curves().size(), 1U);
   EXPECT_TRUE(report->stages[0].empty());
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings.front(), "stage \"middle\": a planted problem");

@@ -44,7 +44,7 @@ class counting_source final : public byte_source {
   const std::string& name() const noexcept override { return name_; }
   result<void> read(std::uint64_t offset, mutable_bytes to) const override {
     read_ += to.size();
-    return memory_source(bytes_).read(offset, to);
+    return memory_byte_source(bytes_).read(offset, to);
   }
   std::uint64_t take_count() const { return read_.exchange(0); }
 

@@ -38,7 +38,7 @@ class counting_source final : public formats::byte_source {
   mutable std::uint64_t bytes_read = 0;
 
  private:
-  formats::memory_source inner_;
+  formats::memory_byte_source inner_;
 };
 
 /// Expects that the reader of a single object agrees with the reader of the whole
@@ -170,11 +170,12 @@ TEST(TensogramOutline, NamesTheObjectByItsNumberInTheMessage) {
   }
   byte_vector file = or_throw(formats::encode_message(to_write(objects)));
   const auto clean = or_throw(message_outline::open(
-      std::make_shared<formats::memory_source>(file), {0, file.size()}));
+      std::make_shared<formats::memory_byte_source>(file), {0, file.size()}));
   EXPECT_EQ(clean.find("o2"), std::size_t{2});
   EXPECT_EQ(clean.find("o9"), std::nullopt);
   file[clean.frame(2).offset + formats::frame_header_size] ^= std::byte{1};
-  const auto source = std::make_shared<formats::memory_source>(bytes_view(file), "a.tgm");
+  const auto source =
+      std::make_shared<formats::memory_byte_source>(bytes_view(file), "a.tgm");
   const auto outline = or_throw(message_outline::open(source, {0, file.size()}));
   const auto damaged = or_throw(outline.object(2)).decode(0);
   ASSERT_FALSE(damaged);
@@ -293,7 +294,7 @@ TEST(TensogramOutline, AnIndexThatLeavesAnObjectOutIsRefused) {
   overwrite_frame(file, formats::frame_type::header_index,
                   formats::encode_cbor(formats::make_index(index)));
   const auto outline = message_outline::open(
-      std::make_shared<formats::memory_source>(file), {0, file.size()});
+      std::make_shared<formats::memory_byte_source>(file), {0, file.size()});
   ASSERT_FALSE(outline);
   EXPECT_EQ(outline.error().code(), errc::corrupt);
   EXPECT_NE(outline.error().message().find("cannot trust index"), std::string::npos);

@@ -25,13 +25,22 @@ WARNING = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): warning: (?P<text>.*)$")
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """One public declaration: where it stands, its kind, its name, the names of its parameters, and if it is documented."""
+    """One public declaration: where it stands, its kind, its name, its type, the names of its parameters, and its comment.
+
+    The type of a function is that of its result. `entries` are the titles of the entries in the comment, such as "Error".
+    """
     path: str
     line: int
     kind: str
     name: str
+    type: str
     parameters: tuple
-    documented: bool
+    comment: str
+    entries: frozenset
+
+    @property
+    def documented(self):
+        return self.comment != ""
 
     @property
     def module(self):
@@ -56,9 +65,9 @@ def _is_made_by_compiler(member):
     return name.startswith("~") or re.search(r"=\s*(default|delete)\s*$", arguments) is not None
 
 
-def _is_documented(element):
-    found = (element.find(tag) for tag in COMMENTS)
-    return any("".join(f.itertext()).strip() for f in found if f is not None)
+def _words(element):
+    """Text of an element and of everything in it, with single blanks."""
+    return " ".join("".join(element.itertext()).split()) if element is not None else ""
 
 
 def _path(element):
@@ -69,8 +78,10 @@ def _path(element):
 
 def _declaration(element, kind, name):
     parameters = (p.findtext("declname") or p.findtext("defname") or "" for p in element.findall("param"))
-    return Declaration(_path(element), int(element.find("location").get("line") or 0), kind, name,
-                       tuple(p for p in parameters if p), _is_documented(element))
+    comments = [c for c in (element.find(tag) for tag in COMMENTS) if c is not None]
+    entries = frozenset(entry.findtext("title") for c in comments for entry in c.iter("simplesect"))
+    return Declaration(_path(element), int(element.find("location").get("line") or 0), kind, name, _words(element.find("type")),
+                       tuple(p for p in parameters if p), " ".join(filter(None, map(_words, comments))), entries)
 
 
 def _declarations(folder):

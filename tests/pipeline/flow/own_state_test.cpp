@@ -17,7 +17,7 @@ constexpr std::uint64_t items = 20;
 /// Its tasks are submitted to the engine itself.
 class rank_stage final : public flow::stage_object {
  public:
-  explicit rank_stage(std::uint32_t& most_open) : most_open_(most_open) {
+  explicit rank_stage(std::uint32_t& largest_open) : largest_open_(largest_open) {
     x_.index = 0;
     y_.index = 0;
   }
@@ -26,7 +26,7 @@ class rank_stage final : public flow::stage_object {
     return {};
   }
   result<void> on_item(step& s) override {
-    most_open_ = std::max(most_open_, ++open_);
+    largest_open_ = std::max(largest_open_, ++open_);
     const auto x = s[x_];
     const std::array accesses{runtime::reads(x.bytes())};
     const auto nothing = [](const runtime::task_context&) {};
@@ -59,7 +59,7 @@ class rank_stage final : public flow::stage_object {
   }
 
  private:
-  std::uint32_t& most_open_;
+  std::uint32_t& largest_open_;
   std::uint32_t open_ = 0;
   runtime::engine* engine_ = nullptr;
   in<std::uint64_t, 1> x_;
@@ -68,15 +68,15 @@ class rank_stage final : public flow::stage_object {
 };
 
 /// Adds the stage between random numbers and a recorder.
-tape_builder ranking(std::uint32_t& most_open, std::uint32_t limit) {
-  return [&most_open, limit](pipeline& p, std::vector<tape>& all) {
+tape_builder ranking(std::uint32_t& largest_open, std::uint32_t limit) {
+  return [&largest_open, limit](pipeline& p, std::vector<tape>& all) {
     flow::described_stage made;
     made.info.name = "test.rank";
     made.info.face = flow::face::late;
     made.info.ports = {{"x", or_throw(flow::port_type::parse("u64[1]")), true},
                        {"y", or_throw(flow::port_type::parse("u64[1]")), false}};
     made.info.max_open_calls = limit;
-    made.object = std::make_unique<rank_stage>(most_open);
+    made.object = std::make_unique<rank_stage>(largest_open);
     static_cast<void>(flow::add_basic_stages(flow::stages()));
     p.add("source", "generator",
           {{"count", items}, {"element", "u64"}, {"kind", "philox"}}) >>
@@ -85,8 +85,8 @@ tape_builder ranking(std::uint32_t& most_open, std::uint32_t limit) {
 }
 
 TEST(OwnState, OfAnySizeContinuesFromEveryCheckpoint) {
-  std::uint32_t most_open = 0;
-  const auto tapes = expect_resumable(ranking(most_open, 0), 1, 3);
+  std::uint32_t largest_open = 0;
+  const auto tapes = expect_resumable(ranking(largest_open, 0), 1, 3);
   ASSERT_EQ(tapes[0].size(), items);
   std::vector<std::uint64_t> ranks;
   for (const recorded& one : tapes[0]) {
@@ -104,14 +104,14 @@ TEST(OwnState, ThatAnImageLacksIsAnError) {
 }
 
 TEST(OpenCalls, AreAsManyAsTheWindowUnlessTheStageLimitsThem) {
-  std::uint32_t most_open = 0;
-  ASSERT_TRUE(run_tapes(ranking(most_open, 0), 1));
-  EXPECT_EQ(most_open, flow::default_window_items);
+  std::uint32_t largest_open = 0;
+  ASSERT_TRUE(run_tapes(ranking(largest_open, 0), 1));
+  EXPECT_EQ(largest_open, flow::default_window_items);
   for (const std::uint32_t limit : {1U, 3U, 100U}) {
-    most_open = 0;
-    const auto tapes = run_tapes(ranking(most_open, limit), 1);
+    largest_open = 0;
+    const auto tapes = run_tapes(ranking(largest_open, limit), 1);
     ASSERT_TRUE(tapes) << tapes.error().message();
-    EXPECT_EQ(most_open, std::min(limit, flow::default_window_items));
+    EXPECT_EQ(largest_open, std::min(limit, flow::default_window_items));
     EXPECT_EQ((*tapes)[0].size(), items);
   }
 }

@@ -137,7 +137,7 @@ class LaterSkips : public testing::Test {
 
 TEST_F(LaterSkips, OfMixturesMayBeginWithTheNextTokenOfTheirPart) {
   const auto other = [] {
-    return or_throw(open_memory_source(test::random_tokens(3000, 5, 14)));
+    return or_throw(open_memory_tokens(test::random_tokens(3000, 5, 14)));
   };
   mix_options documents;
   mix_options runs;
@@ -198,7 +198,7 @@ TEST_F(LaterSkips, OfShuffledSourcesBeginBehindTheirWindow) {
 TEST_F(LaterSkips, OfNestedArrangementsFollowTheirRules) {
   arrange_ = [](made_source s) {
     auto sample = or_throw(sample_source(std::move(s), 3, 4, 2, 0));
-    auto other = or_throw(open_memory_source(test::random_tokens(3000, 5, 14)));
+    auto other = or_throw(open_memory_tokens(test::random_tokens(3000, 5, 14)));
     mix_options options;
     options.run_tokens = 100;
     return mixed(or_throw(shuffle_source(std::move(sample), 2, 3, 0)), std::move(other),

@@ -189,7 +189,7 @@ TEST_F(SkippedRanges, ComposedSourcesKeepThemToo) {
       [](auto source) {
         std::vector<std::unique_ptr<token_source>> parts;
         parts.push_back(std::move(source));
-        parts.push_back(or_throw(open_memory_source(test::random_tokens(900, 10))));
+        parts.push_back(or_throw(open_memory_tokens(test::random_tokens(900, 10))));
         return or_throw(chain_sources(std::move(parts)));
       },
       [](auto source) { return or_throw(shuffle_source(std::move(source), 4, 3, 500)); },

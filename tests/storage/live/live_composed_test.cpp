@@ -19,7 +19,7 @@ TEST(LiveMix, AContextOfAPartBeginsAChunk) {
         "{\"hello\": 1}\n{\"text\": \"ab\"}\n{\"reset\": true}\n"
         "{\"text\": \"cd\"}\n{\"end\": true}\n");
     parts[0].exhausted = exhaustion::drop;
-    parts[1].source = or_throw(open_memory_source(as_view(std::string("xyz"))));
+    parts[1].source = or_throw(open_memory_tokens(as_view(std::string("xyz"))));
     parts[1].exhausted = exhaustion::drop;
     return or_throw(mix_sources(std::move(parts), {}));
   };
@@ -37,9 +37,9 @@ TEST(LiveChain, GoesOnBehindAChildAndResumesInEveryPart) {
              "{\"text\": \"hij\"}\n{\"state\": 2}\n{\"end\": true}\n");
   const auto chained = [&] {
     std::vector<std::unique_ptr<token_source>> parts;
-    parts.push_back(or_throw(open_memory_source(as_view(std::string("12345")))));
+    parts.push_back(or_throw(open_memory_tokens(as_view(std::string("12345")))));
     parts.push_back(or_throw(open_child_source(child_of(folder / "lines"), {})));
-    parts.push_back(or_throw(open_memory_source(as_view(std::string("678")))));
+    parts.push_back(or_throw(open_memory_tokens(as_view(std::string("678")))));
     return or_throw(chain_sources(std::move(parts)));
   };
   for (const std::size_t n : {1U, 3U, 4U, 50U}) {
@@ -69,7 +69,7 @@ TEST(LiveChain, ANextSourceIsNotAskedForWhileAPipeIsQuiet) {
   options.turns = true;
   std::vector<std::unique_ptr<token_source>> parts;
   parts.push_back(or_throw(open_pipe_source(ends[0], "stdin", options)));
-  parts.push_back(or_throw(open_memory_source(as_view(std::string("xy")))));
+  parts.push_back(or_throw(open_memory_tokens(as_view(std::string("xy")))));
   auto stream = stream_of(or_throw(chain_sources(std::move(parts))), 8);
   EXPECT_FALSE(or_throw(stream->ready(8, 0, 0)));
   ASSERT_EQ(::write(ends[1], "ab\n", 3), 3);

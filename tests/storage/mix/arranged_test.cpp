@@ -11,7 +11,7 @@ TEST(ShuffleSource, PermutesTheUnitsOfEachWindow) {
   for (const std::uint64_t run : {0U, 16U}) {
     const tokens text = documents(0, lengths(101, 7));
     const auto open = [&](std::uint64_t seed) {
-      return or_throw(shuffle_source(or_throw(open_memory_source(text)), 10, seed, run));
+      return or_throw(shuffle_source(or_throw(open_memory_tokens(text)), 10, seed, run));
     };
     const auto source = open(3);
     const tokens out = all_of(*source);
@@ -41,7 +41,7 @@ TEST(SampleSource, KeepsTheUnitsThatTheirNumbersChoose) {
   for (const std::uint64_t run : {0U, 16U}) {
     const tokens text = documents(0, lengths(300, 8));
     const auto open = [&] {
-      return or_throw(sample_source(or_throw(open_memory_source(text)), 1, 3, 9, run));
+      return or_throw(sample_source(or_throw(open_memory_tokens(text)), 1, 3, 9, run));
     };
     tokens expected;
     const auto units = units_of(text, run, false);
@@ -78,9 +78,9 @@ TEST(MixSource, NestsShufflesAndSamples) {
   const auto open = [&](std::uint64_t seed) {
     std::vector<mix_part> parts(2);
     parts[0].source =
-        or_throw(shuffle_source(or_throw(open_memory_source(a, "a")), 16, seed, 0));
+        or_throw(shuffle_source(or_throw(open_memory_tokens(a, "a")), 16, seed, 0));
     parts[1].source =
-        or_throw(sample_source(or_throw(open_memory_source(b, "b")), 1, 2, 4, 0));
+        or_throw(sample_source(or_throw(open_memory_tokens(b, "b")), 1, 2, 4, 0));
     parts[1].weight = 2;
     return or_throw(mix_sources(std::move(parts), {}));
   };

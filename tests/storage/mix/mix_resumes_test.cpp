@@ -57,8 +57,8 @@ TEST(MixSource, AResumeReadsFromItsStateOn) {
   const auto open = [&] {
     std::vector<mix_part> parts(2);
     parts[0].source =
-        std::make_unique<counted>(or_throw(open_memory_source(text)), count);
-    parts[1].source = or_throw(open_memory_source(text, "other"));
+        std::make_unique<counted>(or_throw(open_memory_tokens(text)), count);
+    parts[1].source = or_throw(open_memory_tokens(text, "other"));
     return or_throw(context_stream::open(chunks_of(1000),
                                          or_throw(mix_sources(std::move(parts), {}))));
   };
@@ -78,7 +78,7 @@ TEST(MixSource, AFailedReadLeavesNoWrongPlace) {
   class failing final : public token_source {
    public:
     failing(tokens text, const bool& fails)
-        : source_(or_throw(open_memory_source(std::move(text)))), fails_(fails) {}
+        : source_(or_throw(open_memory_tokens(std::move(text)))), fails_(fails) {}
     std::uint64_t size() const noexcept override { return source_->size(); }
     result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
       return source_->read(index, to);

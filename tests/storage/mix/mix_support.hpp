@@ -99,7 +99,7 @@ inline std::unique_ptr<token_source> open_mix(const std::vector<part_text>& text
   for (const part_text& one : texts) {
     mix_part part;
     part.source = one.live ? std::make_unique<live_tokens>(one.text)
-                           : or_throw(open_memory_source(one.text));
+                           : or_throw(open_memory_tokens(one.text));
     part.name = "p" + std::to_string(parts.size());
     part.weight = one.weight;
     part.exhausted = one.exhausted;

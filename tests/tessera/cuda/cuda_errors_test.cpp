@@ -329,7 +329,8 @@ TEST(CudaErrors, WorkThatACompletionSubmitsWhileTheDeviceClosesIsAnswered) {
   while (!started) {
     std::this_thread::yield();
   }
-  // Its kernel runs on, so it is not unloaded, and later its device is gone.
+  // The module is leaked: its kernel still runs, and afterwards the device that would
+  // unload it is gone.
   [[maybe_unused]] static const cuda_module* const kept = loaded.release();
   backend.reset();
   EXPECT_EQ(answers, std::vector<errc>(2, errc::device_lost));

@@ -146,13 +146,24 @@ class Pipe(Case):
         self.assertEqual({kind: opened.count(kind) for kind in opened},
                          {"cpp": 3, "toml": 3, "python": 3, "toml python": 1, "sh": 2, "text": 1})
 
-    def test_the_pipeline_of_the_readme_runs(self):
-        text = re.search(r"^```toml\n(.*?)^```", (Path(SOURCE) / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    def test_the_pipeline_of_the_readme_prints_what_the_readme_says(self):
+        readme = (Path(SOURCE) / "README.md").read_text()
+        text, printed = re.search(r"^```toml\n(.*?)^```\n.*?^```\n(.*?)^```", readme, re.MULTILINE | re.DOTALL).groups()
+        self.assertLessEqual(len(text.splitlines()), 15)
         (self.folder / "doubles.toml").write_text(text)
-        self.weir("run", "doubles.toml", "--set", "numbers.count=3000")
+        times = re.compile(r" in .* s, .* items/s")
+        self.assertEqual(times.sub("", self.weir("run", "doubles.toml").stdout.decode()), times.sub("", printed))
         self.weir("resume", "runs/doubles-1")
-        self.weir("pipe", f"generator count=3000 shape=[64] ! {TWICE} ! tgm.write path=one.tgm")
+        self.weir("pipe", "generator count=10000 ! elementwise type=f32[1] op=multiply operand=2 ! tgm.write path=one.tgm")
         self.assertEqual((self.folder / "doubles.tgm").read_bytes(), (self.folder / "one.tgm").read_bytes())
+
+    def test_the_picture_of_the_readme_is_that_of_its_pipeline(self):
+        readme = (Path(SOURCE) / "README.md").read_text()
+        (self.folder / "doubles.toml").write_text(re.search(r"^```toml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)[1])
+        self.weir("graph", "doubles.toml", "-o", "doubles.svg")
+        drawn = (self.folder / "doubles.svg").read_text()
+        self.assertEqual(drawn, (Path(SOURCE) / "docs" / "pictures" / "doubles.svg").read_text(),
+                         "draw it again: weir graph doubles.toml -o docs/pictures/doubles.svg")
 
     def complete(self, *words):
         """Returns the completions that bash offers behind `weir WORDS`."""

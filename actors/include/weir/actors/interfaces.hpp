@@ -11,6 +11,8 @@
 /// the actor itself and by nobody else.
 ///
 /// Actors whose interface says "own thread" may block; all others never do.
+/// @threads{handles may be used from any thread; an actor processes one message at a
+/// time}
 #pragma once
 
 #include <caf/replies_to.hpp>

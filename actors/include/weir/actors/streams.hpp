@@ -2,6 +2,7 @@
 /// @file
 /// Orders for stream and collective actors. Orders name memory of devices; the data
 /// itself never travels in a message.
+/// @threads{values; what they point to has the rules of its own type}
 #pragma once
 
 #include <cstdint>

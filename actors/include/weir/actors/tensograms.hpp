@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Orders for the message reader and the message appender, and their replies.
+/// @threads{values; what they point to has the rules of its own type}
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,9 @@ class tensor_loader {
                                            std::string_view owner);
   /// Loads all tensors of the stored file, in the order in which they lie in the stream.
   /// @param owner  Name under which the engine accounts for the memory.
-  /// @returns the tensors. Also returns the errors of the overload above and of
+  /// @returns the tensors.
+  ///
+  /// Also returns the errors of `load` above and of
   /// `storage::tensor_directory::of_stream`.
   [[nodiscard]] result<std::vector<loaded_tensor>> load_all(std::string_view owner);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Orders for the volume reader and its workers, and their replies.
+/// @threads{values; what they point to has the rules of its own type}
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,8 @@ result<byte_vector> encode_curve(const std::vector<curve_point>& points,
       column(curve_text::tokens, curve_text::tokens_unit, tokens),
       column(curve_text::bits, curve_text::bits_unit, bits)};
   formats::message_options options;
-  // A window without bytes has no finite value, which the message stores as it is.
+  // All values are finite and need no check: the sums are integers, and a window without
+  // bytes has 0.
   options.floats = formats::non_finite::store;
   options.extra.set("title", std::string(curve_text::title));
   options.extra.set("run", run_name);

@@ -147,6 +147,8 @@ class file_lock {
     file_system& fs, const std::string& path,
     const std::function<result<void>(file&)>& write);
 /// Writes a file of the given content; see the overload with a function.
+/// @error{io, an operation failed} @error{no_space, the device or quota is full}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<void> write_file_atomically(file_system& fs, const std::string& path,
                                                  bytes_view content);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks that bytes are UTF-8: metadata, names and JSON of files that others wrote.
+/// Finds the places between characters where a text can be cut.
 ///
 /// Well-formed means: shortest forms only, no surrogates (U+D800 to U+DFFF) and nothing
 /// above U+10FFFF.
@@ -20,6 +21,47 @@ namespace weir {
 /// @units{return value, bytes}
 /// @threads{safe to call concurrently}
 [[nodiscard]] std::size_t utf8_sequence_length(std::string_view text) noexcept;
+
+/// Returns whether a byte continues a character of UTF-8, so that no character begins
+/// with it: 0x80 to 0xBF.
+/// @threads{safe to call concurrently}
+[[nodiscard]] constexpr bool continues_utf8(char byte) noexcept {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+/// Returns the length that the first byte of a character announces, whatever follows it.
+///
+/// 0xC0 and 0xC1 would begin a longer form of an ASCII character, 0xF5 and above a code
+/// point beyond U+10FFFF.
+/// @returns 1 to 4; 0 if no character begins with the byte.
+/// @units{return value, bytes}
+/// @threads{safe to call concurrently}
+[[nodiscard]] constexpr std::size_t announced_utf8_length(char first) noexcept {
+  const auto byte = static_cast<unsigned char>(first);
+  if (byte < 0x80) {
+    return 1;
+  }
+  if (byte < 0xC2 || byte > 0xF4) {
+    return 0;
+  }
+  return byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+/// Returns the largest position up to `position` at which a character begins or the text
+/// ends, so that no character is cut there.
+///
+/// Bytes that are not UTF-8 are accepted; the result is then only a position that no byte
+/// continues.
+/// @param position  At most the size of the text.
+/// @units{position and return value, bytes from the start of the text}
+/// @threads{safe to call concurrently}
+[[nodiscard]] constexpr std::size_t utf8_boundary(std::string_view text,
+                                                  std::size_t position) noexcept {
+  while (position > 0 && position < text.size() && continues_utf8(text[position])) {
+    --position;
+  }
+  return position;
+}
 
 namespace utf8_detail {
 

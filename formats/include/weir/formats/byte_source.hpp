@@ -57,16 +57,16 @@ class byte_source {
 [[nodiscard]] bool source_failed(const error& e) noexcept;
 
 /// Bytes in memory, owned by the caller or by this object.
-class memory_source final : public byte_source {
+class memory_byte_source final : public byte_source {
  public:
   /// Makes a source of bytes of the caller, which outlive it.
-  explicit memory_source(bytes_view content, std::string name = "memory")
+  explicit memory_byte_source(bytes_view content, std::string name = "memory")
       : content_(content), name_(std::move(name)) {}
   /// Makes a source that owns its bytes.
-  explicit memory_source(byte_vector content, std::string name = "memory")
+  explicit memory_byte_source(byte_vector content, std::string name = "memory")
       : owned_(std::move(content)), content_(owned_), name_(std::move(name)) {}
-  memory_source(const memory_source&) = delete;
-  memory_source& operator=(const memory_source&) = delete;
+  memory_byte_source(const memory_byte_source&) = delete;
+  memory_byte_source& operator=(const memory_byte_source&) = delete;
 
   /// Returns the number of bytes.
   [[nodiscard]] std::uint64_t size() const noexcept override { return content_.size(); }

@@ -173,7 +173,9 @@ class message_reader {
   std::unique_ptr<state> state_;
 };
 
-/// Decodes object `i` on a new thread, which keeps the reader until it ends.
+/// Decodes object `i` on a new thread, which keeps the reader until it ends. The future
+/// also returns the errors of `message_reader::decode`.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::future<result<byte_vector>> decode_later(
     std::shared_ptr<const message_reader> reader, std::size_t i);
 

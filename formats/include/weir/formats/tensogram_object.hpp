@@ -2,6 +2,7 @@
 /// @file
 /// Objects and metadata of Tensogram v3 messages.
 /// @source{Tensogram v3; docs/formats/tensogram.md}
+/// @threads{values; the functions are safe to call concurrently}
 #pragma once
 
 #include <bit>

@@ -111,11 +111,11 @@ class stream_writer {
   /// frame and into the footer. Errors of the sink are returned.
   /// @error{invalid_argument; see encode_message} @error{unsupported; see encode_message}
   [[nodiscard]] result<void> write(const object_to_write& object);
-  /// Writes the footer and the postamble. The length in the preamble stays 0. Errors of
-  /// the sink are returned.
+  /// Writes the footer and the postamble. The length in the preamble stays 0. Also
+  /// returns the errors of the sink.
   [[nodiscard]] result<void> finish();
   /// Writes the footer and the postamble, and the length into the postamble and, by
-  /// `patch`, into the preamble. Errors of the sink and of `patch` are returned.
+  /// `patch`, into the preamble. Also returns the errors of the sink and of `patch`.
   [[nodiscard]] result<void> finish(const byte_patch& patch);
 
   /// Returns the number of objects so far.

@@ -96,7 +96,8 @@ class tokenizer {
   /// @error{out_of_range, the vocabulary, a token or the header is too large}
   [[nodiscard]] static result<tokenizer> from_file(file_system& fs,
                                                    const std::string& path);
-  /// Reads the bytes of a whole file; see `from_file`.
+  /// Reads the bytes of a whole file; see `from_file`. Also returns the errors of
+  /// `from_file`, except those of the file system.
   /// @param name  Name of the source for error messages.
   [[nodiscard]] static result<tokenizer> from_bytes(bytes_view bytes,
                                                     const std::string& name);

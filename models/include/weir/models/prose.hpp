@@ -296,17 +296,21 @@ class prose {
                                      bytes_view bytes);
 
   /// Waits for all tasks, then returns the digest of all parameters.
+  /// @error{kernel_failed, a task has failed}
   [[nodiscard]] result<std::uint64_t> parameter_hash();
   /// Waits for all tasks, then returns the digest of the contexts of all lanes: memories,
   /// accumulators, rows before the convolution, rows of the open window, and positions.
   /// Pending predictions do not count.
+  /// @error{kernel_failed, a task has failed}
   [[nodiscard]] result<std::uint64_t> context_hash();
   /// Waits for all tasks, then returns the memory with the largest Frobenius norm. Among
   /// equals it is the first in the order of lanes, blocks, levels and heads. The norm of
   /// a memory has a bound that holds for every text.
+  /// @error{kernel_failed, a task has failed}
   /// @source{docs/decisions/414-context-memory-update-is-bounded.md}
   [[nodiscard]] result<memory_norm> largest_memory();
   /// Waits for all tasks, then returns the digest of all bytes of the image.
+  /// @error{kernel_failed, a task has failed}
   [[nodiscard]] result<std::uint64_t> state_hash();
   /// Returns the digest of names, kinds and shapes of all regions. Two models with equal
   /// digests can exchange images.

@@ -69,6 +69,7 @@ class append_file {
   /// @error{io, the file cannot be written} @error{no_space, the device is full}
   [[nodiscard]] result<void> append(bytes_view bytes);
   /// Appends the elements of a one-dimensional view, see `append`.
+  /// @error{io, the file cannot be written} @error{no_space, the device is full}
   template <class T>
   [[nodiscard]] result<void> append(const view<const T, 1>& elements) {
     return append(std::as_bytes(

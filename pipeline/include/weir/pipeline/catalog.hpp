@@ -88,6 +88,8 @@ class catalog {
   /// Adds a stage that comes from a file, see `add` above. If its home has a command, the
   /// stage runs in a child process that the command starts, and the object that the
   /// factory makes is not called: it may be a plain `stage_object`.
+  /// @error{already_exists, another stage has the name}
+  /// @error{invalid_argument, a setting has the name of a reserved key}
   [[nodiscard]] result<void> add(std::string name, factory make, stage_info about,
                                  stage_home home);
   /// Sets the file from which the stages come that are added without a home from now on,

@@ -2,6 +2,7 @@
 /// @file
 /// Counters of a run, per edge and per stage: plain numbers that the host's thread
 /// updates and publishes from time to time.
+/// @threads{values}
 #pragma once
 
 #include <algorithm>

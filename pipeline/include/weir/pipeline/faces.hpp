@@ -11,6 +11,8 @@
 /// settings&, offset)`, which compares the output of a finished run with its offset, see
 /// `flow::stage_object::verify`. All faces may have a type `settings` and `result<void>
 /// open(opening&, const settings&)`.
+/// @threads{a stage is called by one thread at a time, that of its host; the functions
+/// are safe to call concurrently}
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A plain function as a stage: one task for each item.
+/// @threads{a stage is called by one thread at a time; its function runs in tasks,
+/// several of which may run at the same time}
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Accesses of tasks: the bytes that a task touches, and whether it reads or writes them.
+/// @threads{values}
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Options and counters of the task engine.
+/// @threads{values}
 #pragma once
 
 #include <cstdint>

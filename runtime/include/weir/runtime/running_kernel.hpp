@@ -110,7 +110,7 @@ class running_kernel {
 };
 #endif
 
-/// Returns the owner of a view that the submitter asks an engine for. The submitter may
+/// Returns the owner of a view that an engine gives to its submitter. The submitter may
 /// be a kernel of another engine, which must not use such a view without declaring its
 /// bytes.
 [[nodiscard]] inline view_owner asked_for() noexcept {

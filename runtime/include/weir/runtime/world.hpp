@@ -194,7 +194,8 @@ class world {
   /// `submit`} @error{stopping; see `submit`} @error{unsupported; see `submit`}
   /// @error{diverged; see `submit`}
   [[nodiscard]] result<void> submit_series(const std::shared_ptr<const task_series>& all);
-  /// Starts a task of a series, for `task_series::start` alone.
+  /// Starts a task of a series, for `task_series::start` alone. Also returns the errors
+  /// of `engine::submit`.
   template <class Kernel>
   [[nodiscard]] result<void> start(std::uint64_t step, const char* name,
                                    std::span<const access> accesses, const Kernel& kernel,

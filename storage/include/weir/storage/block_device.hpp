@@ -68,7 +68,8 @@ class block_device {
   ///
   /// Readers use it to skip the holes of sparse files. Bytes outside the returned ranges
   /// are zero; bytes inside may be zero.
-  /// @returns an empty range at `end` if the rest is a hole
+  /// @returns an empty range at `end` if the rest is a hole. The devices of this header
+  /// do not fail. The error of others may have any code: what holds data is not known.
   [[nodiscard]] virtual result<extent> next_data(std::uint64_t offset, std::uint64_t end);
   /// Returns the time of the last write in nanoseconds since 1970, or 0 if it is unknown.
   [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }
@@ -152,7 +153,7 @@ class memory_device final : public block_device {
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override;
   result<void> write(std::uint64_t offset, bytes_view from) override;
-  /// Does nothing: there is no slower medium behind the memory.
+  /// Does nothing and never fails: there is no slower medium behind the memory.
   result<void> sync() override { return {}; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
   /// Returns a view if the range lies in one page that has been written.

@@ -233,7 +233,7 @@ class checkpoint_store {
   /// `load_checkpoint` for the newest file.
   /// @error{not_found, the folder holds no checkpoint}
   [[nodiscard]] result<checkpoint> load_newest();
-  /// Loads one file as `load_checkpoint` does, with its errors.
+  /// Loads one file. Also returns the errors of `load_checkpoint`.
   [[nodiscard]] result<checkpoint> load(const std::string& path);
   /// Lists all generations, the newest first. Reads only the preambles, so `entry::base`
   /// is not set.

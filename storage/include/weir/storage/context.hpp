@@ -287,7 +287,8 @@ class context_stream {
   /// @error{source_unavailable, a read failed, or a pipe no longer holds the tokens}
   [[nodiscard]] result<stream_cursor> cursor_at(std::span<const chunk_mark> committed,
                                                 std::uint64_t pulse_id);
-  /// Makes the cursor after one committed chunk, with the errors of the other overload.
+  /// Makes the cursor after one committed chunk. Also returns the errors of the other
+  /// overload.
   [[nodiscard]] result<stream_cursor> cursor_at(const chunk_mark& committed,
                                                 std::uint64_t pulse_id);
   /// Makes the cursor after everything that was handed out.

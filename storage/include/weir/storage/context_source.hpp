@@ -224,12 +224,12 @@ struct source_options {
 /// Makes a source of tokens in memory.
 /// @error{source_unavailable, `tokens` is empty}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
+[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_tokens(
     std::vector<std::uint32_t> tokens, std::string name = "memory");
 /// Makes a source whose tokens are the bytes of `bytes`, which are copied.
 /// @error{source_unavailable, `bytes` is empty}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
+[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_tokens(
     bytes_view bytes, std::string name = "memory");
 /// Joins several sources into one, with their separator between them. If one of them is
 /// read once, so is the whole.

@@ -171,8 +171,8 @@ class hn4_volume {
   /// @error{io, the device reports an error}
   [[nodiscard]] static result<hn4_volume> open(const std::string& path,
                                                device_mode mode = device_mode::read_only);
-  /// Opens the volume on a device, with the errors of the other overload except those of
-  /// the file.
+  /// Opens the volume on a device. Also returns the errors of the other overload, except
+  /// those of the file.
   [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device,
                                                device_mode mode);
   /// Opens for reading any volume that has one valid superblock with a possible layout,
@@ -185,7 +185,8 @@ class hn4_volume {
       std::unique_ptr<block_device> device);
   /// Opens a volume for reading exactly as the reference implementation does.
   ///
-  /// Errors carry its result codes (`code_of`), and all streams are strict.
+  /// Errors carry its result codes (`code_of`), and all streams are strict. Also returns
+  /// the errors of `open` for a device.
   [[nodiscard]] static result<hn4_volume> open_strictly(
       std::unique_ptr<block_device> device);
 
@@ -256,7 +257,8 @@ class hn4_volume {
   /// one run at the end of the volume.
   ///
   /// Tags keep their number of shards and their compression. Each is held in memory while
-  /// it moves. A tag that cannot be read stays where it is. Errors are those of `put`.
+  /// it moves. A tag that cannot be read stays where it is. Also returns the errors of
+  /// `put`.
   [[nodiscard]] result<hn4_compaction> compact();
   /// Writes an index beside the image (IMAGE.index), with which later opens find a tag
   /// without reading the whole directory.

@@ -177,7 +177,7 @@ class hn4_stream {
   /// Returns a range in place if it lies in one uncompressed block of a mapped device.
   ///
   /// The block is verified first, once. If the range cannot be had in place, the view is
-  /// empty and the caller has to read it. Errors are those of `read`.
+  /// empty and the caller has to read it. Also returns the errors of `read`.
   [[nodiscard]] result<hn4_view> view(std::uint64_t offset, std::size_t count) const;
 
   /// Returns the recoveries of all reads of this stream so far, ordered by shard.

@@ -119,7 +119,7 @@ struct located_tensor {
 [[nodiscard]] result<located_tensor> locate_tensor(const hn4_volume& volume,
                                                    std::string_view name,
                                                    std::string_view tag = {});
-/// Finds a tensor by name and reads it, with the errors of `locate_tensor` and
+/// Finds a tensor by name and reads it. Also returns the errors of `locate_tensor` and
 /// `read_tensor`.
 /// @param tag the tag to search; empty for all tags
 /// @threads{safe to call concurrently}

@@ -31,11 +31,12 @@ struct npy_header {
 /// @error{corrupt, the header is damaged, or bytes follow the elements}
 /// @error{torn, the file ends before its elements}
 /// @error{unsupported, another version, byte order, order or element type}
-/// @source{NumPy Enhancement Proposal 1}
+/// @source{NumPy Enhancement Proposal 1} @threads{as `file`}
 [[nodiscard]] result<npy_header> read_npy_header(file& f, std::uint64_t size);
 
 /// Reads the header of a file without looking at its size, see `read_npy_header`.
-/// Errors are those of `read_npy_header`, except for those about the size.
+/// Also returns the errors of `read_npy_header`, except those about the size.
+/// @threads{as `file`}
 [[nodiscard]] result<npy_header> read_npy_head(file& f);
 
 /// Returns the header of an array, of version 1.0.

@@ -201,7 +201,7 @@ TEST_F(Tokenized, LanesReadTheChunksThatTokenFilesGive) {
     config.lanes = lanes;
     config.frequencies = {1};
     const auto expected = or_throw(
-        context_stream::open(config, or_throw(storage::open_memory_source(ids_))));
+        context_stream::open(config, or_throw(storage::open_memory_tokens(ids_))));
     auto current = stream(lanes);
     for (std::size_t i = 0;; ++i) {
       if (i % 97 == 13) {

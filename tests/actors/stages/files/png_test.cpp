@@ -235,9 +235,9 @@ TEST(FileList, SaysSoIfNoFileOfAFolderMatches) {
   const auto problems = [&](const char* pattern) {
     const auto list = or_throw(actors::file_list::find(
         posix_file_system(), folder.path(), pattern, actors::name_order::natural));
-    figures told;
-    list.report(told);
-    return told.problems();
+    figures found;
+    list.report(found);
+    return found.problems();
   };
   EXPECT_EQ(problems("*.png"), std::vector<std::string>{fmt::format(
                                    "it has no items: expected files in \"{}\" that match "

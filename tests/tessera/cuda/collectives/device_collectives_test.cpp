@@ -119,7 +119,7 @@ std::string group_rig::compare(const collective_call& call, bool in_place,
         test::random_elements(dice, call.type, read / info_of(call.type).size, flavour));
     if (call.level == 0 && call.type == dtype::boolean) {
       for (std::byte& b : inputs.back()) {
-        b &= std::byte{1};  // NCCL does not know that any number is true
+        b &= std::byte{1};  // NCCL compares bytes, so only 1 may stand for true
       }
     }
     before.push_back(in_place ? inputs[r] : test::bytes(written, std::byte{0xA5}));

@@ -21,9 +21,9 @@ namespace {
 /// get them: their files have these names.
 void load_stand_ins() {
   static void* const driver = dlopen(WEIR_STAND_IN_DRIVER, RTLD_NOW | RTLD_GLOBAL);
-  ASSERT_NE(driver, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
+  ASSERT_NE(driver, nullptr) << dlerror();
   static void* const nccl = dlopen(WEIR_STAND_IN_NCCL, RTLD_NOW | RTLD_GLOBAL);
-  ASSERT_NE(nccl, nullptr) << dlerror();  // NOLINT(concurrency-mt-unsafe)
+  ASSERT_NE(nccl, nullptr) << dlerror();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 /// World tensors in Tensogram files: a tensor is filled from an object of a message, and
 /// written as a message of one object.
 /// @source{docs/ranks.md}
+/// @threads{the thread that calls the world, see `world`}
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 /// @file
 /// World tensors from HN4 volumes: each rank reads the blocks of its own tiles.
 /// @source{docs/ranks.md}
+/// @threads{the thread that calls the world, see `world`}
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The floating point environment that every kernel sees, whatever thread runs it.
+/// @threads{safe to call concurrently: each function is about the calling thread}
 #pragma once
 
 #include <cfenv>

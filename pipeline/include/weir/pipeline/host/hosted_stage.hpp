@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Stages on hosts of their own, as the other stages of a run see them.
+/// @threads{thread-compatible}
 #pragma once
 
 #include <functional>

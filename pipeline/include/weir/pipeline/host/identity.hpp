@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The identity of a pipeline: a checkpoint continues only the pipeline that made it.
+/// @threads{safe to call concurrently}
 #pragma once
 
 #include <string>

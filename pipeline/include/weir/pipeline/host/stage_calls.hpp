@@ -2,6 +2,7 @@
 /// @file
 /// How hosts call a stage: an exception of the stage becomes an error, and every error
 /// names the stage, and the item if there is one. The code of the stage's error is kept.
+/// @threads{the thread of the stage's host}
 #pragma once
 
 #include <cstdint>

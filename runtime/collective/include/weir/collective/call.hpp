@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Description of a collective: the call, the algorithm and the topology.
+/// @threads{values; the functions are safe to call concurrently}
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 /// @file
 /// Choice of the algorithm of a collective: a hint of the schedule, then a measurement,
 /// then a safe default; with the source of the decision.
+/// @threads{values; the functions are safe to call concurrently if `tuner` is}
 #pragma once
 
 #include <cstddef>

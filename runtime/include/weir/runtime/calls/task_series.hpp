@@ -62,7 +62,7 @@ class task_series {
   [[nodiscard]] virtual bool find_accesses(std::int64_t task,
                                            std::vector<access>& out) const = 0;
   /// Submits a task to the engine by `world::start`, if there is one of this number.
-  /// `step` is the number of its submission.
+  /// `step` is the number of its submission. Also returns the errors of `world::start`.
   [[nodiscard]] virtual result<void> start(std::int64_t task,
                                            std::uint64_t step) const = 0;
 

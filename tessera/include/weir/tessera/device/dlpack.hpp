@@ -2,6 +2,7 @@
 /// @file
 /// Exchange of tensors with other libraries without a copy. The structures have the
 /// layout of DLPack 1.x.
+/// @threads{values; functions may be called concurrently for different tensors}
 #pragma once
 
 #include <cstddef>

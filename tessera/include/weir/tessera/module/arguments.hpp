@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The parameter buffer of a kernel: offsets, sizes and checks of arguments.
+/// @threads{values; the functions are safe to call concurrently}
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Signatures of modules: Ed25519 over the content hash, and the keys that are trusted.
+/// @threads{values; the functions are safe to call concurrently}
 #pragma once
 
 #include <array>
@@ -30,6 +31,7 @@ struct key_pair {
 /// @error{unsupported; the machine gives no random numbers}
 [[nodiscard]] result<key_pair> make_key_pair();
 /// Makes the pair that belongs to 32 bytes, for tests.
+/// @error{unsupported; the machine gives no random numbers}
 [[nodiscard]] result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed);
 /// Returns the public half of a secret key.
 [[nodiscard]] public_key public_half(const secret_key& secret);

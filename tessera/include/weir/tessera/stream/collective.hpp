@@ -2,6 +2,7 @@
 /// @file
 /// Collectives in streams: all ranks at once, or the share of one rank that meets the
 /// others.
+/// @threads{the functions are safe from any thread; operations belong to their stream}
 #pragma once
 
 #include <algorithm>

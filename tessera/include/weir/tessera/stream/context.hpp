@@ -43,8 +43,8 @@ struct block_key;
 struct block_trial;
 
 /// Devices along axes. Rank r is position r in `devices`.
-/// @threads{immutable, except the pool, and the members that need the session: `streams`,
-/// `gone`, `recoveries` and `aborted`}
+/// @threads{immutable, except the pool, and the members that need the submission lock:
+/// `streams`, `gone`, `recoveries` and `aborted`}
 struct mesh {
   /// Makes a mesh of these devices. `number_of` is its number in the context.
   mesh(std::shared_ptr<tessera::context> context_of, std::uint64_t number_of,
@@ -60,14 +60,15 @@ struct mesh {
   /// Streams that exist, and expired entries.
   std::vector<std::weak_ptr<stream>> streams;
   bool gone = false;  ///< true: ranks do not meet any more
-  /// Number of recoveries of each rank from failed collectives. Needs the session.
+  /// Number of recoveries of each rank from failed collectives. Needs the submission
+  /// lock.
   std::vector<std::uint64_t> recoveries;
   /// For each rank, 1 + its number of recoveries when its collectives were last aborted;
-  /// 0 if they never were. Needs the session.
+  /// 0 if they never were. Needs the submission lock.
   std::vector<std::uint64_t> aborted;
 
   /// Returns true if the rank takes part in no collective until it recovers. The caller
-  /// holds the session.
+  /// holds the submission lock.
   [[nodiscard]] bool is_aborted(std::size_t rank) const noexcept {
     return aborted[rank] == recoveries[rank] + 1;
   }
@@ -109,8 +110,8 @@ class context : public std::enable_shared_from_this<context> {
   /// or without a device}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
-  /// to the engine hold a session of `submission_lock()` while they do. Errors are those
-  /// of `make`.
+  /// to the engine hold `submission_lock()` while they do. Also returns the
+  /// errors of `make`.
   [[nodiscard]] static result<std::shared_ptr<context>> over(runtime::engine& workers,
                                                              runtime_settings settings);
   ~context();

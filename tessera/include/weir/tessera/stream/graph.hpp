@@ -57,7 +57,7 @@ enum class capture_mode : std::uint8_t {
 };
 
 /// The recording of one or several streams.
-/// @threads{the thread that holds the session}
+/// @threads{the thread that holds the submission lock}
 class graph_recording : public std::enable_shared_from_this<graph_recording> {
  public:
   /// Begins a recording. The calling thread is the one that captures.
@@ -73,7 +73,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   /// Makes the stream `waits` take part in the capture that has the point `recorded`, if
   /// it has one that has not ended.
   /// @error{invalid_argument; the capture takes no calls of this thread}
-  [[nodiscard]] static result<void> join(submission_lock::session& in,
+  [[nodiscard]] static result<void> join(submission_lock::guard& in,
                                          const point& recorded, stream& waits);
   /// Returns true if the calling thread may record.
   [[nodiscard]] bool takes_calls_of_this_thread() const noexcept {
@@ -120,7 +120,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
 };
 
 /// A graph that can run any number of times. Its runs follow one another.
-/// @threads{`launch`, `retire` and `update` take the session themselves}
+/// @threads{`launch`, `retire` and `update` take the submission lock themselves}
 class graph_exec : public std::enable_shared_from_this<graph_exec> {
  public:
   /// Makes an executable graph.
@@ -162,7 +162,7 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
 
   graph_exec() = default;
   [[nodiscard]] std::vector<graph_node>& nodes() const noexcept;
-  [[nodiscard]] result<const runtime::capture*> capture_for(submission_lock::session& in,
+  [[nodiscard]] result<const runtime::capture*> capture_for(submission_lock::guard& in,
                                                             stream& target);
   [[nodiscard]] memory_need needs() const;
   /// Returns the present graph as a node for the recording of another graph.
@@ -176,7 +176,7 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] std::uint64_t wait_for_runs();
   [[nodiscard]] result<void> replace(std::size_t node, const operation& operation);
   /// Lets a device make a graph of its own from `body_`, if it can. Waits for the device,
-  /// so the caller does not hold the session.
+  /// so the caller does not hold the submission lock.
   void renew_native();
 
   std::shared_ptr<const graph> from_;

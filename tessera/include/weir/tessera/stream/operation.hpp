@@ -25,18 +25,18 @@ class stream;
 struct native_pieces;
 
 /// Turns one operation into tasks of the engine.
-/// @threads{the thread that holds the session}
+/// @threads{the thread that holds the submission lock}
 class submission {
  public:
   /// Begins the submission of `operation`, which lives until its last step has ended.
-  submission(submission_lock::session& in, lane_set& lanes, ref<operation> operation)
+  submission(submission_lock::guard& in, lane_set& lanes, ref<operation> operation)
       : in_(in), lanes_(lanes), operation_(std::move(operation)), owners_(true) {}
   /// Begins the submission of a graph, which keeps its operations alive itself.
-  submission(submission_lock::session& in, lane_set& lanes)
+  submission(submission_lock::guard& in, lane_set& lanes)
       : in_(in), lanes_(lanes), owners_(false) {}
 
   /// Returns the right to submit.
-  [[nodiscard]] submission_lock::session& session() const noexcept { return in_; }
+  [[nodiscard]] submission_lock::guard& guard() const noexcept { return in_; }
   /// Returns the lanes that the tasks run on.
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
   /// Returns true if the tasks run once, and false if they are recorded in a graph.
@@ -64,7 +64,7 @@ class submission {
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others, std::uint8_t worker);
 
-  submission_lock::session& in_;
+  submission_lock::guard& in_;
   lane_set& lanes_;
   ref<operation> operation_;
   bool owners_;
@@ -145,16 +145,16 @@ class operation : public counted {
   /// Returns how many numbers of its stream it takes. `number` is the last of them.
   [[nodiscard]] virtual std::uint32_t numbers() const noexcept { return 1; }
   /// Called when the stream accepts it, in the order of calls on that stream, with the
-  /// session held. Operations that are only recorded do not run and get no call.
-  virtual void taken(submission_lock::session&, stream&) {}
+  /// submission lock held. Operations that are only recorded do not run and get no call.
+  virtual void taken(submission_lock::guard&, stream&) {}
   /// Returns true if it has a task on each of this many lanes.
   [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
   /// Adds the memory that its task of one lane touches besides the memory of that lane's
   /// device. It is called only if `touches_more` is set and the stream has several lanes,
   /// because all operations of a single lane are in order anyway.
   virtual void touched(unsigned, std::vector<touched_memory>&) const {}
-  /// Called when its tasks have been submitted, with the session held.
-  virtual void admitted(submission_lock::session&, stream&) {}
+  /// Called when its tasks have been submitted, with the submission lock held.
+  virtual void admitted(submission_lock::guard&, stream&) {}
   /// Returns a copy for a graph, or null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
   /// Returns true if it may wait for other ranks. A graph with such an operation enqueues
@@ -294,7 +294,8 @@ class lane_operation : public operation {
   int only_lane = -1;  ///< the single lane that it runs on; -1: all lanes
 
  protected:
-  /// Does the work of one lane. An error becomes a failure of the lane.
+  /// Does the work of one lane. The error may have any code: it becomes a failure of the
+  /// lane.
   virtual result<void> run(unsigned lane) = 0;
 };
 

@@ -22,7 +22,7 @@ class stream;
 /// A marker on every lane of one stream. It is reached when all lanes have run it;
 /// waiting for it means waiting for all lanes.
 /// @threads{`reached` and `when_ns`, and failures once reached: any thread; others: the
-/// thread that holds the session}
+/// thread that holds the submission lock}
 class point final : public operation {
  public:
   /// Makes a marker for this many lanes. `notifier` wakes waiting threads when it is
@@ -61,8 +61,8 @@ class point final : public operation {
   }
   /// Returns true if its tasks have been submitted.
   [[nodiscard]] bool submitted() const noexcept { return submitted_; }
-  /// Adds a callback that is called after submission, with the session held.
-  void when_submitted(std::function<void(submission_lock::session&)> call) {
+  /// Adds a callback that is called after submission, with the submission lock held.
+  void when_submitted(std::function<void(submission_lock::guard&)> call) {
     waiting_.push_back(std::move(call));
   }
   /// Sets a callback for the worker that reaches it last. Set before submission only.
@@ -88,7 +88,7 @@ class point final : public operation {
   bool submitted_ = false;
   std::vector<runtime::task_id> ids_;  ///< the task of each lane
   std::vector<failure> failures_;      ///< the failure of each lane
-  std::vector<std::function<void(submission_lock::session&)>> waiting_;
+  std::vector<std::function<void(submission_lock::guard&)>> waiting_;
   std::function<void()> reached_call_;
 };
 

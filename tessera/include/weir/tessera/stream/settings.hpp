@@ -2,6 +2,7 @@
 /// @file
 /// Settings of a context, from a program or, when the context is made, from the
 /// environment.
+/// @threads{values; the functions are safe to call concurrently if `variable` is}
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
-#include "weir/tessera/device/memory_source.hpp"
+#include "weir/tessera/device/allocator.hpp"
 
 namespace weir::tessera {
 
@@ -69,7 +70,7 @@ struct runtime_settings {
   bool code_from_cache = false;      ///< code is loaded from files of the cache
   std::uint64_t profiler_records = std::uint64_t{1} << 18;  ///< limit of a profiler
   log_level log = log_level::silent;                        ///< highest level of the log
-  memory_source source;  ///< allocator; empty: the system
+  tessera::allocator allocator;  ///< allocator; empty: the system
   /// Receives the lines of the log; empty: they go to standard error.
   std::function<void(log_level, std::string_view)> on_log;
 

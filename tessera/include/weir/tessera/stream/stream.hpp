@@ -107,19 +107,20 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Records an event after all enqueued operations.
   /// @error{invalid_argument; the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(event& into);
-  /// Checks that the calling thread may enqueue. The caller holds the session.
+  /// Checks that the calling thread may enqueue. The caller holds the submission lock.
   /// @error{invalid_argument; the stream is in a capture that takes no calls of this
   /// thread}
   [[nodiscard]] result<void> check_caller();
   /// Enqueues an operation without checking the calling thread.
   void enqueue(ref<operation> operation);
-  /// Enqueues an operation. The caller holds the session and has called `reserve`.
-  void enqueue(submission_lock::session& in, ref<operation> operation);
+  /// Enqueues an operation. The caller holds the submission lock and has called
+  /// `reserve`.
+  void enqueue(submission_lock::guard& in, ref<operation> operation);
   /// Enqueues a point of the runtime, which no recording gets.
   void enqueue_beside(ref<operation> operation);
-  /// Enqueues a point of the runtime. The caller holds the session and has called
+  /// Enqueues a point of the runtime. The caller holds the submission lock and has called
   /// `reserve`.
-  void enqueue_beside(submission_lock::session& in, ref<operation> operation);
+  void enqueue_beside(submission_lock::guard& in, ref<operation> operation);
 
   /// Records an event without checking the calling thread.
   void record(event& into);
@@ -131,8 +132,8 @@ class stream : public std::enable_shared_from_this<stream> {
   /// @error{invalid_argument; as for an event}
   [[nodiscard]] result<void> wait(ref<point> p);
   /// Makes the next operation wait for a point of the runtime. The caller holds the
-  /// session.
-  void wait(submission_lock::session& in, ref<point> p);
+  /// submission lock.
+  void wait(submission_lock::guard& in, ref<point> p);
   /// Waits for all enqueued operations, returns the first failure and clears all
   /// failures.
   /// Any operation's error may be returned. `limit_ns` < 0 means the stream's own limit,
@@ -141,18 +142,19 @@ class stream : public std::enable_shared_from_this<stream> {
   /// @error{invalid_argument; the stream is in a capture, which is lost}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
   /// Returns true if all enqueued operations have ended. If one of them has failed, the
-  /// first failure is returned, and `synchronize` will return it again.
+  /// first failure is returned, and `synchronize` will return it again. The error may
+  /// have any code: that of the operation.
   [[nodiscard]] result<bool> idle();
   /// Ends the stream. It accepts no more operations; those that are enqueued still run.
   void close();
 
   /// Holds operations back until `proceed`. Used when a predecessor may take long, so
   /// that operations behind it do not fill the engine's window. The caller holds the
-  /// session.
+  /// submission lock.
   void hold() noexcept { ++holds_; }
   /// Undoes one `hold`, and submits the operations that were held back if it was the
   /// last.
-  void proceed(submission_lock::session& in);
+  void proceed(submission_lock::guard& in);
 
   /// Asks the persistent kernels that were enqueued so far to stop, including those that
   /// have not started.
@@ -213,8 +215,8 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Calls `make` if the last launch had other terms, and returns null if `make` does.
   /// The object is kept until the stream is synchronized. Then `accept` is called with
   /// the object and the number of the launch, which becomes the last one if `accept`
-  /// succeeds. If `counts`, the next launch gets another number. Errors are those of
-  /// `make` and `accept`.
+  /// succeeds. If `counts`, the next launch gets another number. Also returns the errors
+  /// of `make` and `accept`.
   template <class T, class Make, class Accept>
   [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, bool counts,
                                                   Make&& make, Accept&& accept) {
@@ -253,17 +255,17 @@ class stream : public std::enable_shared_from_this<stream> {
   }
 
   /// Records operations into `recording` while they run, or instead if `only`. Null ends
-  /// the recording. The caller holds the session.
+  /// the recording. The caller holds the submission lock.
   void record_into(std::shared_ptr<graph_recording> recording, bool only);
-  /// Returns the recording, or null. The caller holds the session.
+  /// Returns the recording, or null. The caller holds the submission lock.
   [[nodiscard]] const std::shared_ptr<graph_recording>& recording() const noexcept {
     return recording_;
   }
   /// Returns true if operations are recorded and do not run. The caller holds the
-  /// session.
+  /// submission lock.
   [[nodiscard]] bool recording_only() const noexcept { return recording_only_; }
   /// Returns true if the stream has a recording.
-  /// @threads{safe from any thread, without the session}
+  /// @threads{safe from any thread, without the submission lock}
   [[nodiscard]] bool records() const noexcept {
     return captures_.load(std::memory_order_acquire);
   }
@@ -277,7 +279,7 @@ class stream : public std::enable_shared_from_this<stream> {
   /// This is done before a capture begins, because operations after the capture have to
   /// wait for these events although the graph does not; and before a capture ends,
   /// because waits at its end are part of the graph.
-  void flush_waits(submission_lock::session& in);
+  void flush_waits(submission_lock::guard& in);
 
  private:
   stream(std::shared_ptr<tessera::mesh> mesh, const stream_options& options)
@@ -287,10 +289,10 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] result<void> open();
   [[nodiscard]] result<void> mark(event& into, bool posted);
   void number(operation& operation);
-  void pass(submission_lock::session& in, ref<operation> operation);
-  void admit(submission_lock::session& in, ref<operation> operation);
+  void pass(submission_lock::guard& in, ref<operation> operation);
+  void admit(submission_lock::guard& in, ref<operation> operation);
   /// Returns true if no operation is unfinished or held back, and there is no failure.
-  [[nodiscard]] bool rests(submission_lock::session& in);
+  [[nodiscard]] bool rests(submission_lock::guard& in);
   void forget_launches();
   /// Returns the first point in `operation.waits` that has not been submitted, or null.
   [[nodiscard]] static point* held_point(const operation& operation);
@@ -301,7 +303,7 @@ class stream : public std::enable_shared_from_this<stream> {
   std::unique_ptr<lane_set> lanes_;
   std::atomic<std::int64_t> limit_ns_{0};
   std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
-  /// Guarded by the session.
+  /// Guarded by the submission lock.
   std::uint64_t operations_ = 0;
   unsigned holds_ = 0;
   bool proceeds_ = false;  ///< `proceed` is submitting operations

@@ -16,13 +16,13 @@ namespace weir::tessera {
 class submission_lock {
  public:
   /// Shares an engine, which outlives this object.
-  explicit submission_lock(runtime::engine& to) : engine_(to) {}
+  explicit submission_lock(runtime::engine& shared) : engine_(shared) {}
 
   /// The right to submit. Other threads cannot submit while it exists.
-  class session {
+  class guard {
    public:
     /// Returns the engine.
-    [[nodiscard]] runtime::engine& to() const noexcept { return owner_->engine_; }
+    [[nodiscard]] runtime::engine& engine() const noexcept { return owner_->engine_; }
     /// Waits until the engine takes this many tasks, so that submitting does not run a
     /// kernel on a thread of the program. Releases the lock while it waits.
     void reserve(std::uint32_t tasks) {
@@ -46,7 +46,7 @@ class submission_lock {
 
    private:
     friend class submission_lock;
-    explicit session(submission_lock& port) : owner_(&port), lock_(port.mutex_) {}
+    explicit guard(submission_lock& lock) : owner_(&lock), lock_(lock.mutex_) {}
     /// Number of tasks beyond which the engine itself waits for free slots.
     static constexpr std::uint32_t enough = 256;
     submission_lock* owner_;
@@ -56,7 +56,7 @@ class submission_lock {
   /// Returns the engine, without the right to submit to it.
   [[nodiscard]] runtime::engine& engine() const noexcept { return engine_; }
   /// Waits for the right to submit and returns it.
-  [[nodiscard]] session enter() { return session(*this); }
+  [[nodiscard]] guard enter() { return guard(*this); }
 
  private:
   runtime::engine& engine_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Operations of streams: launches, copies, fills and functions of the host.
+/// @threads{the functions are safe from any thread; operations belong to their stream}
 #pragma once
 
 #include <array>

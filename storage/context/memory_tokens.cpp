@@ -94,7 +94,7 @@ class memory_tokens final : public token_source {
 }  // namespace
 
 /// An empty source is refused, since it has no place in a chain.
-result<std::unique_ptr<token_source>> open_memory_source(
+result<std::unique_ptr<token_source>> open_memory_tokens(
     std::vector<std::uint32_t> tokens, std::string name) {
   if (tokens.empty()) {
     return error(
@@ -108,12 +108,12 @@ result<std::unique_ptr<token_source>> open_memory_source(
 }
 
 /// Each byte becomes a token.
-result<std::unique_ptr<token_source>> open_memory_source(bytes_view bytes,
+result<std::unique_ptr<token_source>> open_memory_tokens(bytes_view bytes,
                                                          std::string name) {
   std::vector<std::uint32_t> tokens(bytes.size());
   std::transform(bytes.begin(), bytes.end(), tokens.begin(),
                  [](std::byte b) { return std::to_integer<std::uint32_t>(b); });
-  return open_memory_source(std::move(tokens), std::move(name));
+  return open_memory_tokens(std::move(tokens), std::move(name));
 }
 
 }  // namespace weir::storage

@@ -9,7 +9,7 @@
 namespace weir::tessera {
 
 /// An allocator. Both functions are set or none. @threads{called from any thread}
-struct memory_source {
+struct allocator {
   /// Returns `bytes` bytes at a multiple of `alignment`, or null.
   std::function<void*(std::size_t bytes, std::size_t alignment)> take;
   /// Takes memory back.
