@@ -49,7 +49,7 @@ install: build  ## installs into PREFIX=DIR (default /usr/local)
 gpu-bundle: packages  ## makes build/gpu-bundle: tests and measurements for a machine with a GPU
 	@scripts/install-packages test
 	@[ ! -f build/release/build.ninja ] || cmake build/release >/dev/null
-	@scripts/build release gpu_tests gpu_bars
+	@scripts/build release gpu_tests gpu_bars gpu_conformance
 	@scripts/gpu-bundle
 
 test-gpu: gpu-bundle  ## runs the bundle on the GPUs of this machine, or says that there are none

@@ -17,7 +17,6 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/text.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -493,19 +492,6 @@ std::int64_t stage_run::left_source(const call& c) const noexcept {
     born = i.body != nullptr ? std::min(born, i.body->left_source_ns) : born;
   }
   return born;
-}
-
-/// Attributes that come from the input were checked before.
-result<void> stage_run::check_attributes(const call& c) {
-  if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
-    return {};
-  }
-  return error(errc::out_of_range,
-               fmt::format("cannot hand on the item: expected names and values of "
-                           "attributes of at most {} bytes, found {} bytes in {}",
-                           max_attribute_bytes, encoded_size(c.about),
-                           counted(c.about.size(), "attribute")))
-      .hint("put larger facts into a tensor");
 }
 
 /// Makes an item of the slots of a call and pushes it on all edges.

@@ -11,6 +11,7 @@
 
 #include "flow/stage_run.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
 #include "weir/pipeline/paths.hpp"
 
 namespace weir {
@@ -289,6 +290,19 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
                   name_, expected.text(),
                   most == 0 ? "" : fmt::format(" with an extent of at most {}", most),
                   found.text()));
+}
+
+/// Attributes that come from the input were checked before.
+result<void> stage_run::check_attributes(const call& c) {
+  if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
+    return {};
+  }
+  return error(errc::out_of_range,
+               fmt::format("cannot hand on the item: expected names and values of "
+                           "attributes of at most {} bytes, found {} bytes in {}",
+                           max_attribute_bytes, encoded_size(c.about),
+                           counted(c.about.size(), "attribute")))
+      .hint("put larger facts into a tensor");
 }
 
 }  // namespace weir::flow

@@ -8,5 +8,11 @@ namespace weir::test {
 std::string source_folder() {
   return WEIR_SOURCE_DIR;
 }
+std::string kernel_ptx_folder() {
+  return WEIR_KERNEL_PTX;
+}
+std::string conformance_ptx_folder() {
+  return WEIR_CONFORMANCE_PTX;
+}
 
 }  // namespace weir::test

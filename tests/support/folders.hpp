@@ -12,5 +12,10 @@ namespace weir::test {
 /// checkouts in several folders share the compiler's cache.
 /// @threads{safe to call concurrently}
 [[nodiscard]] std::string source_folder();
+/// Returns the folder of the PTX of the kernels for GPUs that this build uses: that of
+/// the repository, or of an nvcc that the repository does not know.
+[[nodiscard]] std::string kernel_ptx_folder();
+/// Returns the folder of the PTX of the conformance suite's kernels, in the same way.
+[[nodiscard]] std::string conformance_ptx_folder();
 
 }  // namespace weir::test

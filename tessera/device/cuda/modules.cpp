@@ -7,6 +7,8 @@
 /// it may wait for running kernels while it does.
 #include "device/cuda/modules.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <map>
 #include <utility>
@@ -106,6 +108,10 @@ class loaded_library {
   // Unloading waits for running kernels, so a thread that must not wait leaves it to the
   // thread of the device.
   ~loaded_library() {
+    // A child of `fork` has neither the thread nor the driver of its parent.
+    if (::getpid() != owner_) {
+      return;
+    }
     // The copies of the members live as long as the function needs them.
     const auto unload = [api = api_, handle = handle_]() -> result<void> {
       (void)api->library_unload(handle);
@@ -125,6 +131,7 @@ class loaded_library {
   device_thread* thread_;
   const driver_api* api_;
   library_handle handle_;
+  pid_t owner_ = ::getpid();
 };
 
 /// Libraries end before the threads that unload them.
@@ -197,6 +204,9 @@ result<bool> check_parameters(const driver_api& api, kernel_handle kernel,
     std::size_t offset = 0;
     std::size_t bytes = 0;
     const status s = api.kernel_parameter_of(kernel, i, &offset, &bytes);
+    if (kind_of(s) == status_kind::sticky) {
+      return failure_of(api, s, fmt::format("load kernel {}", record.name));
+    }
     if (s != status::success || bytes != record.parameters[i].size) {
       return error(
           errc::invalid_argument,

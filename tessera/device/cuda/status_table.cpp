@@ -24,7 +24,7 @@ struct status_row {
 };
 /// The rows have the order of the numbers of the driver.
 using enum status_kind;
-constexpr std::array<status_row, 43> status_rows{{
+constexpr std::array<status_row, 45> status_rows{{
     {status::invalid_value, returned, errc::invalid_argument},
     {status::out_of_memory, returned, errc::out_of_memory},
     {status::not_initialized, returned, errc::not_initialized},
@@ -66,6 +66,8 @@ constexpr std::array<status_row, 43> status_rows{{
     {status::not_permitted, returned, errc::internal},
     {status::not_supported, returned, errc::unsupported},
     {status::system_not_ready, returned, errc::source_unavailable},
+    {status::system_driver_mismatch, returned, errc::unsupported_version},
+    {status::compat_not_supported_on_device, returned, errc::unsupported},
     {status::external_device, sticky, errc::device_lost},
     {status::unknown, sticky, errc::device_lost},
 }};

@@ -5,6 +5,7 @@
 /// backend and supplies its versions of the kernels below.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -64,6 +65,8 @@ struct until_stop_args {
 class subject {
  public:
   virtual ~subject() = default;
+  /// Returns the number of devices that the tests use: three, unless a machine has fewer.
+  [[nodiscard]] virtual std::int32_t devices() const { return 3; }
   /// Creates the backend with `devices` devices of `memory` bytes each, or skips the
   /// test.
   virtual std::shared_ptr<device_backend> make(std::int32_t devices,
@@ -74,19 +77,23 @@ class subject {
 };
 using make_subject = std::shared_ptr<subject> (*)();
 
-/// The test suite: a fresh backend with three devices for each test, and helpers that
-/// copy, fill and run and wait for the result.
+/// The test suite: a fresh backend for each test, and helpers that copy, fill and run and
+/// wait for the result.
 class Backend : public testing::TestWithParam<make_subject> {
  protected:
   static constexpr std::size_t memory_bytes = std::size_t{4} << 20;
 
   void SetUp() override {
     subject_ = GetParam()();
-    backend_ = subject_->make(3, memory_bytes);
+    backend_ = subject_->make(subject_->devices(), memory_bytes);
     ASSERT_NE(backend_, nullptr);
   }
 
   device_backend& backend() { return *backend_; }
+  /// Returns the second device, or the only one.
+  std::int32_t second() { return std::min(1, subject_->devices() - 1); }
+  /// Returns the third device, or the last one.
+  std::int32_t third() { return std::min(2, subject_->devices() - 1); }
   /// Returns the subject that made the backend.
   subject& tested() { return *subject_; }
 

@@ -21,24 +21,24 @@ TEST_P(Backend, EveryThreadRunsOnceWhateverTheSlices) {
         grid_launch launch = launch_of("write_indices", args);
         launch.grid = grid;
         launch.block = block;
-        launch.device = 1;
+        launch.device = second();
         const auto count = static_cast<std::size_t>(launch.blocks() * launch.threads());
-        args.out = zeros<std::int32_t>(1, count);
+        args.out = zeros<std::int32_t>(second(), count);
         ASSERT_EQ(code_of(run(launch, workers)), 0);
         std::vector<std::int32_t> expected(count);
         std::iota(expected.begin(), expected.end(), 1);
-        EXPECT_EQ(get(1, args.out, count), expected);
-        free(1, reinterpret_cast<std::byte*>(args.out));
+        EXPECT_EQ(get(second(), args.out, count), expected);
+        free(second(), reinterpret_cast<std::byte*>(args.out));
       }
     }
   }
 }
 
 TEST_P(Backend, BlocksKnowWhereTheyRun) {
-  write_facts_args args{zeros<std::int32_t>(2, 18)};
+  write_facts_args args{zeros<std::int32_t>(third(), 18)};
   const std::array<std::byte, 3> constants{std::byte{9}, std::byte{8}, std::byte{7}};
   grid_launch launch = launch_of("write_facts", args);
-  launch.device = 2;
+  launch.device = third();
   launch.grid = {1, 1, 1};
   launch.block = {4, 2, 1};
   launch.facts.rank = 5;
@@ -47,10 +47,10 @@ TEST_P(Backend, BlocksKnowWhereTheyRun) {
   launch.facts.axis_index = {1, 0, 2, 0};
   launch.facts.constants = constants;
   ASSERT_EQ(code_of(run(launch)), 0);
-  EXPECT_EQ(get(2, args.out, 18),
-            (std::vector<std::int32_t>{1, 1, 1, 4, 2, 1, 5, 8, 2, 2, 1, 4, 1, 1, 0, 2, 0,
-                                       9 + 8 + 7}));
-  free(2, reinterpret_cast<std::byte*>(args.out));
+  EXPECT_EQ(get(third(), args.out, 18),
+            (std::vector<std::int32_t>{1, 1, 1, 4, 2, 1, 5, 8, third(), 2, 1, 4, 1, 1, 0,
+                                       2, 0, 9 + 8 + 7}));
+  free(third(), reinterpret_cast<std::byte*>(args.out));
 }
 
 TEST_P(Backend, ThreadsOfABlockMeetAtBarriers) {

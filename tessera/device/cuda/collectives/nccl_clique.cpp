@@ -8,129 +8,15 @@
 /// completions.
 #include "device/cuda/collectives/nccl_clique.hpp"
 
-#include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <thread>
+#include <future>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "device/cuda/collectives/clique_state.hpp"
 #include "device/cuda/status_table.hpp"
 
 namespace weir::tessera::cuda {
-
-using clique_clock = std::chrono::steady_clock;
-
-/// Everything about the ranks of a clique.
-///
-/// A collective passes through three lists: `inbox_` (posted by a caller), the streams
-/// of the ranks with an entry in `flights_`, and nothing (ended). Its completion is in
-/// `pending_` all the time.
-class clique_state : public std::enable_shared_from_this<clique_state> {
- public:
-  clique_state(const nccl_library& library, const driver_api& from,
-               const std::vector<device_number>& devices, const clique_options& options)
-      : library_(library), driver_(from), options_(options), ranks_(devices.size()) {
-    for (std::size_t r = 0; r < devices.size(); ++r) {
-      ranks_[r].device = devices[r];
-    }
-  }
-
-  [[nodiscard]] result<void> start();
-  void submit(clique_work work, completion done);
-  void close();
-  [[nodiscard]] std::optional<error> broken() const {
-    const std::lock_guard lock(mutex_);
-    return broken_;
-  }
-
- private:
-  // One rank, which is one GPU.
-  struct rank_state {
-    device_number device = 0;
-    context_handle context = nullptr;
-    stream_handle stream = nullptr;
-    nccl_communicator communicator = nullptr;
-    std::vector<event_handle> events;  ///< events that are not in use
-  };
-  /// A collective that was posted.
-  ///
-  /// One event per rank tells when its part has ended.
-  struct flight {
-    std::uint64_t number = 0;
-    std::vector<event_handle> events;
-  };
-  /// The context of a rank is current while this object lives.
-  class current_context {
-   public:
-    current_context(const driver_api& api, const rank_state& rank)
-        : api_(api), outcome_(api.context_push(rank.context)) {}
-    ~current_context() {
-      context_handle popped = nullptr;
-      if (outcome_ == status::success) {
-        (void)api_.context_pop(&popped);
-      }
-    }
-    current_context(const current_context&) = delete;
-    current_context& operator=(const current_context&) = delete;
-    [[nodiscard]] status outcome() const noexcept { return outcome_; }
-
-   private:
-    const driver_api& api_;
-    status outcome_;
-  };
-
-  void serve();
-  [[nodiscard]] result<void> open_here();
-  [[nodiscard]] result<void> open_rank(rank_state& rank);
-  [[nodiscard]] result<void> make_communicators();
-  void close_here();
-  [[nodiscard]] result<void> wait_until_ready(const char* action);
-  [[nodiscard]] result<bool> ready(const char* action);
-  [[nodiscard]] result<void> post(const clique_work& work, flight& made);
-  [[nodiscard]] result<void> record(flight& made);
-  [[nodiscard]] result<bool> over(flight& f);
-  void poll_flights();
-  void give_back(flight& f);
-  void break_all(error why);
-  void finish(std::uint64_t number, result<void> outcome);
-  [[nodiscard]] bool passed(clique_clock::time_point since) const {
-    return options_.limit_ns > 0 &&
-           clique_clock::now() - since > std::chrono::nanoseconds(options_.limit_ns);
-  }
-  [[nodiscard]] error late(const char* action) const {
-    return {errc::timeout, fmt::format("cannot {}: expected the end within {} ms, found "
-                                       "the communicators still at work",
-                                       action, options_.limit_ns / 1'000'000)};
-  }
-  // Short sleeps at first, since most operations are short.
-  static void rest(unsigned step) {
-    std::this_thread::sleep_for(std::chrono::microseconds(step < 64 ? 10 : 200));
-  }
-
-  nccl_library library_;
-  driver_api driver_;
-  clique_options options_;
-
-  mutable std::mutex mutex_;  ///< guards the members up to the next comment
-  std::condition_variable changed_;
-  std::deque<std::pair<std::uint64_t, clique_work>> inbox_;
-  std::map<std::uint64_t, completion> pending_;  ///< what has not ended, by its number
-  std::uint64_t next_ = 1;
-  std::optional<result<void>> opened_;
-  std::optional<error> broken_;
-  bool stopping_ = false;
-  bool ended_ = false;
-
-  // Members of the thread alone.
-  std::vector<rank_state> ranks_;
-  std::deque<flight> flights_;
-  clique_clock::time_point
-      front_since_;  ///< when the first flight began to be waited for
-};
 
 /// Waits until the communicators exist, or the limit has passed. The thread is detached,
 /// because it cannot be joined if it hangs.
@@ -497,23 +383,37 @@ void clique_state::poll_flights() {
   }
 }
 
-// After an abort nothing is left in the streams but what ends by itself. The memory is in
-// use until then, so the ends are waited for within the limit.
-void clique_state::break_all(error why) {
-  {
-    const std::lock_guard lock(mutex_);
-    broken_ = why;
-    // What was posted and not begun ends with the others below.
-    inbox_.clear();
-  }
+// The call must not hang, as the communicators do not block, but a damaged library may
+// keep it for ever. A thread of its own makes the calls, so that what was asked of the
+// clique ends within the limit all the same. Returns false if they have not come back.
+bool clique_state::abort_all() {
+  std::vector<std::pair<const rank_state*, nccl_communicator>> all;
   for (rank_state& rank : ranks_) {
     if (rank.communicator != nullptr) {
-      // Aborting ends calls and kernels that wait for other ranks.
-      const current_context current(driver_, rank);
-      (void)library_.api.abort(rank.communicator);
-      rank.communicator = nullptr;
+      all.emplace_back(&rank, std::exchange(rank.communicator, nullptr));
     }
   }
+  std::promise<void> ended;
+  const std::future<void> over = ended.get_future();
+  aborting_ = std::thread([this, all, ended = std::move(ended)]() mutable {
+    for (const auto& [rank, communicator] : all) {
+      // Aborting ends calls and kernels that wait for other ranks.
+      const current_context current(driver_, *rank);
+      (void)library_.api.abort(communicator);
+    }
+    ended.set_value();
+  });
+  if (options_.limit_ns <= 0) {
+    over.wait();
+    return true;
+  }
+  return over.wait_for(std::chrono::nanoseconds(options_.limit_ns)) ==
+         std::future_status::ready;
+}
+
+// After an abort nothing is left in the streams but what ends by itself. The memory is in
+// use until then, so the ends are waited for within the limit.
+void clique_state::await_streams() {
   const auto since = clique_clock::now();
   for (const rank_state& rank : ranks_) {
     const current_context current(driver_, rank);
@@ -523,6 +423,19 @@ void clique_state::break_all(error why) {
          ++step) {
       rest(step);
     }
+  }
+}
+
+/// Aborts the communicators. Completions are called even if that does not end in time.
+void clique_state::break_all(error why) {
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = why;
+    // What was posted and not begun ends with the others below.
+    inbox_.clear();
+  }
+  if (abort_all()) {
+    await_streams();
   }
   for (flight& f : flights_) {
     give_back(f);
@@ -540,8 +453,13 @@ void clique_state::break_all(error why) {
   }
 }
 
-/// Finalizing needs all ranks; after a failure the communicators are aborted.
+/// Finalizing needs all ranks; after a failure the communicators are aborted. Contexts
+/// and streams are not given back before an abort that hangs has come back.
 void clique_state::close_here() {
+  if (aborting_.joinable()) {
+    aborting_.join();
+    await_streams();
+  }
   bool finalizing = !broken().has_value();
   for (const rank_state& rank : ranks_) {
     if (finalizing && rank.communicator != nullptr) {

@@ -227,5 +227,41 @@ TEST(NcclTimeLimit, ACallThatHangsDoesNotHangTheCaller) {
   EXPECT_EQ(broken_rules(), "");
 }
 
+// The thread of the clique waits for the abort, and gives back what it has when the abort
+// has come back after all.
+TEST(NcclTimeLimit, AnAbortThatHangsDoesNotHangWhatWasAsked) {
+  machine shown = late_machine(2);
+  shown.nccl_stuck = stuck::run;
+  clique_rig rig(shown);
+  rig.library.api.abort = [](cuda::nccl_communicator c) {
+    hang();
+    return weir_stand_in_nccl()->abort(c);
+  };
+  auto clique = or_throw(rig.open(short_limit_ns));
+  {
+    const auto memory = rig.buffers(64);
+    hangs = true;
+    EXPECT_LT(seconds_of([&] {
+                const auto ended = rig.run(*clique, nccl_sum(memory));
+                ASSERT_FALSE(ended.has_value());
+                EXPECT_EQ(ended.error().code(), errc::timeout);
+                const auto later = rig.run(*clique, nccl_sum(memory));
+                ASSERT_FALSE(later.has_value());
+                EXPECT_EQ(later.error().message(), ended.error().message());
+                clique.reset();
+              }),
+              longest_seconds);
+    EXPECT_EQ(objects().communicators, 2U) << "the abort has not come back";
+    hangs = false;
+    // The thread ends its streams behind the abort; the buffers have streams of their
+    // own.
+    while (objects().streams > memory.size()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  wait_for_no_objects();
+  EXPECT_EQ(broken_rules(), "");
+}
+
 }  // namespace
 }  // namespace weir::tessera::stand_in

@@ -45,8 +45,7 @@ std::shared_ptr<stand_in::kernel_executor> kernel_executor_of(kernel_form form) 
 }
 
 // The list has two kernels more, which break a device and are in no source.
-byte_vector conformance_container() {
-  const std::string text = ptx::conformance_text();
+byte_vector conformance_container(const std::string& text) {
   fatbin_builder builder;
   builder.add_code(section_kind::ptx, "compute_75", as_view(text));
   for (const stand_in::listed_kernel& k : stand_in::conformance_list()) {
@@ -55,6 +54,10 @@ byte_vector conformance_container() {
     }
   }
   return or_throw(builder.build());
+}
+
+byte_vector conformance_container() {
+  return conformance_container(ptx::conformance_text());
 }
 
 }  // namespace weir::tessera::conformance

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "tessera/cuda/stand_in/executor.hpp"
 #include "weir/base/bytes.hpp"
@@ -22,7 +23,9 @@ enum class kernel_form : std::uint8_t {
 [[nodiscard]] std::shared_ptr<stand_in::kernel_executor> kernel_executor_of(
     kernel_form form);
 
-/// Returns a container with the PTX of conformance.cu from the repository.
+/// Returns a container with a PTX of conformance.cu.
+[[nodiscard]] byte_vector conformance_container(const std::string& text);
+/// Returns a container with the PTX that this build uses.
 [[nodiscard]] byte_vector conformance_container();
 
 }  // namespace weir::tessera::conformance

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "cpu_kernels/machine.hpp"
@@ -16,6 +17,19 @@ T value_at(const void* address) {
   T value;
   std::memcpy(&value, address, sizeof value);
   return value;
+}
+
+/// Returns what a kernel does behind a parameter of a type: nothing is written through a
+/// pointer to a constant.
+template <class T>
+constexpr stand_in::pointer_use use_of() {
+  if constexpr (!std::is_pointer_v<T>) {
+    return stand_in::pointer_use::none;
+  } else if constexpr (std::is_const_v<std::remove_pointer_t<T>>) {
+    return stand_in::pointer_use::reads;
+  } else {
+    return stand_in::pointer_use::writes;
+  }
 }
 
 template <auto Kernel>
@@ -31,7 +45,7 @@ struct caller<Kernel> {
     spread(arguments, std::index_sequence_for<Args...>());
   }
   static kernel_entry made(std::string_view name) {
-    return {name, &call, {sizeof(Args)...}};
+    return {name, &call, {sizeof(Args)...}, {use_of<Args>()...}, nullptr};
   }
 };
 

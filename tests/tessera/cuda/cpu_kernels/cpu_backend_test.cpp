@@ -7,6 +7,7 @@
 #include <future>
 
 #include "cases/kernel_cases.hpp"
+#include "cpu_kernels/machine.hpp"
 #include "device/cpu.hpp"
 #include "weir/base/file.hpp"
 #include "weir/tessera/module/loader.hpp"
@@ -65,6 +66,24 @@ TEST(CpuBackend, EqualsTheOracleOfTheKernelsForGpus) {
         EXPECT_EQ(c.run([&](const test::kernel_launch& l) { return device.run(l); }), "")
             << c.name;
       }
+    }
+  }
+}
+
+// The stand-in driver takes from the sources which arrays a launch writes, and everybody
+// else takes it from this table.
+TEST(CpuBackend, TheTableOfParametersSaysWhatTheSourcesForGpusWrite) {
+  const byte_vector image = or_throw(read_file(posix_file_system(), WEIR_KERNELS_FATBIN));
+  for (const kernel_record& record : or_throw(parse_fatbin(image)).kernels) {
+    const kernel_machine::kernel_entry* source = kernel_machine::find_kernel(record.name);
+    ASSERT_NE(source, nullptr) << record.name;
+    for (std::size_t i = 0; i < record.parameters.size(); ++i) {
+      const kernel_parameter& p = record.parameters[i];
+      const auto use = p.kind != parameter_kind::pointer ? stand_in::pointer_use::none
+                       : p.direction == parameter_direction::in
+                           ? stand_in::pointer_use::reads
+                           : stand_in::pointer_use::writes;
+      EXPECT_EQ(source->uses.at(i), use) << record.name << " " << p.name;
     }
   }
 }

@@ -12,8 +12,11 @@
 
 namespace weir::tessera::kernel_machine {
 
-/// Loads PTX for the names of its kernels alone, and runs the sources of those names.
-/// Threads run in a random order. Reports say nothing about the bytes that were touched.
+/// Loads PTX or machine code for the names of its kernels alone, and runs the sources of
+/// those names.
+/// Threads run in a random order. Reports tell the bytes that were touched of reductions
+/// alone; for other kernels the types of the parameters say which pointers they write
+/// through.
 class source_executor final : public stand_in::kernel_executor {
  public:
   /// @param seed     of the order of threads

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stand_in/executor.hpp"
 #include "weir/base/error.hpp"
 
 namespace weir::tessera::kernel_machine {
@@ -61,6 +62,11 @@ struct kernel_entry {
   std::string_view name;
   kernel_call call = nullptr;
   std::vector<std::size_t> parameter_bytes;  ///< sizes of the parameters, in order
+  std::vector<stand_in::pointer_use> uses;   ///< what is done behind them, in order
+  /// Returns what a launch with these arguments touches; null: all of the allocations
+  /// that `uses` tells of. Kernels need it that work on parts of allocations at the same
+  /// time.
+  std::vector<stand_in::touched_range> (*touched)(const void* const* arguments) = nullptr;
 };
 
 /// Returns the kernel of this name, or null.

@@ -58,11 +58,18 @@ class Bundle(unittest.TestCase):
         self.assertGreater(row["tests"], 200)
         self.assertEqual(row["devices"], 2)
         self.assertTrue(row["stand_in"])
+        self.assertEqual(result["conformance"]["outcome"], "passed", result)
+        self.assertRegex("\n".join(result["conformance"]["messages"]), r"PASSED  \] [2-9]\d tests")
         bars = result["bars"]["rows"]
-        self.assertEqual(len(bars), 4, bars)
+        self.assertEqual(len(bars), 6, bars)
         for bar in bars:
             self.assertEqual(sorted(bar), ["bar", "ran"], "no time may come from the stand-ins")
         self.assertEqual(result["compute_sanitizer"]["outcome"], "skipped")
+
+    def test_has_a_conformance_suite_for_one_gpu_too(self):
+        status, output = run(self.folder / "bin/gpu_conformance", "1", "--gtest_brief=1", WEIR_GPU_STAND_IN="1",
+                             LD_LIBRARY_PATH=str(self.folder / "lib"))
+        self.assertEqual(status, 0, output)
 
     def test_a_result_that_is_wrong_fails(self):
         ptx = self.folder / "ptx" / "memory.ptx"

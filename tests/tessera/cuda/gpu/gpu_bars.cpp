@@ -194,39 +194,62 @@ void launch_plainly(const plain_device& device, const empty_kernel& kernel, int 
   device.wait();
 }
 
-bool device_bars(gpu_place& place, bool measured) {
-  const plain_device device(place.driver, 0);
+bool launch_bars(gpu_place& place, const plain_device& device, bool measured) {
   empty_kernel kernel;
   kernel.load(place, device);
   bool all = measure({"1000 empty launches and one wait", 1.05, 0,
                       [&] { launch_by_backend(place, kernel, launches); },
                       [&] { launch_plainly(device, kernel, launches); }},
                      measured);
-  all = measure(
-            {"a launch and a wait", 1.15, 3, [&] { launch_by_backend(place, kernel, 1); },
-             [&] { launch_plainly(device, kernel, 1); }},
-            measured) &&
-        all;
+  return measure({"a launch and a wait", 1.15, 3,
+                  [&] { launch_by_backend(place, kernel, 1); },
+                  [&] { launch_plainly(device, kernel, 1); }},
+                 measured) &&
+         all;
+}
+
+/// Copies in each direction, and on the device.
+bool copy_bars(gpu_place& place, const plain_device& device, bool measured) {
+  bool all = true;
   const std::size_t bytes = measured ? copy_bytes : 4096;
   std::byte* const host = or_throw(place.backend->allocate_host(bytes));
   std::byte* const memory = or_throw(place.backend->allocate(0, bytes));
-  const auto ours = [&] {
-    latch end;
-    place.backend->submit(copy_work{copy_kind::host_to_device, memory, host, bytes, 0, 0},
-                          end.arrive());
-    end.wait();
+  std::byte* const other = or_throw(place.backend->allocate(0, bytes));
+  const auto number = [](std::byte* p) {
+    return reinterpret_cast<cuda::device_address>(p);
   };
-  const auto plain = [&] {
-    device.with_context([&] {
-      plain_device::expect(device.api().copy_to_device(
-          reinterpret_cast<cuda::device_address>(memory), host, bytes, device.stream()));
-    });
-    device.wait();
+  const auto ours = [&](const copy_work& work) {
+    return [&place, work] {
+      latch end;
+      place.backend->submit(work, end.arrive());
+      end.wait();
+    };
   };
-  all = measure({"a copy of 64 MiB from registered memory", 1.05, 0, ours, plain},
-                measured) &&
-        all;
+  const auto plain = [&](const std::function<cuda::status()>& copy) {
+    return [&device, copy] {
+      device.with_context([&] { plain_device::expect(copy()); });
+      device.wait();
+    };
+  };
+  const cuda::driver_api& api = device.api();
+  const bar copies[] = {
+      {"a copy of 64 MiB from registered memory", 1.05, 0,
+       ours({copy_kind::host_to_device, memory, host, bytes, 0, 0}), plain([&] {
+         return api.copy_to_device(number(memory), host, bytes, device.stream());
+       })},
+      {"a copy of 64 MiB to registered memory", 1.05, 0,
+       ours({copy_kind::device_to_host, host, memory, bytes, 0, 0}), plain([&] {
+         return api.copy_to_host(host, number(memory), bytes, device.stream());
+       })},
+      {"a copy of 64 MiB on the device", 1.05, 0,
+       ours({copy_kind::device_to_device, other, memory, bytes, 0, 0}), plain([&] {
+         return api.copy_on_device(number(other), number(memory), bytes, device.stream());
+       })}};
+  for (const bar& b : copies) {
+    all = measure(b, measured) && all;
+  }
   or_throw(place.backend->free(0, memory));
+  or_throw(place.backend->free(0, other));
   or_throw(place.backend->free_host(host));
   return all;
 }
@@ -349,7 +372,12 @@ int run_bars() {
     return skipped;
   }
   const bool measured = !place->stand_in;
-  const bool of_device = device_bars(*place, measured);
+  bool of_device = false;
+  {
+    const plain_device device(place->driver, 0);
+    const bool of_launches = launch_bars(*place, device, measured);
+    of_device = copy_bars(*place, device, measured) && of_launches;
+  }
   const bool of_nccl = nccl_bar(*place, measured);
   return of_device && of_nccl ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 
 #include "cpu_kernels/executor.hpp"
 #include "tessera/cuda/stand_in/stand_in.hpp"
+#include "tessera_kernel.h"
 #include "weir/base/dtype.hpp"
 #include "weir/base/file.hpp"
 
@@ -23,23 +24,26 @@ fs::path bundle_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path();
 }
 
+}  // namespace
+
 bool wants_stand_in() {
   const char* const value = std::getenv("WEIR_GPU_STAND_IN");
   return value != nullptr && std::string_view(value) == "1";
 }
 
-}  // namespace
-
-result<gpu_place> open_place() {
+result<gpu_place> open_place(const place_wish& wish) {
   gpu_place place;
   place.stand_in = wants_stand_in();
   cuda_options options;
+  options.memory = wish.memory;
   std::string nccl = "libnccl.so.2";
   if (place.stand_in) {
     stand_in::machine shown;
-    shown.devices = 2;
+    shown.devices = wish.stand_in_devices;
     shown.nccl_polls = 2;
-    stand_in::set_up(shown, std::make_shared<kernel_machine::source_executor>());
+    stand_in::set_up(shown, wish.executor != nullptr
+                                ? wish.executor
+                                : std::make_shared<kernel_machine::source_executor>());
     const fs::path folder = bundle_folder() / "stand_in";
     options.library = (folder / "libcuda.so.1").string();
     nccl = (folder / "libnccl.so.2").string();
@@ -52,9 +56,9 @@ result<gpu_place> open_place() {
   return place;
 }
 
-std::vector<std::string> ptx_texts() {
+std::vector<std::string> ptx_texts(const std::string& folder) {
   std::vector<fs::path> files;
-  for (const fs::directory_entry& e : fs::directory_iterator(bundle_folder() / "ptx")) {
+  for (const fs::directory_entry& e : fs::directory_iterator(bundle_folder() / folder)) {
     files.push_back(e.path());
   }
   std::sort(files.begin(), files.end());
@@ -66,13 +70,14 @@ std::vector<std::string> ptx_texts() {
 }
 
 result<byte_vector> module_of(const std::string& ptx, const std::string& kernel,
-                              const std::vector<std::size_t>& sizes) {
+                              const std::vector<std::size_t>& sizes, bool persistent) {
   fatbin_builder builder;
   builder.add_code(
       section_kind::ptx, "compute_75",
       bytes_view(reinterpret_cast<const std::byte*>(ptx.data()), ptx.size()));
   kernel_record record;
   record.name = kernel;
+  record.flags = persistent ? TESS_KERNEL_PERSISTENT_CAPABLE : 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const dtype type = sizes[i] == 8   ? dtype::int64
                        : sizes[i] == 4 ? dtype::int32

@@ -63,6 +63,7 @@ def main():
         print("test-gpu: " + output.strip().splitlines()[-1])
         return 0
     result = {"stand_in": options.stand_in, "tests": outcome(status, output)}
+    result["conformance"] = outcome(*run(FOLDER / "bin/gpu_conformance", "--gtest_brief=1"))
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer and not options.stand_in:
         result["compute_sanitizer"] = outcome(*run(sanitizer, "--error-exitcode", "1", FOLDER / "bin/gpu_tests"))

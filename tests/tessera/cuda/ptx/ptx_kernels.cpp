@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads the PTX of the kernels from the repository.
+/// Reads the PTX of the kernels that this build uses.
 #include "ptx/ptx_kernels.hpp"
 
 #include <algorithm>
@@ -25,11 +25,10 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return out;
 }
 
-/// Returns the texts of the newest version in a folder with a folder for each version.
-std::vector<std::string> texts_of(const char* folder) {
-  const fs::path versions = fs::path(weir::test::source_folder()) / folder;
+/// Returns the texts in a folder.
+std::vector<std::string> texts_of(const std::string& folder) {
   std::vector<std::string> out;
-  for (const fs::path& path : entries_of(entries_of(versions).back())) {
+  for (const fs::path& path : entries_of(folder)) {
     out.emplace_back(as_text(or_throw(read_file(posix_file_system(), path.string()))));
   }
   return out;
@@ -38,11 +37,16 @@ std::vector<std::string> texts_of(const char* folder) {
 }  // namespace
 
 std::vector<std::string> repository_texts() {
-  return texts_of("tessera/device/cuda/kernels/ptx");
+  return texts_of(weir::test::kernel_ptx_folder());
+}
+
+bool of_repository() {
+  return weir::test::kernel_ptx_folder().starts_with(weir::test::source_folder() +
+                                                     "/tessera/");
 }
 
 std::string conformance_text() {
-  return texts_of("tests/tessera/cuda/conformance/ptx").at(0);
+  return texts_of(weir::test::conformance_ptx_folder()).at(0);
 }
 
 std::vector<kernel> repository_kernels() {

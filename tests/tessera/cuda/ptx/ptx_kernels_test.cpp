@@ -92,6 +92,8 @@ TEST(PtxKernels, HaveTheParametersOfTheSources) {
   EXPECT_EQ(names.size(), kernel_machine::all_kernels().size());
 }
 
+// Forms that are not known are refused when a text is read. PTX of another nvcc may lack
+// some that are known.
 TEST(PtxKernels, ContainEveryKnownForm) {
   std::set<std::string_view> found;
   std::vector<kernel> kernels = repository_kernels();
@@ -101,8 +103,14 @@ TEST(PtxKernels, ContainEveryKnownForm) {
   for (const kernel& k : kernels) {
     found.insert(k.forms.begin(), k.forms.end());
   }
-  EXPECT_EQ(std::vector<std::string_view>(found.begin(), found.end()),
-            std::vector<std::string_view>(known_forms().begin(), known_forms().end()));
+  if (of_repository()) {
+    EXPECT_EQ(std::vector<std::string_view>(found.begin(), found.end()),
+              std::vector<std::string_view>(known_forms().begin(), known_forms().end()));
+  } else {
+    std::cout << "PTX that is not in the repository: " << found.size() << " of "
+              << known_forms().size() << " known forms\n";
+    EXPECT_LE(found.size(), known_forms().size());
+  }
 }
 
 }  // namespace

@@ -21,10 +21,18 @@ namespace weir::tessera::stand_in {
 /// Number that an executor gives to a loaded module; never reused.
 using module_id = std::uint64_t;
 
+/// What a kernel does with the memory behind a parameter.
+enum class pointer_use : std::uint8_t {
+  none,   ///< the parameter is no pointer, or nothing is known about what is behind it
+  reads,  ///< the kernel reads there; two readers need no order
+  writes  ///< the kernel writes there, and may read
+};
+
 /// Place of a parameter in the parameter space of a kernel.
 struct parameter_place {
   std::size_t offset = 0;  ///< bytes from the start, with the alignment of the kernel
   std::size_t bytes = 0;   ///< size of the parameter
+  pointer_use use = pointer_use::none;  ///< needed of executors without exact reports
 };
 
 /// Description of a kernel.
@@ -60,8 +68,9 @@ struct launch_request {
 
 /// Outcome of a launch that came to its end.
 struct launch_report {
-  /// True if `touched` is complete. False: the driver assumes the allocations behind the
-  /// pointer arguments.
+  /// True if `touched` is complete. False: the driver assumes that the kernel accesses
+  /// all of each allocation behind a pointer argument, in the way that
+  /// `parameter_place::use` says.
   bool exact = false;
   std::vector<touched_range> touched;  ///< ranges that were read and written
 };

@@ -3,6 +3,7 @@
 /// Libraries, kernels and launches of the stand-in. The executor runs the kernels.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -33,6 +34,41 @@ void put_log(const std::string& text, cuda::jit_option* options, void** values,
   }
 }
 
+/// Returns a number of an ELF file.
+template <class T>
+std::size_t elf_number(const std::byte* file, std::size_t offset) {
+  T value{};
+  std::memcpy(&value, file + offset, sizeof value);
+  return value;
+}
+
+/// Returns the bytes of code. Machine code is an ELF file of 64 bits, whose header tells
+/// its size, and PTX is a text that ends with a zero.
+std::span<const std::byte> bytes_of_code(const void* code) {
+  const auto* const file = static_cast<const std::byte*>(code);
+  const std::string_view text(static_cast<const char*>(code));
+  if (!text.starts_with("\x7f"
+                        "ELF")) {
+    return {file, text.size()};
+  }
+  const std::size_t sections = elf_number<std::uint64_t>(file, 40);
+  const std::size_t section_bytes = elf_number<std::uint16_t>(file, 58);
+  const std::size_t section_count = elf_number<std::uint16_t>(file, 60);
+  std::size_t end = sections + section_bytes * section_count;
+  end = std::max(
+      end, elf_number<std::uint64_t>(file, 32) +
+               elf_number<std::uint16_t>(file, 54) * elf_number<std::uint16_t>(file, 56));
+  constexpr std::size_t no_bits = 8;  // a section that is not in the file
+  for (std::size_t i = 0; i < section_count; ++i) {
+    const std::byte* const s = file + sections + i * section_bytes;
+    if (elf_number<std::uint32_t>(s, 4) != no_bits) {
+      end = std::max(end,
+                     elf_number<std::uint64_t>(s, 24) + elf_number<std::uint64_t>(s, 32));
+    }
+  }
+  return {file, end};
+}
+
 status library_load(cuda::library_handle* made, const void* code,
                     cuda::jit_option* options, void** values, unsigned count,
                     cuda::library_option* /*library_options*/, void** /*library_values*/,
@@ -41,9 +77,7 @@ status library_load(cuda::library_handle* made, const void* code,
   if (call.refused() != status::success) {
     return call.refused();
   }
-  const auto* const text = static_cast<const char*>(code);
-  const auto loaded =
-      the_world().executor->load(std::as_bytes(std::span(text, std::strlen(text))));
+  const auto loaded = the_world().executor->load(bytes_of_code(code));
   if (!loaded) {
     put_log(loaded.error().message(), options, values, count);
     const errc why = loaded.error().code();
@@ -238,6 +272,37 @@ bool copy_arguments_of(const function_state& f, const char* call,
   return true;
 }
 
+/// Returns the allocation that contains an address as an access to all of it, or nothing.
+/// Registered memory of the host is left out: one range of it serves many operations.
+std::optional<touched_range> allocation_around(std::uintptr_t address, bool written) {
+  const world& w = the_world();
+  for (const auto* const all : {&w.memory, &w.leaving}) {
+    auto after = all->upper_bound(address);
+    if (after != all->begin() && address - (--after)->first < after->second.bytes) {
+      return touched_range{after->first, after->second.bytes, written};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns the allocations behind the pointer arguments of a launch.
+std::vector<touched_range> allocations_behind(const described_launch& launch) {
+  std::vector<touched_range> found;
+  const auto& places = launch.function->kernel->facts.parameters;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::uintptr_t address = 0;
+    if (places[i].use == pointer_use::none || places[i].bytes != sizeof address) {
+      continue;
+    }
+    std::memcpy(&address, launch.arguments[i].data(), sizeof address);
+    if (const auto range =
+            allocation_around(address, places[i].use == pointer_use::writes)) {
+      found.push_back(*range);
+    }
+  }
+  return found;
+}
+
 status launch(const cuda::launch_config* config, cuda::function_handle handle,
               void** parameters, void** /*extra*/) {
   entered call("cuLaunchKernelEx", need::context);
@@ -309,6 +374,7 @@ status describe_launch(const char* call, const char* of_arguments,
   }
   made->function = f;
   made->handle = handle;
+  made->assumed = allocations_behind(*made);
   made->request.module = f->kernel->library->module;
   made->request.function = f->kernel->facts.id;
   made->request.grid = config.grid;
@@ -346,8 +412,8 @@ status run_launch(const described_launch& launch, const stream_state& on,
   auto done = w.executor->launch(request);
   const std::lock_guard lock(w.mutex);
   if (done) {
-    note_accesses(on, number, before, launch.function->kernel->name, done->touched,
-                  place);
+    note_accesses(on, number, before, launch.function->kernel->name,
+                  done->exact ? done->touched : launch.assumed, place);
   }
   end_launch(launch);
   if (done) {

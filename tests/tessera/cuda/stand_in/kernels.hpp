@@ -17,6 +17,8 @@ struct described_launch {
   std::vector<std::vector<std::byte>> arguments;
   function_state* function = nullptr;
   void* handle = nullptr;  ///< handle of `function`, which may end before the launch
+  /// What the launch accesses if the executor does not tell.
+  std::vector<touched_range> assumed;
 };
 
 /// Checks and describes a launch on a device. Reports what is wrong with `call`, and

@@ -21,6 +21,14 @@ using cuda::status;
 /// Process that has begun to use the stand-in.
 pid_t owner = 0;
 
+/// Returns true if the reference says that "any further CUDA work will return the same
+/// error".
+bool is_sticky(status s) {
+  const int number = static_cast<int>(s);
+  return s == status::illegal_address || s == status::launch_timeout ||
+         s == status::assertion || (number >= 714 && number <= 719);
+}
+
 }  // namespace
 
 thread_local std::vector<device_state*> context_stack;
@@ -167,8 +175,7 @@ entered::entered(const char* function, need wanted) {
   if (outcome_ == status::success && failure != w.failures.end() &&
       failure->second.left > 0 && --failure->second.left == 0) {
     outcome_ = failure->second.outcome;
-    const int number = static_cast<int>(outcome_);
-    if (number >= 700 && number < 720 && wanted == need::context) {
+    if (is_sticky(outcome_) && !context_stack.empty()) {
       device().broken = outcome_;
     }
   }

@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "tessera/cuda/stand_in/nccl_state.hpp"
+#include "tessera/cuda/stand_in/nccl/state.hpp"
 
 namespace weir::tessera::stand_in {
 namespace {
