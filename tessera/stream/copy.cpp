@@ -157,8 +157,8 @@ class copy_operation final : public lane_operation {
   // Memory of the host is copied through buffers, or may be unpinned between two runs. A
   // copy of very many rows would be as many nodes.
   [[nodiscard]] bool add_native_work(native_pieces& to) const override {
-    constexpr std::size_t most_rows = 256;
-    return direction_ == copy_kind::device_to_device && shape_.rows <= most_rows &&
+    constexpr std::size_t max_rows = 256;
+    return direction_ == copy_kind::device_to_device && shape_.rows <= max_rows &&
            for_each_row(0, [&](const copy_work& row) -> result<void> {
              to.work.emplace_back(row);
              return {};

@@ -117,7 +117,7 @@ TEST(Utf8, ABoundaryIsTheStartOfTheCharacterThatWouldBeCut) {
     std::vector<std::size_t> starts;
     for (unsigned i = 0; i < 4; ++i) {
       constexpr std::uint32_t code_points[] = {0x61, 0xE4, 0x20AC, 0x1F600};
-      const std::uint32_t code_point = code_points[order >> (2 * i) & 3];
+      const std::uint32_t code_point = code_points[(order >> (2 * i)) & 3];
       starts.push_back(text.size());
       text += encoded(code_point, shortest_form(code_point));
       EXPECT_EQ(announced_utf8_length(text[starts.back()]), text.size() - starts.back());
