@@ -55,8 +55,9 @@ void deferred_calls::later(std::function<void()> call, std::int64_t when_ns) {
       const signal_blocker scope;
       thread_ = std::thread([this] { work(); });
     }
+    // Under the lock: once it is free, the call may run and lead to the destructor.
+    changed_.notify_one();
   }
-  changed_.notify_one();
 }
 
 /// Sleeps without the lock.
