@@ -521,9 +521,9 @@ class Slurm(Ranks):
         cls.addClassCleanup(cls.nothing_of_the_cluster_is_left)
         cls.addClassCleanup(cls.end_cluster)
         (cls.folder / "tmp").mkdir()
-        host = socket.gethostname()
+        machine = socket.gethostname()
         (cls.folder / "slurm.conf").write_text(f"""ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={machine}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/none
@@ -540,8 +540,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
 SchedulerType=sched/builtin
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES State=UP
+NodeName={machine} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+PartitionName=all Nodes={machine} Default=YES State=UP
 SlurmdParameters=config_overrides
 """, "utf-8")
         for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D"]):
