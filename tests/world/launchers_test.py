@@ -157,21 +157,25 @@ class Ranks(unittest.TestCase):
             finally:
                 if process.poll() is None:
                     for one in (process.pid, *self.ranks_of_this_test()):
-                        os.kill(one, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(one, signal.SIGKILL)
 
     def expect_resume_after_kills(self, numbers):
         """Kills a rank behind each first new generation, for several numbers of ranks. The run that ends has the hash of a whole one."""
-        words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
+        words = ("--size", 48, "--tile", 16, "--steps", 1000, "--every", 10)
         whole = run([DEMOS / "shallow_water", *words])
         kills = 0
         with tempfile.TemporaryDirectory() as folder:
             for ranks in numbers:
                 before = set(os.listdir(folder))
                 with self.started(ranks, *words, "--state", folder) as process:
+                    end = time.monotonic() + 60
                     while process.poll() is None and not any(n.endswith("manifest") for n in set(os.listdir(folder)) - before):
+                        self.assertLess(time.monotonic(), end, "no generation was saved")
                         time.sleep(0.01)
                     for rank in self.ranks_of_this_test()[-1:]:
-                        os.kill(rank, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(rank, signal.SIGKILL)
                     kills += process.wait(60) != 0
                 self.nothing_is_left()
             status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])

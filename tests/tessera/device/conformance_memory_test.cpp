@@ -236,7 +236,7 @@ TEST_P(Backend, SlicesOfBytesCoverAllOfThem) {
 
 TEST_P(Backend, ThreadsMayUseDifferentDevicesAtOnce) {
   std::vector<std::thread> threads;
-  std::vector<int> wrong(3);
+  std::vector<int> wrong(static_cast<std::size_t>(tested().devices()));
   for (std::int32_t d = 0; d < tested().devices(); ++d) {
     threads.emplace_back([&, d] {
       for (std::uint32_t i = 0; i < 200; ++i) {
@@ -255,7 +255,7 @@ TEST_P(Backend, ThreadsMayUseDifferentDevicesAtOnce) {
   for (auto& t : threads) {
     t.join();
   }
-  EXPECT_EQ(wrong, std::vector<int>(3));
+  EXPECT_EQ(wrong, std::vector<int>(wrong.size()));
   EXPECT_EQ(backend().memory(0).in_use, 0U);
 }
 

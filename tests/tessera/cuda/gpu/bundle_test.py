@@ -17,7 +17,7 @@ ROOT, BUILD = (pathlib.Path(p) for p in sys.argv[1:3])
 
 def run(*command, **environment):
     done = subprocess.run([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=100, check=False, env=dict(os.environ, **environment))
+                          timeout=240, check=False, env=dict(os.environ, **environment))
     return done.returncode, done.stdout
 
 

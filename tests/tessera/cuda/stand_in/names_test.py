@@ -7,12 +7,14 @@ The toolkit has a stub of libcuda.so with the names of the driver, and NCCL is a
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
 
 ROOT, STAND_INS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-HOME = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+NVCC = shutil.which("nvcc")
+HOME = pathlib.Path(NVCC).resolve().parent.parent if NVCC else pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 DEVICE = ROOT / "tessera" / "device" / "cuda"
 
 
