@@ -10,7 +10,8 @@ set(kernel_folder "${PROJECT_SOURCE_DIR}/tessera/device/cuda/kernels")
 set(conformance_folder "${PROJECT_SOURCE_DIR}/tests/tessera/cuda/conformance")
 file(GLOB ptx_versions RELATIVE "${kernel_folder}/ptx" "${kernel_folder}/ptx/*")
 list(SORT ptx_versions COMPARE NATURAL)
-list(GET ptx_versions -1 ptx_version)
+list(GET ptx_versions -1 newest_ptx)
+set(ptx_version "${newest_ptx}")
 set(WEIR_PTX_ORIGIN "of nvcc ${ptx_version}, from the repository")
 set(foreign "")
 if(NOT WEIR_CUDA STREQUAL "off")
@@ -36,7 +37,7 @@ if(foreign)
   set(WEIR_PTX_ORIGIN "of nvcc ${ptx_version}, which the repository does not have: made here")
   # Sources that are newer than the PTX have it made again.
   file(GLOB ptx_sources "${PROJECT_SOURCE_DIR}/demos/kernels/*.cu" "${kernel_folder}/*.cu" "${kernel_folder}/*.hpp"
-    "${conformance_folder}/*.cu")
+    "${conformance_folder}/*.cu" "${PROJECT_SOURCE_DIR}/scripts/ptx")
   set(outdated FALSE)
   foreach(source IN LISTS ptx_sources)
     if("${source}" IS_NEWER_THAN "${foreign}/conformance/conformance.ptx")
@@ -48,8 +49,22 @@ if(foreign)
   endif()
   if(outdated)
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
-    execute_process(COMMAND "${Python3_EXECUTABLE}" -B "${PROJECT_SOURCE_DIR}/scripts/ptx" build "${foreign}"
-      OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+    # The script takes the first nvcc of the path, which has to be this one.
+    get_filename_component(nvcc_folder "${WEIR_NVCC}" DIRECTORY)
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E env "PATH=${nvcc_folder}:$ENV{PATH}"
+      "${Python3_EXECUTABLE}" -B "${PROJECT_SOURCE_DIR}/scripts/ptx" build "${foreign}"
+      OUTPUT_QUIET RESULT_VARIABLE failed)
+    # A toolkit that cannot compile is no reason to stop a build that does not need it.
+    if(failed AND WEIR_CUDA STREQUAL "on")
+      message(FATAL_ERROR "PTX of nvcc ${ptx_version} not made: expected scripts/ptx to succeed, found the failure above")
+    elseif(failed)
+      message(WARNING "PTX of nvcc ${ptx_version} not made: that of nvcc ${newest_ptx} from the repository is used")
+      set(WEIR_KERNEL_PTX "${kernel_folder}/ptx/${newest_ptx}")
+      set(WEIR_CONFORMANCE_PTX "${conformance_folder}/ptx/${newest_ptx}")
+      set(WEIR_PTX_ORIGIN "of nvcc ${newest_ptx}, from the repository")
+    endif()
   endif()
 endif()
+# scripts/gpu-bundle packs these folders.
+file(WRITE "${PROJECT_BINARY_DIR}/ptx.txt" "${WEIR_KERNEL_PTX}\n${WEIR_CONFORMANCE_PTX}\n")
 message(STATUS "PTX of the kernels for GPUs: ${WEIR_PTX_ORIGIN}")

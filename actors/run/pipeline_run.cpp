@@ -242,6 +242,7 @@ result<pipeline_report> pipeline_runner::finished_before() {
   options.seed = options_.seed;
   options.folder = options_.files;
   options.load = load_constant;
+  options.kernels = options_.kernels;
   weir::engine host;
   WEIR_TRY(r.unverified,
            flow::verify_outputs(planned_.source, objects, host, options, *origin_.from));

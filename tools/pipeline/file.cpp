@@ -150,7 +150,7 @@ class file_reader {
     for (const config_entry& entry : assignments_) {
       WEIR_CHECK(assign(entry));
     }
-    return {};
+    return use_old_kernels();
   }
 
   /// Sets a key outside of stages, or a key of a stage as STAGE.KEY.
@@ -183,6 +183,20 @@ class file_reader {
   [[nodiscard]] std::size_t set_line() const { return set_line_; }
 
  private:
+  // Two stages had a key of their own for what is `run.kernels` now. The files of their
+  // runs still have it (docs/from-0.1.md).
+  result<void> use_old_kernels() {
+    for (written_stage& stage : out_.stages) {
+      const bool had_key = stage.use == "bert.layers" || stage.use == "llama.answers";
+      const auto old = std::ranges::find(stage.settings, "kernels", &config_entry::key);
+      if (had_key && old != stage.settings.end()) {
+        WEIR_CHECK(set({"run.kernels", old->value, old->where}));
+        stage.settings.erase(old);
+      }
+    }
+    return {};
+  }
+
   // Reads a table or a key of the first level.
   result<void> read_item(const toml_item& item) {
     if (item.key == "stage") {

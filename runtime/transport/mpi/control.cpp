@@ -272,7 +272,7 @@ void ranks_over_mpi::pump() {
 }
 
 /// If a rank has failed, MPI is not finished, since MPI_Finalize would wait for that
-/// rank. MPI of the program goes on, so the program may make another transport.
+/// rank. Otherwise MPI of the program goes on, and it may make another transport.
 ranks_over_mpi::~ranks_over_mpi() {
   const bool ends = all_are_here();
   {

@@ -106,9 +106,11 @@ int start(const void* communicator, start_facts* facts) {
       (code = MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN)) != MPI_SUCCESS ||
       (code = MPI_Comm_rank(own, &facts->rank)) != MPI_SUCCESS ||
       (code = MPI_Comm_size(own, &facts->ranks)) != MPI_SUCCESS) {
+    if (own != MPI_COMM_NULL) {
+      MPI_Comm_free(&own);
+    }
     return code;
   }
-  state.communicators.push_back(own);
   // The largest tag; the standard guarantees 32767. Only MPI_COMM_WORLD has this
   // attribute in all libraries.
   void* value = nullptr;
@@ -116,6 +118,12 @@ int start(const void* communicator, start_facts* facts) {
   code =
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
+  // A later attempt after a failure finds no communicator of this one.
+  if (code == MPI_SUCCESS) {
+    state.communicators.push_back(own);
+  } else {
+    MPI_Comm_free(&own);
+  }
   return code;
 }
 

@@ -18,9 +18,9 @@
 /// Stands before a function whose accesses and calls ThreadSanitizer must not record,
 /// because it begins in one fiber and ends in another.
 #if defined(WEIR_TSAN) && defined(__clang__)
-#define WEIR_UNRECORDED __attribute__((disable_sanitizer_instrumentation))
+#define WEIR_UNRECORDED __attribute__((disable_sanitizer_instrumentation, noinline))
 #elif defined(WEIR_TSAN)
-#define WEIR_UNRECORDED __attribute__((no_sanitize_thread))
+#define WEIR_UNRECORDED __attribute__((no_sanitize_thread, noinline))
 #else
 #define WEIR_UNRECORDED
 #endif

@@ -94,6 +94,9 @@ copy_node node_of(const copy_work& work) noexcept {
 // A run keeps its graph, so no run is in flight. The driver may be called after a loss:
 // it answers with the error of the loss.
 cuda_graph::~cuda_graph() {
+  if (::getpid() != owner_) {
+    return;  // a child of fork has no thread of the device
+  }
   thread_.post([&api = api_, handle = handle_] { (void)api.graph_exec_destroy(handle); });
 }
 

@@ -3,6 +3,8 @@
 /// Graphs that the driver runs by itself.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
 #include <utility>
 
@@ -33,6 +35,7 @@ class cuda_graph final : public device_graph {
   const driver_api& api_;
   graph_exec_handle handle_;
   std::string label_;
+  pid_t owner_ = ::getpid();  ///< process of the thread
 };
 
 }  // namespace weir::tessera::cuda

@@ -59,6 +59,7 @@ class graph_run final : public operation {
         recorded_(std::move(recorded)) {
     if (target.lanes() == 1 && !exec_->context_->observed()) {
       native_ = exec_->native_;
+      native_device_ = exec_->native_device_;
     }
   }
 
@@ -98,7 +99,7 @@ class graph_run final : public operation {
       return;
     }
     run_later(lanes, lane, [&](device_step& to) -> result<void> {
-      to.give(exec_->context_->backend(), graph_work{native_, exec_->native_device_});
+      to.give(exec_->context_->backend(), graph_work{native_, native_device_});
       return {};
     });
   }
@@ -120,6 +121,7 @@ class graph_run final : public operation {
   std::shared_ptr<graph_exec> exec_;
   ref<operation> recorded_;
   std::shared_ptr<device_graph> native_;  ///< run by its device; null: by the engine
+  std::int32_t native_device_ = 0;        ///< device of `native_`
 };
 
 // Chooses the kind of runs once, by whether ranks meet in the graph.

@@ -121,6 +121,16 @@ TEST(PipelineFile, GivesTheOptionsOfTheRun) {
   EXPECT_EQ(loaded.options.files + "/two.toml", folder.file());
 }
 
+TEST(PipelineFile, TheOldKeyOfTwoStagesIsThatOfTheRun) {
+  const std::string text =
+      "[[stage]]\nname = \"a\"\nuse = \"demo.numbers\"\n[[stage]]\nname = \"b\"\nuse = "
+      "\"bert.layers\"\nkernels = \"x86-64\"\n";
+  const auto old = written(text);
+  EXPECT_EQ(old.settings.kernels.instruction_set, "x86-64");
+  EXPECT_TRUE(old.stages[1].settings.empty());
+  EXPECT_EQ(written(text, {"b.kernels=auto"}).settings.kernels.instruction_set, "auto");
+}
+
 TEST(PipelineFile, AssignmentsOverrideItAndStandInItsCopy) {
   const auto first = written(two, {"run.workers=2", "tail.factor=5", "tail.factor=6",
                                    "write.window=9 items", "name=other"});

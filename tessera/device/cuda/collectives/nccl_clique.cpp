@@ -26,9 +26,9 @@ result<void> clique_state::start() {
   const auto known = [&] { return opened_.has_value(); };
   if (options_.limit_ns <= 0) {
     changed_.wait(lock, known);
-  } else if (!changed_.wait_for(lock, 2 * std::chrono::nanoseconds(options_.limit_ns),
+  } else if (!changed_.wait_for(lock, 3 * std::chrono::nanoseconds(options_.limit_ns),
                                 known)) {
-    // Twice the limit: the library itself is given one.
+    // Three times the limit: the library is given one to make them and one to end them.
     stopping_ = true;
     return late("make the communicators");
   }
