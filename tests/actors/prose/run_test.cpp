@@ -307,9 +307,11 @@ TEST(run, refuses_an_instruction_set_that_is_missing_before_it_makes_a_folder) {
   config.kernels.instruction_set = "avx1024";
   const auto r = run(config);
   ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().text(),
-            "cannot use setting \"run.kernels\" of the run: expected one of \"auto\" "
-            "\"x86-64\" \"x86-64-v3\" \"x86-64-v4\", found string \"avx1024\"");
+  // A file with this word gets a message with the word. A program gets the names.
+  EXPECT_TRUE(r.error().text().starts_with(
+      "cannot use setting \"run.kernels\" of the run: expected one of \"auto\" "
+      "\"x86-64\" \"x86-64-v3\" \"x86-64-v4\", found "))
+      << r.error().text();
   EXPECT_FALSE(std::filesystem::exists(config.folder));
 }
 
