@@ -147,10 +147,11 @@ class file_reader {
                    "found a table behind it")
           .located(fmt::format("{}:{}", name_, set_line_));
     }
+    WEIR_CHECK(use_old_kernels());
     for (const config_entry& entry : assignments_) {
       WEIR_CHECK(assign(entry));
     }
-    return use_old_kernels();
+    return {};
   }
 
   /// Sets a key outside of stages, or a key of a stage as STAGE.KEY.
@@ -170,8 +171,9 @@ class file_reader {
       return unknown(entry);
     }
     // The rest of the key is a key of the stage.
-    return set_stage_key(
-        *best, {entry.key.substr(best->name.size() + 1), entry.value, entry.where});
+    WEIR_CHECK(set_stage_key(
+        *best, {entry.key.substr(best->name.size() + 1), entry.value, entry.where}));
+    return use_old_kernels();
   }
 
   // Returns what was read, to be moved from.

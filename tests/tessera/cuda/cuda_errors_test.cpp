@@ -131,8 +131,10 @@ TEST(CudaErrors, AStickyErrorAtAnyCallLosesTheDevice) {
           std::any_of(out.failures.begin(), out.failures.end(),
                       [](const error& e) { return e.code() == errc::device_lost; });
       // Memory of the host that cannot be registered can be used all the same, and the
-      // workload gives the devices no work after that.
-      const bool untold = may.at_the_end || (name == "cuMemHostRegister" && nth == times);
+      // workload gives the devices no work after that. A run that is quicker than the
+      // first one asks its events less often, and may not come to this call.
+      const bool untold = may.at_the_end || calls_of(name) < nth ||
+                          (name == "cuMemHostRegister" && nth == times);
       EXPECT_TRUE(lost || untold) << name << " " << nth;
     }
   }
