@@ -25,7 +25,8 @@ soak: packages  ## runs the long tests and the fuzzers, and compares runs of two
 	@scripts/same-bits
 
 lint: packages  ## checks layers, sizes, words, format and comments, and changed sources by clang-tidy
-	@scripts/install-packages lint
+	@scripts/install-packages build lint
+	@scripts/build release all_verify_interface_header_sets
 	@scripts/build lint
 	@ctest --preset lint -L lint
 	@scripts/tidy
