@@ -8,11 +8,11 @@ import tree
 FORBIDDEN = re.compile(r"^(pre|re|un)?(train|trains|trained|trainer|trainers|training|trainable"
                        r"|dataloader|dataloaders)$")
 # Where worlds are, these things have other names (docs/style.md): machine, rank, start id, shared segment, transfer log. The window of
-# an engine and tasks in flight have those words with other meanings, so only pairs of words are refused there. launchers_test.py writes
+# an engine and tasks in flight have those words with other meanings, so only pairs of words are refused there. slurm_test.py writes
 # a configuration of Slurm, which has words of its own for machines.
 OF_WORLDS = re.compile(r"^(runtime/(world|transport|state)/|runtime/include/weir/(world|world_arguments|tiles|each_tile)[.]|docs/ranks[.]md"
                        r"|runtime/include/weir/runtime/(state/|(world|transport|in_process)[.])|actors/worlds/"
-                       r"|tests/(runtime/(world|transport)/|world/(?!launchers_test[.])|actors/worlds/)|demos/(shallow_water|heat2d)/|bench/runtime/ranks/)")
+                       r"|tests/(runtime/(world|transport)/|world/(?!slurm_test[.])|actors/worlds/)|demos/(shallow_water|heat2d)/|bench/runtime/ranks/)")
 FORBIDDEN_THERE = re.compile(r"^(host|hosts|node|nodes|epoch|epochs|(shared|memory)windows?|flight(ring|recorder|log)s?)$")
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 TEXT = {".hpp", ".cpp", ".h", ".toml", ".md", ".py", ".sh", ".txt", ".json", ".cmake", ".in", ""}

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of ranks in several processes share: how they start programs, what they expect of them, and that nothing is left."""
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, PLUGINS, DEMOS = (pathlib.Path(w).resolve() for w in sys.argv[1:4])
+PROGRAMS = ("heat", "tiles", "large", "blur", "normalise", "mirror", "worlds")
+DEADLINE_MS = 2000
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items() if not re.match(r"(OMPI|PMI|PMIX|SLURM)_", k)}
+    return {**clean, "WEIR_MPI_FOLDER": str(PLUGINS), **more}
+
+
+def run(command, limit=60, **more):
+    """Runs a command in a group of its own, all of which is ended after a limit in seconds. Returns its status, output and errors."""
+    with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, start_new_session=True, env=environment(**more)) as process:
+        try:
+            out, words = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, words = process.communicate()
+            raise AssertionError(f"{command} did not end within {limit} s: {out}{words}") from None
+    # A library below MPICH prints warnings of its own.
+    return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
+
+
+def running(word, file="cmdline", folders=(PROGRAM.parent, DEMOS)):
+    """Returns the processes of programs in some folders, those of the tests and the demos, or in any folder for an empty list, with a word
+    in their arguments, or in another file of /proc/PID."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
+        try:
+            ours = not folders or path.resolve().parent in folders
+            if ours and word.encode() in path.with_name(file).read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def line_of(rank, words):
+    """Returns a pattern for a line that a rank writes: ranks other than 0 name themselves and their machine."""
+    prefix = "" if rank == 0 else re.escape(f"[rank {rank} {socket.gethostname()}] ")
+    return f"(?m)^{prefix}{words}"
+
+
+def shared_memory():
+    return {p.name for p in pathlib.Path("/dev/shm").iterdir()}
+
+
+def left_memory(before):
+    """Returns the shared memory that has come and that no process has mapped: other programs may make some meanwhile."""
+    names = shared_memory() - before
+    for path in pathlib.Path("/proc").glob("[0-9]*/maps") if names else ():
+        with contextlib.suppress(OSError):
+            names -= set(re.findall(r" /dev/shm/(\S+)", path.read_text("utf-8", "replace")))
+    return names
+
+
+class Ranks(unittest.TestCase):
+    """Tests that all launchers have in common."""
+    launcher = ()
+
+    def setUp(self):
+        self.before = shared_memory()
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.addCleanup(self.nothing_is_left)
+
+    def ranks_of_this_test(self):
+        """Returns the processes that launchers have started for this test. Programs of other tests may run beside it."""
+        return running(f"TMPDIR={self.temporary.name}", "environ")
+
+    def nothing_is_left(self):
+        """Checks that no process, shared memory, socket or file of this test is left. Launchers may remove theirs a moment later."""
+        def left():
+            return self.ranks_of_this_test(), left_memory(self.before), os.listdir(self.temporary.name)
+        end = time.monotonic() + 5
+        while any(left()) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(left(), ([], set(), []))
+
+    def launch(self, ranks, *words, program=PROGRAM, limit=60, **variables):
+        return run([*self.launcher, "-n", ranks, program, *words], limit, TMPDIR=self.temporary.name, **variables)
+
+    def expect_demo_of_threads(self, ranks):
+        for name in ("shallow_water", "heat2d"):
+            words = ("--size", 48, "--tile", 16, "--steps", 30)
+            threads = run([DEMOS / name, *words])
+            self.assertEqual(threads[0], 0, threads)
+            status, out, complaints = self.launch(ranks, *words, program=DEMOS / name)
+            self.assertEqual((status, out), (0, threads[1]), complaints)
+
+    def expect_hash_of_one_process(self, ranks, workers):
+        for name in PROGRAMS:
+            alone = run([PROGRAM, name, 2])
+            self.assertEqual(alone[0], 0, alone)
+            status, out, words = self.launch(ranks, name, workers)
+            self.assertEqual((status, out), (0, alone[1]), words)
+
+    def expect_random_programs(self, ranks, workers):
+        alone = run([PROGRAM, "random", 1], 900)
+        self.assertEqual(alone[0], 0, alone)
+        status, out, words = self.launch(ranks, "random", workers, limit=900)
+        self.assertEqual((status, out), (0, alone[1]), words)
+
+    def expect_drain(self, ranks, number, to_launcher):
+        """Asks a rank, or the launcher, to stop once a generation exists. All must end with 0, and a later run has the hash of a whole one."""
+        words = [str(w) for w in ("--size", 48, "--tile", 16, "--steps", 20000, "--every", 50)]
+        with tempfile.TemporaryDirectory() as folder:
+            command = [*map(str, self.launcher), "-n", str(ranks), str(DEMOS / "shallow_water"), *words, "--state", folder]
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  start_new_session=True, env=environment(TMPDIR=self.temporary.name)) as process:
+                end = time.monotonic() + 60
+                while process.poll() is None and not any(n.endswith("manifest") for n in os.listdir(folder)):
+                    self.assertLess(time.monotonic(), end, "no generation was saved")
+                    time.sleep(0.01)
+                os.kill(process.pid if to_launcher else running(folder)[-1], number)
+                out, complaints = process.communicate(timeout=60)
+            stopped = re.search(r"stopped before step (\d+)", complaints)
+            self.assertTrue(stopped and process.returncode == 0, (process.returncode, out, complaints))
+            step = int(stopped[1])
+            self.assertNotIn("hash", out)
+            words[5] = str(step + 20)
+            whole = run([DEMOS / "shallow_water", *words])
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 3, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn(f"resumed at step {step}", complaints)
+
+
+    @contextlib.contextmanager
+    def started(self, ranks, *words):
+        """Starts ranks of a demo, and ends them if the block has not waited for them."""
+        with subprocess.Popen([str(w) for w in (*self.launcher, "-n", ranks, DEMOS / "shallow_water", *words)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                              env=environment(TMPDIR=self.temporary.name)) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    for one in (process.pid, *self.ranks_of_this_test()):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(one, signal.SIGKILL)
+
+    def expect_resume_after_kills(self, numbers):
+        """Kills a rank behind each first new generation, for several numbers of ranks. The run that ends has the hash of a whole one."""
+        words = ("--size", 48, "--tile", 16, "--steps", 1000, "--every", 10)
+        whole = run([DEMOS / "shallow_water", *words])
+        kills = 0
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks in numbers:
+                before = set(os.listdir(folder))
+                with self.started(ranks, *words, "--state", folder) as process:
+                    end = time.monotonic() + 60
+                    while process.poll() is None and not any(n.endswith("manifest") for n in set(os.listdir(folder)) - before):
+                        self.assertLess(time.monotonic(), end, "no generation was saved")
+                        time.sleep(0.01)
+                    for rank in self.ranks_of_this_test()[-1:]:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(rank, signal.SIGKILL)
+                    kills += process.wait(60) != 0
+                self.nothing_is_left()
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn("resumed at step", complaints)
+        self.assertGreater(kills, 0)
+
+
+def main(suites):
+    """Runs the suite that the command names. Ends with 77 if its launcher or the plug-in is not installed."""
+    suite = suites[sys.argv[4]]
+    missing = [word for word in getattr(suite, "needed", getattr(suite, "launcher", ())[:1]) if not shutil.which(word)]
+    if suite.plugin and not (PLUGINS / suite.plugin).exists():
+        missing.append(suite.plugin)
+    if getattr(suite, "needs_root", False) and os.getuid() != 0:
+        missing.append("the rights of root")
+    if missing:
+        print(f"skipped: not here: {', '.join(missing)}")
+        sys.exit(77)
+    unittest.main(module="__main__", argv=[sys.argv[0], *(sys.argv[5:] or [suite.__name__])])
