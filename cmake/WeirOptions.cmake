@@ -6,6 +6,7 @@ option(WEIR_ONE_THREAD_TESTS "Build the test files that start no thread; scripts
 option(WEIR_BENCH "Build the benchmarks" OFF)
 option(WEIR_WERROR "Warnings are errors" OFF)
 option(WEIR_FUZZ "Build the libFuzzer programs; needs clang" OFF)
+option(WEIR_POINTER_CHECKS "UndefinedBehaviorSanitizer checks every use of a pointer; scripts/test sets it to OFF for make test" ON)
 set(WEIR_CUDA "auto" CACHE STRING "CUDA toolkit: on (needed), auto (used if it is found) or off; the backend is built without it")
 set(WEIR_SANITIZE "" CACHE STRING "address,undefined or thread")
 
@@ -50,6 +51,11 @@ if(WEIR_SANITIZE)
   endif()
   if(WEIR_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
+    if(NOT WEIR_POINTER_CHECKS)
+      # Null pointers and bad arithmetic end at AddressSanitizer or at the processor, and these checks make programs half as long
+      # again (docs/decisions/029).
+      add_compile_options(-fno-sanitize=null,alignment,object-size,vptr,pointer-overflow)
+    endif()
   endif()
   if(WEIR_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     add_compile_options(-Wno-tsan)
@@ -70,6 +76,22 @@ macro(weir_computes_little)
     endif()
   endif()
 endmacro()
+
+# weir_reads_foreign_bytes()
+# A folder calls this if what it builds reads bytes that others wrote: UndefinedBehaviorSanitizer then checks its pointers in every build.
+macro(weir_reads_foreign_bytes)
+  if(WEIR_SANITIZE MATCHES undefined)
+    add_compile_options(-fsanitize=undefined)
+  endif()
+endmacro()
+
+# weir_not_under_sanitizers(PROGRAM)
+# A build with a sanitizer does not compile PROGRAM, which no test of it runs.
+function(weir_not_under_sanitizers program)
+  if(WEIR_SANITIZE)
+    set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
 
 if(WEIR_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)

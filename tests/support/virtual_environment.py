@@ -19,7 +19,7 @@ def interpreter(given, folder, packages, check, seconds):
     if given:
         return None
     steps = [[sys.executable, "-m", "venv", folder],
-             [made, "-m", "pip", "install", "--quiet", "--retries", "0", "--timeout", "10", "--disable-pip-version-check",
+             [made, "-m", "pip", "install", "--quiet", "--no-compile", "--retries", "0", "--timeout", "10", "--disable-pip-version-check",
               *packages]]
     for step in steps:
         try:
