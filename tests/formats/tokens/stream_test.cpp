@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "formats/tokens/made.hpp"
+#include "support/case_count.hpp"
 
 namespace weir::formats {
 namespace {
@@ -111,7 +112,8 @@ TEST(TokenStream, AnySplitOfTheBytesGivesTheIdsOfTheWhole) {
   for (const tokenizer& with : many_tokenizers()) {
     // Small windows look for a cut at nearly every byte.
     for (const std::size_t window : {1U, 2U, 3U, 5U, 8U, 13U, 40U, 300U}) {
-      for (int repeat = 0; repeat < 8; ++repeat) {
+      for (std::uint64_t repeat = 0; repeat < test::case_count("WEIR_TEST_SPLITS", 8);
+           ++repeat) {
         const std::string text = random_text(random, 100);
         auto stream = opened(with, {.window = window});
         ASSERT_EQ(drained(stream, text, random, 7), ids_of(with, text))
