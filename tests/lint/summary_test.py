@@ -16,7 +16,7 @@ cases = ""
 for name in names:
     suite, test = name.split(".")
     skipped = '<skipped message="a_test.cpp:7&#x0A;AVX-512: not on this processor&#x0A;"></skipped>' if test == "Wide" else ""
-    cases += f'<testcase name="{{test}}" status="run" classname="{{suite}}">{{skipped}}</testcase>'
+    cases += f'<testcase name="{{test}}" status="run" classname="{{suite}}" time="{{70 + len(test)}}">{{skipped}}</testcase>'
 out = next((a for a in sys.argv if a.startswith("--gtest_output=xml:")), None)
 if out:
     open(out.split(":", 1)[1], "w").write(f"<testsuites><testsuite>{{cases}}</testsuite></testsuites>")
@@ -66,6 +66,12 @@ class Summary(unittest.TestCase):
                                             "== skipped 1: no reason was given"])
         self.assertRegex(lines[-2], r"^weir: all tests passed: release 2; \d+ s$")
         self.assertEqual(lines[-1], "weir: 2 passed, 0 failed, 5 skipped")
+
+    def test_the_longest_tests_are_printed(self):
+        lines = self.run_tests(TESTS)[1]
+        said = [line for line in lines if line.startswith("== release: longest: ")]
+        self.assertEqual(len(said), 1, lines)
+        self.assertTrue(said[0].startswith("== release: longest: a_tests.Kernels.Narrow 76 s, a_tests.Kernels.Wide 74 s, "), said)
 
     def test_without_skipped_tests_there_is_no_reason(self):
         code, lines = self.run_tests('add_test([=[good]=] /bin/sh -c "exit 0")\n')
