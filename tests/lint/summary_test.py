@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the summary of scripts/test: real runs of ctest, with made-up tests in place of those of the project."""
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "test"
@@ -50,11 +52,11 @@ class Summary(unittest.TestCase):
         (self.root / path).write_text(text)
         (self.root / path).chmod(0o755)
 
-    def run_tests(self, tests):
-        """Runs tests as the stage "release" and returns (exit code, lines)."""
+    def run_tests(self, tests, stages=("release",), until=""):
+        """Runs tests as the stage "release", if that is among the stages, and returns (exit code, lines)."""
         (self.stage / "CTestTestfile.cmake").write_text(tests.format(program=self.root / "a_tests", folder=self.root))
-        done = subprocess.run([sys.executable, str(self.root / "scripts" / "test"), "release"], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run([sys.executable, str(self.root / "scripts" / "test"), *stages], capture_output=True, text=True, check=False,
+                              env={**os.environ, "WEIR_TEST_UNTIL": until})
         return done.returncode, done.stdout.splitlines()
 
     def test_each_reason_of_skipped_tests_stands_there_once_with_its_count(self):
@@ -72,6 +74,13 @@ class Summary(unittest.TestCase):
         said = [line for line in lines if line.startswith("== release: longest: ")]
         self.assertEqual(len(said), 1, lines)
         self.assertTrue(said[0].startswith("== release: longest: a_tests.Kernels.Narrow 76 s, a_tests.Kernels.Wide 74 s, "), said)
+
+    def test_a_stage_for_which_no_time_is_left_is_named(self):
+        begun = time.time()
+        code, lines = self.run_tests(TESTS, ("release", "asan"), str(begun + 0.001))
+        self.assertEqual(code, 0, lines)
+        self.assertRegex("\n".join(lines), r"\n== asan: left out: it would take about \d+ s, and 0 s are left\n")
+        self.assertEqual(lines[-3], "weir: left out for lack of time: asan; scripts/test asan runs them")
 
     def test_without_skipped_tests_there_is_no_reason(self):
         code, lines = self.run_tests('add_test([=[good]=] /bin/sh -c "exit 0")\n')

@@ -132,7 +132,7 @@ class Usage(Case):
         openmpi, mpich = (("libweir-openmpi.so", "mpirun.openmpi"), ("libweir-mpich.so", "mpirun.mpich"))
         processors = len(os.sched_getaffinity(0))
         found = self.mpi_of(*openmpi, *mpich)
-        options = "--bind-to none" + (" --allow-run-as-root" if os.getuid() == 0 else "")
+        options = "--bind-to none --use-hwthread-cpus" + (" --allow-run-as-root" if os.getuid() == 0 else "")
         self.assertEqual(found["start"], f"mpirun.openmpi {options} --mca plm isolated -n {processors} PROGRAM")
         self.assertEqual(found["more_ranks"], f"add --oversubscribe for more than {processors}")
         self.assertRegex(found["openmpi"], "^plug-in /.*/libweir-openmpi.so, launcher /.*/mpirun.openmpi$")

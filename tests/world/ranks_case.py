@@ -94,7 +94,14 @@ class Ranks(unittest.TestCase):
         self.assertEqual(left(), ([], set(), []))
 
     def launch(self, ranks, *words, program=PROGRAM, limit=60, **variables):
-        return run([*self.launcher, "-n", ranks, program, *words], limit, TMPDIR=self.temporary.name, **variables)
+        """Runs a program on ranks. Returns its status, output and errors."""
+        command = [*self.launcher, "-n", ranks, program, *words]
+        found = run(command, limit, TMPDIR=self.temporary.name, **variables)
+        # A fault of PMIx 4.2, of Debian 12: with this message, and seldom, mpirun hands on nothing that the ranks print.
+        if found[:2] == (0, "") and "PMIX ERROR: BAD-PARAM in file ../../../src/event/pmix_event_notification.c" in found[2]:
+            print(f"run again after: {found[2].strip()}", file=sys.stderr)
+            found = run(command, limit, TMPDIR=self.temporary.name, **variables)
+        return found
 
     def expect_demo_of_threads(self, ranks):
         for name in ("shallow_water", "heat2d"):

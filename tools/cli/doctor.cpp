@@ -169,14 +169,17 @@ bool has_program(const std::string& name) {
 // Returns how to start as many ranks as there are processors, and more.
 json start_advice(bool has_openmpi, bool has_mpich, int processors) {
   if (has_openmpi) {
-    // Open MPI binds ranks to cores, which would leave the threads of a rank on one core.
+    // Open MPI binds ranks to cores, which would leave the threads of a rank on one core,
+    // and has room for one rank per core, even where a core is several processors.
     // As the superuser it refuses to start without an option, and it starts processes of
     // this machine by ssh or rsh unless it is told not to.
     const bool has_shell = has_program("ssh") || has_program("rsh");
     return {
-        {"start", fmt::format("mpirun.openmpi --bind-to none{}{} -n {} PROGRAM",
-                              getuid() == 0 ? " --allow-run-as-root" : "",
-                              has_shell ? "" : " --mca plm isolated", processors)},
+        {"start",
+         fmt::format(
+             "mpirun.openmpi --bind-to none --use-hwthread-cpus{}{} -n {} PROGRAM",
+             getuid() == 0 ? " --allow-run-as-root" : "",
+             has_shell ? "" : " --mca plm isolated", processors)},
         {"more_ranks", fmt::format("add --oversubscribe for more than {}", processors)}};
   }
   if (has_mpich) {

@@ -287,7 +287,8 @@ TEST_F(RemoteFaults, ACallEndsAtItsTimeLimit) {
 }
 
 TEST_F(RemoteFaults, ATimeLimitBeyondTheRangeOfTheClockIsNoLimit) {
-  const auto found = read_under({}, "", {.timeout = std::chrono::milliseconds::max()});
+  const auto found =
+      read_under({}, "", {.stop = {}, .timeout = std::chrono::milliseconds::max()});
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_EQ(*found, wanted());
 }
