@@ -23,6 +23,11 @@ def environment(**more):
     return {**clean, "WEIR_MPI_FOLDER": str(PLUGINS), **more}
 
 
+def without_warnings(out):
+    """Returns the lines of an output but those of UCX, a library below MPICH that prints warnings of its own."""
+    return "".join(line for line in out.splitlines(True) if " UCX " not in line)
+
+
 def run(command, limit=60, **more):
     """Runs a command in a group of its own, all of which is ended after a limit in seconds. Returns its status, output and errors."""
     with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -33,8 +38,7 @@ def run(command, limit=60, **more):
             os.killpg(process.pid, signal.SIGKILL)
             out, words = process.communicate()
             raise AssertionError(f"{command} did not end within {limit} s: {out}{words}") from None
-    # A library below MPICH prints warnings of its own.
-    return process.returncode, "".join(line for line in out.splitlines(True) if " UCX " not in line), words
+    return process.returncode, without_warnings(out), words
 
 
 def running(word, file="cmdline", folders=(PROGRAM.parent, DEMOS)):
@@ -94,14 +98,15 @@ class Ranks(unittest.TestCase):
         self.assertEqual(left(), ([], set(), []))
 
     def launch(self, ranks, *words, program=PROGRAM, limit=60, **variables):
-        """Runs a program on ranks. Returns its status, output and errors."""
-        command = [*self.launcher, "-n", ranks, program, *words]
-        found = run(command, limit, TMPDIR=self.temporary.name, **variables)
-        # A fault of PMIx 4.2, of Debian 12: with this message, and seldom, mpirun hands on nothing that the ranks print.
-        if found[:2] == (0, "") and "PMIX ERROR: BAD-PARAM in file ../../../src/event/pmix_event_notification.c" in found[2]:
-            print(f"run again after: {found[2].strip()}", file=sys.stderr)
-            found = run(command, limit, TMPDIR=self.temporary.name, **variables)
-        return found
+        """Runs a program on ranks. Returns its status, output and errors. Each rank writes into files of its own, because mpirun of OpenMPI 4.1
+        seldom loses what a rank prints just before it ends."""
+        with tempfile.TemporaryDirectory() as folder:
+            into_files = ("sh", "-c", 'exec "$@" >"$0/$$.out" 2>"$0/$$.errors"', folder)
+            status, out, complaints = run([*self.launcher, "-n", ranks, *into_files, program, *words], limit, TMPDIR=self.temporary.name,
+                                          **variables)
+            out, complaints = (text + "".join(path.read_text() for path in sorted(pathlib.Path(folder).glob(kind)))
+                               for text, kind in ((out, "*.out"), (complaints, "*.errors")))
+        return status, without_warnings(out), complaints
 
     def expect_demo_of_threads(self, ranks):
         for name in ("shallow_water", "heat2d"):
