@@ -52,7 +52,7 @@ if(WEIR_SANITIZE)
   if(WEIR_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
     if(NOT WEIR_POINTER_CHECKS)
-      # Null pointers and bad arithmetic end at AddressSanitizer or at the processor, and these checks make programs half as long
+      # AddressSanitizer reports what these checks would find first in most cases, and they make objects half as large
       # again (docs/decisions/029).
       add_compile_options(-fno-sanitize=null,alignment,object-size,vptr,pointer-overflow)
     endif()
@@ -86,7 +86,7 @@ macro(weir_reads_foreign_bytes)
 endmacro()
 
 # weir_not_under_sanitizers(PROGRAM)
-# A build with a sanitizer does not compile PROGRAM, which no test of it runs.
+# A build with a sanitizer does not compile PROGRAM, because no test of such a build runs it.
 function(weir_not_under_sanitizers program)
   if(WEIR_SANITIZE)
     set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL ON)
