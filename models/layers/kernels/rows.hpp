@@ -68,28 +68,38 @@ inline void exponential(const float* in, float* out, int count) {
   }
 }
 
-/// Computes the scores of a block of 64 keys: for each key a chain over the elements of
-/// the query.
+/// Computes the scores of `Blocks` blocks of 64 keys: for each key a chain over the
+/// elements of the query.
 ///
-/// Keys lie along columns, so a vector holds the same element of many keys.
-WEIR_LAYER_INLINE void block_scores(const attention_call& c, const float* keys,
+/// Keys lie along columns, so a vector holds the same element of many keys. The chains of
+/// two blocks hide the latency of the additions.
+template <int Blocks>
+WEIR_LAYER_INLINE void block_scores(const attention_call& c, const float* const* keys,
                                     float* scores) {
   constexpr int vectors = block_keys / wide_lanes;
-  wide sum[vectors];
-  for (int v = 0; v < vectors; ++v) {
-    sum[v] = wide{};
+  wide sum[Blocks][vectors];
+  for (int b = 0; b < Blocks; ++b) {
+    for (int v = 0; v < vectors; ++v) {
+      sum[b][v] = wide{};
+    }
   }
   for (int d = 0; d < c.width; ++d) {
     // The elements of the query come one after the other.
     const auto q = spread<wide>(c.query[d]);
+#pragma GCC unroll 2
+    for (int b = 0; b < Blocks; ++b) {
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      const auto k = load_lanes<wide>(keys + d * block_keys + v * wide_lanes);
-      sum[v] = multiply_add(q, k, sum[v]);
+      for (int v = 0; v < vectors; ++v) {
+        const auto k = load_lanes<wide>(keys[b] + d * block_keys + v * wide_lanes);
+        sum[b][v] = multiply_add(q, k, sum[b][v]);
+      }
     }
   }
-  for (int v = 0; v < vectors; ++v) {
-    store_lanes(scores + v * wide_lanes, sum[v] * spread<wide>(c.scale));
+  for (int b = 0; b < Blocks; ++b) {
+    for (int v = 0; v < vectors; ++v) {
+      store_lanes(scores + b * block_keys + v * wide_lanes,
+                  sum[b][v] * spread<wide>(c.scale));
+    }
   }
 }
 
@@ -105,14 +115,16 @@ WEIR_LAYER_INLINE void add_values(const attention_call& c, const float* const* v
   for (int v = 0; v < vectors; ++v) {
     sum[v] = wide{};
   }
-  for (int k = 0; k < keys; ++k) {
-    const float* row =
-        values[k / block_keys] + static_cast<std::ptrdiff_t>(k % block_keys) * c.width;
-    const auto w = spread<wide>(weights[k]);
+  for (int first = 0; first < keys; first += block_keys) {
+    const float* row = values[first / block_keys] + column;
+    const int count = keys - first < block_keys ? keys - first : block_keys;
+    for (int k = 0; k < count; ++k) {
+      const auto w = spread<wide>(weights[first + k]);
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      const auto x = load_lanes<wide>(row + column + v * wide_lanes);
-      sum[v] = multiply_add(w, x, sum[v]);
+      for (int v = 0; v < vectors; ++v) {
+        sum[v] = multiply_add(w, load_lanes<wide>(row + v * wide_lanes), sum[v]);
+      }
+      row += c.width;
     }
   }
   for (int v = 0; v < vectors; ++v) {
@@ -162,8 +174,13 @@ WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
   const int first = segment * segment_blocks * block_keys;
   const int all = segment_blocks * block_keys;
   const int keys = c.keys - first < all ? c.keys - first : all;
-  for (int b = 0; b * block_keys < keys; ++b) {
-    block_scores(c, c.keys_of[segment * segment_blocks + b], scores + b * block_keys);
+  const float* const* blocks = c.keys_of + segment * segment_blocks;
+  int begin = 0;
+  for (; keys - begin > block_keys; begin += 2 * block_keys) {
+    block_scores<2>(c, blocks + begin / block_keys, scores + begin);
+  }
+  if (begin < keys) {
+    block_scores<1>(c, blocks + begin / block_keys, scores + begin);
   }
   const float largest = largest_score(scores, keys);
   // The exponentials replace the scores.
@@ -181,6 +198,9 @@ WEIR_LAYER_INLINE void attend_segment(const attention_call& c, int segment,
   int column = 0;
   for (; column + 64 <= c.width; column += 64) {
     add_values<64>(c, values, scores, keys, column, out.values);
+  }
+  for (; column + 32 <= c.width; column += 32) {
+    add_values<32>(c, values, scores, keys, column, out.values);
   }
   for (; column < c.width; column += 16) {
     add_values<16>(c, values, scores, keys, column, out.values);
