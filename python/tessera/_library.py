@@ -146,6 +146,7 @@ _CALLS = {
     "tessMeshGetInfo": [H, POINTER(MeshInfo)], "tessMeshRankCoords": [H, c_int, INT_OUT],
     "tessMeshAxisGroup": [H, c_char_p, c_int, INT_OUT, INT_OUT],
     "tessStreamCreateEx": [H, POINTER(StreamDesc), OUT], "tessStreamDestroy": [H], "tessStreamSynchronize": [H],
+    "tessStreamFromNative": [H, c_int, c_void_p, OUT], "tessStreamGetNative": [H, OUT],
     "tessStreamWaitNative": [H, c_int, c_void_p], "tessNativeWaitStream": [c_void_p, c_int, H],
     "tessStreamQuery": [H, INT_OUT], "tessStreamIsCapturing": [H, INT_OUT], "tessStreamSetTimeout": [H, c_int64], "tessStreamSetMemoryLimit": [H, c_size_t],
     "tessStreamGetPriorityRange": [INT_OUT, INT_OUT], "tessStreamGetInfo": [H, POINTER(StreamInfo)],

@@ -16,9 +16,21 @@ class Stream:
     """
 
     def __init__(self, mesh=None, priority=0, rank=-1, memory_limit=0, timeout_ms=-1):
-        self.mesh, self.rank = mesh or current_mesh(), rank
+        mesh = mesh or current_mesh()
         desc = c.StreamDesc(priority=priority, rank=rank, memoryLimit=memory_limit, timeoutMs=timeout_ms)
-        self.handle = c.made("tessStreamCreateEx", self.mesh.handle, ctypes.byref(desc))
+        self._own(mesh, rank, c.made("tessStreamCreateEx", mesh.handle, ctypes.byref(desc)))
+
+    @classmethod
+    def from_native(cls, native, mesh=None, rank=0):
+        """A stream made from a stream of another library on the device of `rank`: a CUstream as a number, or 1 for the
+        default stream of the device. Each call that enqueues runs behind what the native stream has, and waits for it
+        and for its own work. The native stream must exist as long as this one, which does not destroy it."""
+        stream, mesh = cls.__new__(cls), mesh or current_mesh()
+        stream._own(mesh, rank, c.made("tessStreamFromNative", mesh.handle, rank, native))
+        return stream
+
+    def _own(self, mesh, rank, handle):
+        self.mesh, self.rank, self.handle = mesh, rank, handle
         self._finish = c.when_gone(self, c.let_go, _destroy, self.handle)
         self._kept = []  # what enqueued work still reads
         self._raised = []
@@ -60,6 +72,11 @@ class Stream:
     def before_native(self, native, device):
         """Waits for all that was enqueued, so that what another library submits to its stream from now on comes behind."""
         c.call("tessNativeWaitStream", native, device, self.handle)
+
+    @property
+    def native(self):
+        """The native stream that this one was made from, as a number."""
+        return c.made("tessStreamGetNative", self.handle)
 
     def record(self, event=None):
         """Records an event behind what was enqueued so far; makes one if none is given."""

@@ -54,7 +54,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
     open_group.calls.push_back({stream, request});
   } else if (operation) {
     // There is no operation if the call has nothing to do.
-    return s->stream->post(std::move(operation));
+    return post_in_order(*s, std::move(operation));
   }
   return {};
 }
@@ -100,12 +100,24 @@ result<void> end_group() {
     return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
   }
   std::vector<tessera::grouped_call> calls;
+  std::vector<std::shared_ptr<stream_object>> with_native;
   for (const auto& [handle, request] : ended.calls) {
     // A stream may have been destroyed since its call.
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->stream, request});
+    // One that captures only records.
+    if (s->native && !s->stream->records()) {
+      with_native.push_back(s);
+    }
+  }
+  // All calls are enqueued before the first is waited for, because they may meet.
+  for (const auto& s : with_native) {
+    WEIR_CHECK(wait_for_own_native(*s));
   }
   WEIR_CHECK(tessera::enqueue_group(calls));
+  for (const auto& s : with_native) {
+    WEIR_CHECK(tessera::wait_until_reached(*s->stream));
+  }
   // Logged only when the whole group is enqueued.
   for (const tessera::grouped_call& c : calls) {
     c.target->context().log(tessera::log_level::trace,

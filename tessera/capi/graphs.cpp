@@ -224,7 +224,7 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    WEIR_CHECK(e->exec->launch(s->stream));
+    WEIR_CHECK(enqueue_in_order(*s, [&] { return e->exec->launch(s->stream); }));
     s->stream->context().log(tessera::log_level::trace, "stream {}: graph enqueued",
                              s->stream->number());
     return {};

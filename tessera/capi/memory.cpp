@@ -27,7 +27,7 @@ result<void> copy(const tessera::copy_request& request, tessStream_t stream,
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto s, find(stream, call));
   WEIR_TRY(auto operation, tessera::make_copy(*s->stream, request));
-  return operation ? s->stream->post(std::move(operation)) : result<void>();
+  return operation ? post_in_order(*s, std::move(operation)) : result<void>();
 }
 
 /// Returns the context for calls about host memory, which name none.
@@ -97,8 +97,10 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    WEIR_TRY(*devPtr, s->stream->context().allocate(*s->stream, bytes));
-    return {};
+    return enqueue_in_order(*s, [&]() -> result<void> {
+      WEIR_TRY(*devPtr, s->stream->context().allocate(*s->stream, bytes));
+      return {};
+    });
   });
 }
 
@@ -107,8 +109,11 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
     WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
-    return devPtr == nullptr ? result<void>()
-                             : s->stream->context().free_later(*s->stream, devPtr);
+    if (devPtr == nullptr) {
+      return {};
+    }
+    return enqueue_in_order(
+        *s, [&] { return s->stream->context().free_later(*s->stream, devPtr); });
   });
 }
 
@@ -270,7 +275,7 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
     WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
     WEIR_TRY(auto operation,
              tessera::make_fill(*s->stream, request_of(devPtr, value, bytes)));
-    return operation ? s->stream->post(std::move(operation)) : result<void>();
+    return operation ? post_in_order(*s, std::move(operation)) : result<void>();
   });
 }
 

@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tessera_ext.h"
 #include "weir/base/capi/guard.hpp"
@@ -26,6 +27,7 @@
 #include "weir/tessera/module/fatbin.hpp"
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/graph.hpp"
+#include "weir/tessera/stream/native_stream.hpp"
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
@@ -58,10 +60,30 @@ struct event_object {
 /// A stream.
 struct stream_object {
   std::shared_ptr<tessera::stream> stream;
+  /// The native stream that it was made from, if there is one. Set before it has a
+  /// handle.
+  std::optional<tessera::native_stream> native;
   /// Handle of the stream's mesh, once a launch has named it: later launches compare only
   /// this number.
   std::atomic<std::uintptr_t> checked_mesh{0};
 };
+/// Lets a stream that was made from a native stream wait for what that stream has now. A
+/// capture has nothing to wait for.
+[[nodiscard]] inline result<void> wait_for_own_native(const stream_object& s) {
+  return s.native && !s.stream->records() ? tessera::wait_native(*s.stream, *s.native)
+                                          : result<void>();
+}
+/// Calls `enqueue`, which gives a stream work. If the stream was made from a native
+/// stream, the work comes between what that stream has now and what it gets later.
+template <class Enqueue>
+[[nodiscard]] result<void> enqueue_in_order(const stream_object& to, Enqueue&& enqueue) {
+  return tessera::in_order_with(to.native, *to.stream, std::forward<Enqueue>(enqueue));
+}
+/// Gives a stream an operation, see `enqueue_in_order`.
+[[nodiscard]] inline result<void> post_in_order(const stream_object& to,
+                                                tessera::ref<tessera::operation> made) {
+  return enqueue_in_order(to, [&] { return to.stream->post(std::move(made)); });
+}
 /// A recorded graph.
 struct graph_object {
   std::shared_ptr<tessera::context> context;

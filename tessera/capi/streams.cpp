@@ -10,7 +10,6 @@
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
-#include "stream/notifier.hpp"
 
 namespace weir::tessera::capi {
 namespace {
@@ -89,6 +88,15 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     return error(errc::unsupported,
                  "kernel not launched: expected no capture of a persistent kernel");
   }
+  // Each call on such a stream waits for its operation, and a recording that also runs
+  // cannot wait for the native stream.
+  if (to.native && (captures || request.persistent)) {
+    return error(
+        errc::unsupported,
+        fmt::format("kernel not launched: expected no {} on a stream that was "
+                    "made from a native stream",
+                    captures ? "capture by TESS_LAUNCH_CAPTURE" : "persistent kernel"));
+  }
   // Null until one of both ways has made it.
   tessera::ref<tessera::operation> operation;
   if (all().kernels.live(request.key)) {  // the same kernel was perhaps launched last
@@ -111,36 +119,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     }
   }
   // Runs the launch, or records it, or both.
-  return s.post(std::move(operation));
-}
-
-/// Refuses NULL, which is one of two default streams in libraries that use streams.
-result<void> check_native(void* native, std::string_view call) {
-  if (native == nullptr) {
-    return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected a native stream, found NULL", call))
-        .hint("TESS_NATIVE_LEGACY is the default stream of the device");
-  }
-  return {};
-}
-
-/// Waits for a point by the limit of the context. @error{timeout; it was not reached}
-///
-/// A limit of 0 means that the wait does not end by time.
-result<void> wait_for(const tessera::ref<tessera::point>& p, context& c) {
-  // The limit is that of the settings of the context, in milliseconds.
-  const std::int64_t limit = c.settings().wait_limit_ms;
-  if (!c.notifier().wait([&] { return p->reached(); },
-                         tessera::notifier::deadline_in(limit * 1'000'000))) {
-    // The caller may wait again.
-    return error(errc::timeout,
-                 fmt::format("event not reached: expected it within {} ms", limit));
-  }
-  // The point is reached also if an operation in front of it has failed.
-  if (const auto failed = p->first_failure()) {
-    return error(*failed.error);
-  }
-  return {};
+  return post_in_order(to, std::move(operation));
 }
 
 }  // namespace
@@ -207,6 +186,8 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
     WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
+    // A stream that was made from a native stream also waits for that one.
+    WEIR_CHECK(wait_for_own_native(*s));
     // Returns the first failure since the last call.
     return s->stream->synchronize();
   });
@@ -321,7 +302,7 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
     if (fn == nullptr) {
       return null_argument("tessLaunchHostFunc", "a function");
     }
-    return s->stream->post(tessera::make_host_function([fn, user] { fn(user); }));
+    return post_in_order(*s, tessera::make_host_function([fn, user] { fn(user); }));
   });
 }
 
@@ -356,6 +337,8 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessEventRecord"));
     WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
     WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
+    // The event comes behind what a native stream has, but nothing waits for it here.
+    WEIR_CHECK(wait_for_own_native(*s));
     const std::lock_guard lock(e->mutex);
     // All later uses must be of this context.
     WEIR_CHECK(bind_event(*e, s->stream->context(), "tessEventRecord"));
@@ -371,56 +354,18 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
     WEIR_TRY(const auto s, find(stream, "tessStreamWaitEvent"));
     WEIR_TRY(const auto e, find(handle, "tessStreamWaitEvent"));
-    // Another thread could record the event in between.
-    const std::lock_guard lock(e->mutex);
-    const auto now = e->point.now();
-    if (now == tessera::event::state::never_recorded) {
-      return {};
-    }
-    WEIR_CHECK(bind_event(*e, s->stream->context(), "tessStreamWaitEvent"));
-    // A recorded wait becomes part of the graph.
-    const bool over = now == tessera::event::state::over && !s->stream->records();
-    return over ? result<void>() : s->stream->wait(e->point);
-  });
-}
-
-// The device's thread records an event on the native stream during the call. The default
-// stream of the caller is unknown to that thread.
-tessStatus_t tessStreamWaitNative(tessStream_t handle, int device, void* native) {
-  return run([&]() -> result<void> {
-    constexpr std::string_view call = "tessStreamWaitNative";
-    WEIR_CHECK(outside_tasks(call));
-    WEIR_TRY(const auto s, find(handle, call));
-    WEIR_CHECK(check_native(native, call));
-    if (native == TESS_NATIVE_PER_THREAD) {
-      return error(errc::unsupported,
-                   "tessStreamWaitNative failed: expected a stream or the default stream "
-                   "of the device, found the default stream of a thread")
-          .hint("let a stream of your own wait for an event of it, and pass that stream");
-    }
-    return tessera::wait_native(*s->stream, device, number_of(native));
-  });
-}
-
-// Operations of a stream are given to the driver one after another, so at the time of the
-// call there may be nothing in the driver that the native stream could wait for. The
-// calling thread waits instead.
-tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_t handle) {
-  return run([&]() -> result<void> {
-    constexpr std::string_view call = "tessNativeWaitStream";
-    WEIR_CHECK(outside_tasks(call));
-    WEIR_TRY(const auto s, find(handle, call));
-    WEIR_CHECK(check_native(native, call));
-    tessera::context& c = s->stream->context();
-    WEIR_CHECK(tessera::check_native_device(c.backend(), device));
-    if (s->stream->records()) {
-      return error(errc::invalid_argument,
-                   "tessNativeWaitStream failed: expected a stream that does not "
-                   "capture, found one that does");
-    }
-    tessera::event here;
-    WEIR_CHECK(s->stream->post(here));
-    return wait_for(here.latest(), c);
+    return enqueue_in_order(*s, [&]() -> result<void> {
+      // Another thread could record the event in between.
+      const std::lock_guard lock(e->mutex);
+      const auto now = e->point.now();
+      if (now == tessera::event::state::never_recorded) {
+        return {};
+      }
+      WEIR_CHECK(bind_event(*e, s->stream->context(), "tessStreamWaitEvent"));
+      // A recorded wait becomes part of the graph.
+      const bool over = now == tessera::event::state::over && !s->stream->records();
+      return over ? result<void>() : s->stream->wait(e->point);
+    });
   });
 }
 
@@ -477,7 +422,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
                    "event not waited for: expected one that was not recorded in a "
                    "capture");
     }
-    return wait_for(p, *c);
+    return tessera::wait_for(*p, *c);
   });
 }
 

@@ -190,6 +190,29 @@ TESS_API tessStatus_t tessStreamWaitNative(tessStream_t stream, int device, void
  * @error{TESS_ERR_INVALID_VALUE; the stream captures, or there is no such device} */
 TESS_API tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_t stream);
 
+/** Makes a stream from a native stream of the device of `rank`, for code that takes a
+ * stream of Tessera. What it is given runs behind the work that the native stream has at
+ * the time of the call, and each such call waits, at most as long as TESS_TIMEOUT_MS
+ * says, until that work and the operation have ended: what the native stream gets after
+ * the call runs behind the operation. If an operation has failed, these calls return its
+ * status until tessStreamSynchronize. A capture on the stream only records. Recording an
+ * event does not wait, and the event comes behind the work of the native stream;
+ * tessStreamSynchronize also waits for that work, and tessStreamQuery does not ask about
+ * it. Collectives between streams of several ranks are posted in one group, or by one
+ * thread for each rank, because each call waits. Persistent kernels and
+ * TESS_LAUNCH_CAPTURE are refused with TESS_ERR_UNSUPPORTED. The native stream must exist
+ * until tessStreamDestroy, which does not destroy it. Many operations in a row are faster
+ * on a stream of the runtime, between tessStreamWaitNative and tessNativeWaitStream.
+ * @error{TESS_ERR_UNSUPPORTED; the devices are not GPUs, or the native stream is
+ * TESS_NATIVE_PER_THREAD}
+ * @error{TESS_ERR_INVALID_VALUE; there is no such rank, or `native` is no stream of its
+ * device} */
+TESS_API tessStatus_t tessStreamFromNative(tessMesh_t mesh, int rank, void* native,
+                                           tessStream_t* stream);
+/** Writes the native stream that a stream was made from, for other libraries.
+ * @error{TESS_ERR_INVALID_VALUE; the stream was not made from a native stream} */
+TESS_API tessStatus_t tessStreamGetNative(tessStream_t stream, void** native);
+
 /** Writes 1 to `done` if the stream has reached the event, or if the event was never
  * recorded, and 0 if not. Does not wait. If an operation before the event has failed,
  * returns its status, which stays for the synchronization of the stream.

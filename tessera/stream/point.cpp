@@ -24,6 +24,7 @@
 #include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/tessera/device/backend.hpp"
+#include "weir/tessera/stream/native_stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
 namespace weir::tessera {
@@ -190,6 +191,20 @@ failure point::first_failure() const {
   return out;
 }
 
+// A limit of 0 means that the wait does not end by time.
+result<void> wait_for(const point& p, context& owner) {
+  const std::int64_t limit = owner.settings().wait_limit_ms;
+  if (!owner.notifier().wait([&] { return p.reached(); },
+                             notifier::deadline_in(limit * 1'000'000))) {
+    return error(errc::timeout,
+                 fmt::format("event not reached: expected it within {} ms", limit));
+  }
+  if (const auto failed = p.first_failure()) {
+    return error(*failed.error);
+  }
+  return {};
+}
+
 // Devices that work on the calling thread are processors.
 result<void> check_native_device(const device_backend& backend, std::int32_t device) {
   if (backend.inline_work()) {
@@ -205,8 +220,8 @@ result<void> check_native_device(const device_backend& backend, std::int32_t dev
 
 // The native stream is asked before the wait is enqueued, so a stream that is refused
 // leaves no operation behind.
-result<void> wait_native(stream& target, std::int32_t device, std::uintptr_t native) {
-  WEIR_CHECK(check_native_device(target.context().backend(), device));
+result<void> wait_native(stream& target, const native_stream& native) {
+  WEIR_CHECK(check_native_device(target.context().backend(), native.device));
   if (target.records()) {
     return error(errc::invalid_argument,
                  "native stream not waited for: expected a stream that does not capture, "
@@ -215,8 +230,18 @@ result<void> wait_native(stream& target, std::int32_t device, std::uintptr_t nat
   }
   const auto when = std::make_shared<native_point>();
   WEIR_CHECK(target.context().backend().follow_native(
-      device, native, [when](result<void> outcome) { when->reach(std::move(outcome)); }));
+      native.device, native.handle,
+      [when](result<void> outcome) { when->reach(std::move(outcome)); }));
   return target.post(make_ref<native_wait>(when, target.shared_from_this()));
+}
+
+// Operations of a stream are given to the driver one after another, so at the time of the
+// call there may be nothing in the driver that a native stream could wait for. The
+// calling thread waits instead.
+result<void> wait_until_reached(stream& target) {
+  event here;
+  WEIR_CHECK(target.post(here));
+  return wait_for(*here.latest(), target.context());
 }
 
 }  // namespace weir::tessera

@@ -170,6 +170,24 @@ class Gpu(Session):
         self.assertEqual(self.driver.broken_rules(), ["access_order"])
         taken.release()
 
+    def test_a_stream_made_from_a_native_one_is_in_its_order(self):
+        native = self.other.stream.value
+        stream = ts.Stream.from_native(native)
+        self.assertEqual((stream.native, stream.rank, stream.info()["nLanes"]), (native, 0, 1))
+        x, y = ts.zeros(64, "int8"), ts.zeros(64, "int8")
+        ts.default_stream().synchronize()
+        for value in range(1, 6):
+            self.other.fill(x, value)
+            y.copy_array(x, stream=stream)
+            x.fill(0, stream=stream)
+            self.other.copy(x, y)
+            np.testing.assert_array_equal(x.to_numpy(stream=stream), np.full(64, value))
+        with self.assertRaisesRegex(ts.Error, "made from a native stream"):
+            ts.default_stream().native  # pylint: disable=expression-not-assigned
+        with self.assertRaisesRegex(ts.Error, "found NULL"):
+            ts.Stream.from_native(None)
+        stream.destroy()
+
 
 if __name__ == "__main__":
     main()

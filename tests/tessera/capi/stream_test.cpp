@@ -349,6 +349,10 @@ TEST(TesseraStream, NativeStreamsAreRefusedWithoutAGpu) {
     EXPECT_EQ(tessNativeWaitStream(TESS_NATIVE_LEGACY, device, s.stream),
               TESS_ERR_UNSUPPORTED);
   }
+  tessStream_t made = nullptr;
+  EXPECT_EQ(tessStreamFromNative(s.mesh, 0, TESS_NATIVE_LEGACY, &made),
+            TESS_ERR_UNSUPPORTED);
+  EXPECT_EQ(made, nullptr);
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 

@@ -240,6 +240,10 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
         TESS_NATIVE_LEGACY);
   sweep("tessNativeWaitStream", &tessNativeWaitStream, {}, TESS_NATIVE_LEGACY, 0,
         s.stream);
+  static void* native = nullptr;
+  sweep("tessStreamFromNative", &tessStreamFromNative, {}, s.mesh, 0, TESS_NATIVE_LEGACY,
+        &stream);
+  sweep("tessStreamGetNative", &tessStreamGetNative, {}, s.stream, &native);
   sweep("tessEventQuery", &tessEventQuery, {}, z.event, &done);
   sweep("tessEventSynchronize", &tessEventSynchronize, {}, z.event);
   sweep("tessEventElapsedTime", &tessEventElapsedTime, {}, &time, z.event, z.event);

@@ -11,81 +11,13 @@
 #include <string>
 #include <thread>
 
-#include "streams/gpu_context.hpp"
-#include "tessera/cuda/listed_kernels.hpp"
-#include "tessera/cuda/other_library.hpp"
+#include "streams/shared_device.hpp"
 
 namespace weir::test {
 namespace {
 
 using tessera::stand_in::breach;
-using tessera::stand_in::listed_executor;
 using tessera::stand_in::other_library;
-
-constexpr std::size_t bytes = 256;
-using line = std::array<unsigned char, bytes>;
-
-std::shared_ptr<listed_executor> no_kernels() {
-  return std::make_shared<listed_executor>(tessera::stand_in::conformance_list());
-}
-
-tessera::stand_in::machine delayed(unsigned seed, int devices = 1) {
-  tessera::stand_in::machine shown;
-  shown.devices = devices;
-  shown.seed = seed;
-  shown.max_delay_us = 300;
-  return shown;
-}
-
-/// A function of a stream that waits until the test opens the gate.
-struct gate {
-  std::atomic<bool> open{false};
-  static void wait(void* user) {
-    while (!static_cast<gate*>(user)->open) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-};
-
-/// A context with a mesh of one device, memory on it, and another library there.
-struct shared_device {
-  explicit shared_device(const tessera::stand_in::machine& shown,
-                         bool default_stream = false)
-      : context(shown, no_kernels()), on(context, 1), other(0, default_stream) {
-    EXPECT_TESS(tessMalloc(on.mesh, bytes, &x));
-    EXPECT_TESS(tessMalloc(on.mesh, bytes, &y));
-  }
-  ~shared_device() {
-    if (other.stream() != nullptr) {  // memory goes behind what uses it
-      EXPECT_TESS(tessStreamWaitNative(on.stream, 0, other.stream()));
-      EXPECT_TESS(tessStreamSynchronize(on.stream));
-    }
-    EXPECT_TESS(tessFree(on.mesh, x));
-    EXPECT_TESS(tessFree(on.mesh, y));
-  }
-  shared_device(const shared_device&) = delete;
-  shared_device& operator=(const shared_device&) = delete;
-
-  gpu_context context;
-  gpu_mesh on;
-  other_library other;
-  void* x = nullptr;
-  void* y = nullptr;
-};
-
-/// Returns true if accesses without an order were reported; forgets all reports.
-bool found_unordered_accesses() {
-  bool found = false;
-  for (const breach& b : tessera::stand_in::take_breaches()) {
-    found = found || b.rule == "access_order";
-    EXPECT_EQ(b.rule, "access_order") << b.text;
-  }
-  return found;
-}
-
-std::string last_text() {
-  return tessGetLastErrorMessage();
-}
 
 // Memory goes back and forth: the other library fills x, the runtime copies it to y, the
 // other library copies y to x, and the runtime reads x. Each step needs its wait.
@@ -121,7 +53,7 @@ TEST(GpuNativeStreams, TheDefaultStreamOfADeviceIsANativeStream) {
 }
 
 TEST(GpuNativeStreams, AStreamOfSeveralDevicesWaitsOnAllOfThem) {
-  gpu_context context(delayed(5, 2), no_kernels());
+  gpu_context context(delayed(5, 2), listed_kernels());
   const gpu_mesh on(context, 2);
   other_library other(1);
   void* x = nullptr;
@@ -231,7 +163,7 @@ TEST(GpuNativeStreams, ANativeStreamMayEndWhileItIsWaitedFor) {
 }
 
 void lose_a_device_that_is_waited_for() {
-  gpu_context context(delayed(1), no_kernels());
+  gpu_context context(delayed(1), listed_kernels());
   context.has_broken_devices();
   const gpu_mesh on(context, 1);
   other_library other(0);
@@ -274,7 +206,7 @@ TEST(GpuNativeStreams, AFailureOfTheStreamIsReturnedAndStays) {
 }
 
 TEST(GpuNativeStreams, TheWaitOfANativeStreamEndsAtItsLimit) {
-  show_machine(delayed(1), no_kernels());
+  show_machine(delayed(1), listed_kernels());
   const environment set({{"TESS_BACKEND", "cuda"}, {"TESS_TIMEOUT_MS", "20"}});
   {
     session own;

@@ -14,8 +14,8 @@
 
 namespace weir::tessera {
 
+class context;
 class notifier;
-class device_backend;
 class graph_recording;
 class stream;
 
@@ -92,15 +92,9 @@ class point final : public operation {
   std::function<void()> reached_call_;
 };
 
-/// Checks that other libraries can have streams on a device. @error{unsupported; it is
-/// not a GPU} @error{out_of_range; there is no such device}
-[[nodiscard]] result<void> check_native_device(const device_backend& backend,
-                                               std::int32_t device);
-/// Lets operations that `target` gets from now on wait for the work that a stream of
-/// another library has now. If the device is lost meanwhile, `target` fails.
-/// @error{invalid_argument; `target` captures} and errors of `check_native_device` and
-/// device_backend::follow_native
-[[nodiscard]] result<void> wait_native(stream& target, std::int32_t device,
-                                       std::uintptr_t native);
+/// Waits until a point is reached, at most as long as the settings of its context say,
+/// and returns the first failure before it, which may have any code.
+/// @error{timeout; it was not reached in time}
+[[nodiscard]] result<void> wait_for(const point& p, context& owner);
 
 }  // namespace weir::tessera
