@@ -32,8 +32,8 @@ struct native_device : shared_device {
   /// Runs a call whose operation is behind a closed gate of the native stream, and
   /// expects that it returns behind the opening.
   void expect_wait(const std::function<tessStatus_t()>& call) {
-    gate closed;
-    other.call(&gate::wait, &closed);
+    native_gate closed;
+    other.call(&native_gate::wait, &closed);
     std::thread opener([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       closed.open = true;
@@ -164,8 +164,8 @@ TEST(GpuFromNative, MemoryIsTakenAndGivenBackInTheOrderOfBoth) {
 
 TEST(GpuFromNative, CapturesRecordAndLaunchesOfGraphsAreInOrder) {
   native_device at(delayed(2));
-  gate closed;
-  at.other.call(&gate::wait, &closed);
+  native_gate closed;
+  at.other.call(&native_gate::wait, &closed);
   ASSERT_TESS(tessStreamBeginCapture(at.stream));
   ASSERT_TESS(tessMemcpyAsync(at.y, at.x, bytes, TESS_COPY_D2D, at.stream));
   ASSERT_TESS(tessMemsetAsync(at.x, 0, bytes, at.stream));
@@ -214,7 +214,7 @@ struct native_ranks {
     }
   }
   tessStatus_t reduce(std::size_t rank) {
-    return tessAllReduce(on.mesh, x, bytes, TESS_UINT8, TESS_COLL_SUM, "dp",
+    return tessAllReduce(on.mesh, x, bytes, TESS_INT8, TESS_COLL_SUM, "dp",
                          streams.at(rank));
   }
 
@@ -267,8 +267,8 @@ TEST(GpuFromNative, AFailureIsReturnedByCallsUntilTheSynchronization) {
 TEST(GpuFromNative, TheWaitOfACallEndsAtItsLimit) {
   const environment set({{"TESS_TIMEOUT_MS", "20"}});
   native_device at(delayed(1));
-  gate closed;
-  at.other.call(&gate::wait, &closed);
+  native_gate closed;
+  at.other.call(&native_gate::wait, &closed);
   EXPECT_EQ(tessMemsetAsync(at.x, 6, bytes, at.stream), TESS_ERR_TIMEOUT);
   closed.open = true;
   ASSERT_TESS(tessStreamSetTimeout(at.stream, 0));

@@ -97,8 +97,8 @@ TEST(GpuNativeStreams, WithoutAWaitOfTheNativeStreamAccessesHaveNoOrder) {
   shared_device at(delayed(1));
   const line down{};
   for (const bool waits : {true, false}) {
-    gate opened;
-    ASSERT_TESS(tessLaunchHostFunc(at.on.stream, &gate::wait, &opened));
+    native_gate opened;
+    ASSERT_TESS(tessLaunchHostFunc(at.on.stream, &native_gate::wait, &opened));
     ASSERT_TESS(tessMemcpyAsync(at.x, down.data(), bytes, TESS_COPY_H2D, at.on.stream));
     std::thread opener;
     if (waits) {
@@ -126,8 +126,8 @@ TEST(GpuNativeStreams, WithoutAWaitOfTheNativeStreamAccessesHaveNoOrder) {
 // engine's window are enqueued behind the wait, and another stream goes on.
 TEST(GpuNativeStreams, AWaitForANativeStreamKeepsNeitherCallersNorOtherStreams) {
   shared_device at(delayed(1));
-  gate opened;
-  at.other.call(&gate::wait, &opened);
+  native_gate opened;
+  at.other.call(&native_gate::wait, &opened);
   ASSERT_TESS(tessStreamWaitNative(at.on.stream, 0, at.other.stream()));
   std::atomic<int> behind{0};
   const auto count = [](void* user) { ++*static_cast<std::atomic<int>*>(user); };
@@ -167,8 +167,8 @@ void lose_a_device_that_is_waited_for() {
   context.has_broken_devices();
   const gpu_mesh on(context, 1);
   other_library other(0);
-  gate opened;
-  other.call(&gate::wait, &opened);
+  native_gate opened;
+  other.call(&native_gate::wait, &opened);
   ASSERT_TESS(tessStreamWaitNative(on.stream, 0, other.stream()));
   std::atomic<int> ran{0};
   ASSERT_TESS(tessLaunchHostFunc(
@@ -211,8 +211,8 @@ TEST(GpuNativeStreams, TheWaitOfANativeStreamEndsAtItsLimit) {
   {
     session own;
     other_library other(0);
-    gate opened;
-    ASSERT_TESS(tessLaunchHostFunc(own.stream, &gate::wait, &opened));
+    native_gate opened;
+    ASSERT_TESS(tessLaunchHostFunc(own.stream, &native_gate::wait, &opened));
     EXPECT_EQ(tessNativeWaitStream(other.stream(), 0, own.stream), TESS_ERR_TIMEOUT);
     opened.open = true;
     ASSERT_TESS(tessStreamSetTimeout(own.stream, 0));

@@ -37,10 +37,10 @@ listed_kernels() {
 }
 
 /// A function of a stream that waits until the test opens the gate.
-struct gate {
+struct native_gate {
   std::atomic<bool> open{false};
   static void wait(void* user) {
-    while (!static_cast<gate*>(user)->open) {
+    while (!static_cast<native_gate*>(user)->open) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
