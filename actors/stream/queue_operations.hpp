@@ -3,8 +3,8 @@
 /// Two operations that actors put into a queue: one reports that everything in front of
 /// it has ended, the other keeps memory alive until then.
 ///
-/// Both are operations like launches and copies: a queue runs them in order, and a lane
-/// is the part of an operation on one device.
+/// Both are operations like launches and copies: a queue runs them in order, and a device
+/// chain is the part of an operation on one device.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class synchronize_operation final : public tessera::joining_operation {
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
-  void run(tessera::lane_set& lanes) override {
-    failures_ = lanes.take_failures();
+  void run(tessera::device_chains& chains) override {
+    failures_ = chains.take_failures();
     done_.store(true, std::memory_order_release);
     if (call_) {
       call_();
@@ -49,13 +49,13 @@ class synchronize_operation final : public tessera::joining_operation {
   std::atomic<bool> done_{false};
 };
 
-/// Keeps an object alive until everything in front of it has ended on all lanes. The
-/// queue owns the operation, so this also holds if the actor ends before.
-class keep_alive_operation final : public tessera::lane_operation {
+/// Keeps an object alive until everything in front of it has ended on all device chains.
+/// The queue owns the operation, so this also holds if the actor ends before.
+class keep_alive_operation final : public tessera::chain_operation {
  public:
   /// Keeps what `holder` owns.
   explicit keep_alive_operation(std::shared_ptr<const void> holder)
-      : lane_operation(tessera::operation_kind::other), holder_(std::move(holder)) {}
+      : chain_operation(tessera::operation_kind::other), holder_(std::move(holder)) {}
 
  protected:
   /// Nothing to do: the place in the queue is the effect.

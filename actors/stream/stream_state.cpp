@@ -83,8 +83,8 @@ std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
-    auto point =
-        tessera::make_ref<tessera::point>(queue_->lanes(), queue_->context().notifier());
+    auto point = tessera::make_ref<tessera::point>(queue_->chain_count(),
+                                                   queue_->context().notifier());
     point->when_reached(ended_call_);
     queue_->enqueue(point);
     marks_.push_back({std::move(point), operations_});

@@ -243,7 +243,7 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
         std::clamp(s->stream->options().priority, greatest_priority, least_priority);
     out.rank = s->stream->options().rank;
     // The number of ranks, unless it is a stream of one rank.
-    out.nLanes = static_cast<int>(s->stream->lanes());
+    out.nLanes = static_cast<int>(s->stream->chain_count());
     out.id = s->stream->number();
     {
       // The lock is released before the copy.
@@ -386,7 +386,7 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
     // An event without a recording has nothing to wait for.
     *done = !p || p->reached() ? 1 : 0;
     if (p && p->reached()) {
-      // The failure of any lane in front of the event.
+      // The failure of any device chain in front of the event.
       if (const auto failed = p->first_failure()) {
         return error(*failed.error);
       }
@@ -426,7 +426,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
   });
 }
 
-// The time is between the moments at which the last lanes reached the events.
+// The time is between the moments at which the last device chains reached the events.
 tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                                   tessEvent_t end) {
   return run([&]() -> result<void> {

@@ -64,18 +64,18 @@ bool recorder::accept_record() noexcept {
 
 // Called by workers. Names and details are copied, because the operation may end before
 // the trace is written. A record that finds no memory is counted as dropped.
-void recorder::ended(const operation& operation, unsigned lane, std::int64_t start_ns,
+void recorder::ended(const operation& operation, unsigned chain, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept {
   try {
     record r{std::string(operation.name()),
              operation.details(),
              operation.kind(),
              operation.enqueuer(),
-             operation.stream_of(lane),
+             operation.stream_of(chain),
              operation.number,
              operation.bytes(),
              operation.bus_factor(),
-             operation.on_devices == nullptr ? 0 : operation.on_devices[lane],
+             operation.on_devices == nullptr ? 0 : operation.on_devices[chain],
              operation.enqueued(),
              start_ns,
              end_ns};
@@ -199,7 +199,7 @@ std::string recorder::to_json() const {
   });
   std::vector<std::string> events;
   // Devices, streams and threads that occur get their names at the end.
-  std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
+  std::set<std::pair<std::int32_t, std::uint64_t>> rows;
   std::set<std::uint32_t> threads;
   for (const observed_call& c : calls) {
     threads.insert(c.thread);
@@ -207,7 +207,7 @@ std::string recorder::to_json() const {
   }
   std::uint64_t flow = 0;
   for (const record& r : all) {
-    lanes.emplace(r.device, r.stream);
+    rows.emplace(r.device, r.stream);
     threads.insert(r.thread);
     add_events(r, ++flow, events);
   }
@@ -215,7 +215,7 @@ std::string recorder::to_json() const {
   for (const std::uint32_t t : threads) {
     events.push_back(name_event({host, t}, "thread_name", fmt::format("thread {}", t)));
   }
-  for (const auto& [device, s] : lanes) {
+  for (const auto& [device, s] : rows) {
     const trace_line line = line_of(device, s);
     events.push_back(name_event(line, "process_name", fmt::format("device {}", device)));
     events.push_back(name_event(line, "thread_name", fmt::format("stream {}", s)));

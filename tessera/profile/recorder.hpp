@@ -24,8 +24,8 @@ class recorder final : public operation_observer {
   /// Keeps the first `max_records` operations and calls, and counts the rest.
   recorder(const context& observed, std::uint64_t max_records);
 
-  /// Records one lane of an operation. Called by a worker.
-  void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
+  /// Records one device chain of an operation. Called by a worker.
+  void ended(const operation& operation, unsigned chain, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
   void called(const observed_call& call) noexcept override;
   /// Notes the context's policy at the end of the recording.
@@ -40,7 +40,7 @@ class recorder final : public operation_observer {
   [[nodiscard]] std::string to_json() const;
 
  private:
-  /// One lane of an operation. Times are monotonic, in nanoseconds.
+  /// One device chain of an operation. Times are monotonic, in nanoseconds.
   struct record {
     std::string name;
     std::string details;

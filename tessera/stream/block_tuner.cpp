@@ -83,7 +83,7 @@ block_key key_of(const stream& target, const launch_request& request,
   }
   // Memory, devices and workers count like sizes.
   out.shape.push_back(digits(request.shared_bytes));
-  out.shape.push_back(target.lanes());
+  out.shape.push_back(target.chain_count());
   out.shape.push_back(target.context().workers());
   // Types of all parameters, and sizes of those that are whole numbers: the latter are
   // mostly sizes of tensors.

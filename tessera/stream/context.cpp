@@ -38,10 +38,10 @@ class observers final : public operation_observer {
  public:
   explicit observers(std::vector<std::shared_ptr<operation_observer>> all)
       : all_(std::move(all)) {}
-  void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
+  void ended(const operation& operation, unsigned chain, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override {
     for (const auto& one : all_) {
-      one->ended(operation, lane, start_ns, end_ns);
+      one->ended(operation, chain, start_ns, end_ns);
     }
   }
   void called(const observed_call& call) noexcept override {
@@ -364,7 +364,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    ends.push_back(make_ref<point>(s->lanes(), *notifier_));
+    ends.push_back(make_ref<point>(s->chain_count(), *notifier_));
     s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
@@ -552,26 +552,26 @@ void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
   }
 }
 
-result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
+result<std::unique_ptr<device_chains>> context::take_chains(unsigned devices) {
   {
     const std::lock_guard lock(mutex_);
     const auto found =
-        std::find_if(spare_lanes_.begin(), spare_lanes_.end(),
-                     [&](const auto& lanes) { return lanes->devices() == devices; });
-    if (found != spare_lanes_.end()) {
+        std::find_if(spare_chains_.begin(), spare_chains_.end(),
+                     [&](const auto& chains) { return chains->devices() == devices; });
+    if (found != spare_chains_.end()) {
       auto out = std::move(*found);
-      spare_lanes_.erase(found);
+      spare_chains_.erase(found);
       return out;
     }
   }
   auto in = submission_lock_->enter();
-  return lane_set::make(in.engine(), devices);
+  return device_chains::make(in.engine(), devices);
 }
 
-void context::return_lanes(std::unique_ptr<lane_set> lanes) {
-  static_cast<void>(lanes->take_failures());
+void context::return_chains(std::unique_ptr<device_chains> chains) {
+  static_cast<void>(chains->take_failures());
   const std::lock_guard lock(mutex_);
-  spare_lanes_.push_back(std::move(lanes));
+  spare_chains_.push_back(std::move(chains));
 }
 
 // Publishes a new immutable list, so that `observer` needs only a reference to it.

@@ -4,9 +4,9 @@
 ///
 /// An address has one of three owners. The address of a symmetric allocation on rank 0
 /// stands for the instance of each rank. Memory of a device in the mesh belongs to the
-/// lane of this device. All other memory (of the host, or of other meshes) belongs to no
-/// lane. The owner decides which lane carries a copy out and which tokens its task must
-/// hold.
+/// device chain of this device. All other memory (of the host, or of other meshes)
+/// belongs to no device chain. The owner decides which device chain carries a copy out
+/// and which tokens its task must hold.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -28,8 +28,8 @@ namespace {
 struct end_of_copy {
   std::optional<memory_place> place;  ///< set if the address table knows the address
   std::byte* address = nullptr;
-  /// The lane whose memory it is, or no lane. Without a value, each lane uses an instance
-  /// of its own.
+  /// The device chain whose memory it is, or no device chain. Without a value, each
+  /// device chain uses an instance of its own.
   std::optional<touched_memory> owner;
 
   [[nodiscard]] bool on_device() const noexcept {
@@ -38,21 +38,22 @@ struct end_of_copy {
   [[nodiscard]] std::byte* on_rank(int rank) const noexcept {
     return place ? place->on_rank(rank) : address;
   }
-  /// Returns true if each lane uses an instance of its own.
+  /// Returns true if each device chain uses an instance of its own.
   [[nodiscard]] bool everywhere() const noexcept { return !owner; }
-  /// Returns the lane that owns the memory, or `no_lane` if no lane or each lane does.
-  [[nodiscard]] int lane() const noexcept {
-    return owner ? owner->owner : touched_memory::no_lane;
+  /// Returns the device chain that owns the memory, or `no_chain` if no device chain or
+  /// each device chain does.
+  [[nodiscard]] int chain() const noexcept {
+    return owner ? owner->owner : touched_memory::no_chain;
   }
-  /// Returns the device that the backend is given for this side when the lane of rank
-  /// `rank` copies.
+  /// Returns the device that the backend is given for this side when the device chain of
+  /// rank `rank` copies.
   [[nodiscard]] std::int32_t device(const mesh& m, int rank) const noexcept {
     return on_device() && !everywhere() ? place->device()
                                         : m.devices[static_cast<std::size_t>(rank)];
   }
-  /// Adds the memory to `all` unless the lane's own token already protects it.
-  void touch(unsigned lane, std::vector<touched_memory>& all) const {
-    if (owner && owner->owner != static_cast<int>(lane)) {
+  /// Adds the memory to `all` unless the device chain's own token already protects it.
+  void touch(unsigned chain, std::vector<touched_memory>& all) const {
+    if (owner && owner->owner != static_cast<int>(chain)) {
       all.push_back(*owner);
     }
   }
@@ -114,21 +115,21 @@ struct copy_shape {
   }
 };
 
-/// A copy on each lane or on a single one.
-class copy_operation final : public lane_operation {
+/// A copy on each device chain or on a single one.
+class copy_operation final : public chain_operation {
  public:
-  /// `only` is the lane that copies, or -1 for all lanes. `bound` is the rank of a stream
-  /// that has a single rank, or -1.
+  /// `only` is the device chain that copies, or -1 for all device chains. `bound` is the
+  /// rank of a stream that has a single rank, or -1.
   copy_operation(std::shared_ptr<mesh> mesh, int bound, copy_kind direction,
                  end_of_copy to, end_of_copy from, const copy_shape& shape, int only)
-      : lane_operation(operation_kind::copy),
+      : chain_operation(operation_kind::copy),
         mesh_(std::move(mesh)),
         bound_(bound),
         direction_(direction),
         to_(std::move(to)),
         from_(std::move(from)),
         shape_(shape) {
-    only_lane = only;
+    only_chain = only;
     touches_more = !to_.everywhere() || !from_.everywhere();
   }
 
@@ -147,12 +148,12 @@ class copy_operation final : public lane_operation {
   }
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<copy_operation>(mesh_, bound_, direction_, to_, from_, shape_,
-                                    only_lane);
+                                    only_chain);
   }
-  // The tokens of the lanes themselves are held anyway.
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    to_.touch(lane, all);
-    from_.touch(lane, all);
+  // The tokens of the device chains themselves are held anyway.
+  void touched(unsigned chain, std::vector<touched_memory>& all) const override {
+    to_.touch(chain, all);
+    from_.touch(chain, all);
   }
   // Memory of the host is copied through buffers, or may be unpinned between two runs. A
   // copy of very many rows would be as many nodes.
@@ -165,16 +166,17 @@ class copy_operation final : public lane_operation {
            }).has_value();
   }
   // A copy within the host needs no device.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
+  void step(device_chains& chains, unsigned chain,
+            std::uint32_t index) noexcept override {
     if (mesh_->context->backend().inline_work() ||
         direction_ == copy_kind::host_to_host) {
       // The calling worker does the work.
-      lane_operation::step(lanes, lane, index);
+      chain_operation::step(chains, chain, index);
       return;
     }
     // The task ends when the device has copied all rows.
-    run_later(lanes, lane, [&](device_step& to) {
-      return for_each_row(lane, [&](const copy_work& row) -> result<void> {
+    run_later(chains, chain, [&](device_step& to) {
+      return for_each_row(chain, [&](const copy_work& row) -> result<void> {
         to.give(mesh_->context->backend(), row);
         return {};
       });
@@ -182,9 +184,9 @@ class copy_operation final : public lane_operation {
   }
 
  protected:
-  result<void> run(unsigned lane) override {
+  result<void> run(unsigned chain) override {
     device_backend& backend = mesh_->context->backend();
-    return for_each_row(lane, [&](const copy_work& row) -> result<void> {
+    return for_each_row(chain, [&](const copy_work& row) -> result<void> {
       if (backend.inline_work()) {
         return backend.copy(row);
       }
@@ -194,11 +196,11 @@ class copy_operation final : public lane_operation {
   }
 
  private:
-  /// Calls `copy` for each row of a lane, until the first error. Bound streams have one
-  /// lane, whose rank is that of the stream.
+  /// Calls `copy` for each row of a device chain, until the first error. Bound streams
+  /// have one device chain, whose rank is that of the stream.
   template <class Copy>
-  result<void> for_each_row(unsigned lane, Copy&& copy) const {
-    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
+  result<void> for_each_row(unsigned chain, Copy&& copy) const {
+    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(chain);
     copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
                    shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
     // Copies of an instance onto itself have nothing to do. `check_copies_apart` lets
@@ -222,19 +224,19 @@ class copy_operation final : public lane_operation {
   copy_shape shape_;
 };
 
-/// A fill on each lane, or on the lane that owns the target.
-class fill_operation final : public lane_operation {
+/// A fill on each device chain, or on the device chain that owns the target.
+class fill_operation final : public chain_operation {
  public:
   fill_operation(std::shared_ptr<mesh> mesh, int bound, end_of_copy to,
                  const fill_request& request)
-      : lane_operation(operation_kind::fill),
+      : chain_operation(operation_kind::fill),
         mesh_(std::move(mesh)),
         bound_(bound),
         to_(std::move(to)),
         request_(request) {
     touches_more = !to_.everywhere();
-    // A target that belongs to no lane is filled by lane 0.
-    only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
+    // A target that belongs to no device chain is filled by device chain 0.
+    only_chain = to_.everywhere() ? -1 : std::max(to_.chain(), 0);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "fill"; }
@@ -242,32 +244,33 @@ class fill_operation final : public lane_operation {
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<fill_operation>(mesh_, bound_, to_, request_);
   }
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    to_.touch(lane, all);
+  void touched(unsigned chain, std::vector<touched_memory>& all) const override {
+    to_.touch(chain, all);
   }
   [[nodiscard]] bool add_native_work(native_pieces& to) const override {
     to.work.emplace_back(work_of(0));
     return true;
   }
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override {
+  void step(device_chains& chains, unsigned chain,
+            std::uint32_t index) noexcept override {
     if (mesh_->context->backend().inline_work()) {
-      lane_operation::step(lanes, lane, index);
+      chain_operation::step(chains, chain, index);
       return;
     }
-    run_later(lanes, lane, [&](device_step& to) -> result<void> {
-      to.give(mesh_->context->backend(), work_of(lane));
+    run_later(chains, chain, [&](device_step& to) -> result<void> {
+      to.give(mesh_->context->backend(), work_of(chain));
       return {};
     });
   }
 
  protected:
-  result<void> run(unsigned lane) override {
-    return mesh_->context->backend().fill(work_of(lane));
+  result<void> run(unsigned chain) override {
+    return mesh_->context->backend().fill(work_of(chain));
   }
 
  private:
-  [[nodiscard]] fill_work work_of(unsigned lane) const noexcept {
-    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
+  [[nodiscard]] fill_work work_of(unsigned chain) const noexcept {
+    const int rank = bound_ >= 0 ? bound_ : static_cast<int>(chain);
     return {to_.on_rank(rank), request_.bytes, to_.device(*mesh_, rank),
             request_.pattern_bytes, request_.pattern};
   }
@@ -278,9 +281,9 @@ class fill_operation final : public lane_operation {
   fill_request request_;
 };
 
-/// A call of a function of the program, when all lanes have reached it. It is not called
-/// if a lane has a failure. An exception from it becomes a failure of lane 0. It runs on
-/// a worker, so it must not wait for streams.
+/// A call of a function of the program, when all device chains have reached it. It is not
+/// called if a device chain has a failure. An exception from it becomes a failure of
+/// device chain 0. It runs on a worker, so it must not wait for streams.
 class host_function final : public joining_operation {
  public:
   explicit host_function(std::function<void()> call)
@@ -293,9 +296,9 @@ class host_function final : public joining_operation {
   }
 
  protected:
-  void run(lane_set& lanes) override {
+  void run(device_chains& chains) override {
     // A failure of the stream keeps the function from being called.
-    if (lanes.first_failure()) {
+    if (chains.first_failure()) {
       return;
     }
     auto outcome = guarded([&]() -> result<void> {
@@ -303,7 +306,7 @@ class host_function final : public joining_operation {
       return {};
     });
     if (!outcome) {
-      fail(lanes.lane_of(0), std::move(outcome).error());
+      fail(chains.chain_of(0), std::move(outcome).error());
     }
   }
 
@@ -314,10 +317,10 @@ class host_function final : public joining_operation {
 /// An operation that fails when the stream reaches it. Errors that a later
 /// synchronization should return, in the order of the stream, are enqueued as such
 /// operations.
-class failing final : public lane_operation {
+class failing final : public chain_operation {
  public:
   explicit failing(error why)
-      : lane_operation(operation_kind::other), why_(std::move(why)) {}
+      : chain_operation(operation_kind::other), why_(std::move(why)) {}
   [[nodiscard]] ref<operation> clone() const override { return make_ref<failing>(why_); }
 
  protected:
@@ -327,10 +330,10 @@ class failing final : public lane_operation {
   error why_;
 };
 
-/// Returns the lane of a mesh stream that carries the copy out, or -1 if each lane copies
-/// its own instance.
-int lane_that_copies(const copy_request& request, const end_of_copy& to,
-                     const end_of_copy& from) noexcept {
+/// Returns the device chain of a mesh stream that carries the copy out, or -1 if each
+/// device chain copies its own instance.
+int chain_that_copies(const copy_request& request, const end_of_copy& to,
+                      const end_of_copy& from) noexcept {
   // A request may name the rank.
   if (request.rank >= 0) {
     return request.rank;
@@ -338,9 +341,10 @@ int lane_that_copies(const copy_request& request, const end_of_copy& to,
   if (to.everywhere()) {
     return -1;
   }
-  // The lane that owns the target copies; if none does, the lane that owns the source. A
-  // symmetric source means its instance 0, unless the target names a rank.
-  return std::max(to.lane() >= 0 ? to.lane() : from.lane(), 0);
+  // The device chain that owns the target copies; if none does, the device chain that
+  // owns the source. A symmetric source means its instance 0, unless the target names a
+  // rank.
+  return std::max(to.chain() >= 0 ? to.chain() : from.chain(), 0);
 }
 
 /// Returns the bytes that one side of a copy covers, as offsets from `base`.
@@ -362,7 +366,7 @@ result<void> check_copies_apart(const stream& target, const copy_shape& shape,
                                 int only) {
   // All ranks that copy, or one of them.
   const int first = only >= 0 ? only : target.rank_of(0);
-  const int end = only >= 0 ? only + 1 : first + static_cast<int>(target.lanes());
+  const int end = only >= 0 ? only + 1 : first + static_cast<int>(target.chain_count());
   for (int rank = first; rank < end; ++rank) {
     const std::byte* const a = to.on_rank(rank);
     const std::byte* const b = from.on_rank(rank);
@@ -452,8 +456,8 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
     return ref<operation>();
   }
   const bool bound = target.options().rank >= 0;
-  // A stream of one rank has a single lane, which carries out everything.
-  const int only = bound ? -1 : lane_that_copies(request, to, from);
+  // A stream of one rank has a single device chain, which carries out everything.
+  const int only = bound ? -1 : chain_that_copies(request, to, from);
   WEIR_CHECK(check_copies_apart(target, shape, to, from, only));
   return ref<operation>(make_ref<copy_operation>(target.mesh(), target.options().rank,
                                                  request.kind, std::move(to),

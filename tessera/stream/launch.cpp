@@ -64,8 +64,8 @@ result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& 
         place ? target.owner_of(place, place->memory->instances()[rank_in(*place)],
                                 place->memory->bytes(), true)
               : target.owner_of(place, nullptr, 0, true);
-    // With a single lane all operations are in order anyway.
-    if (reached && target.lanes() > 1) {
+    // With a single device chain all operations are in order anyway.
+    if (reached && target.chain_count() > 1) {
       out->reached.push_back(*reached);
     }
     // Only symmetric addresses differ between ranks; others are passed as they are.
@@ -76,8 +76,8 @@ result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& 
   return out;
 }
 
-/// Returns the grid of a launch on the first lane: fills in defaults for extents of 0 and
-/// adds the shared memory that the kernel itself declares.
+/// Returns the grid of a launch on the first device chain: fills in defaults for extents
+/// of 0 and adds the shared memory that the kernel itself declares.
 /// @error{invalid_argument; more threads in a block or more shared memory than allowed,
 /// or a grid that the backend refuses}
 result<grid_launch> grid_of(stream& target, const launch_request& request) {
@@ -125,7 +125,7 @@ result<grid_launch> grid_of(stream& target, const launch_request& request) {
   return grid;
 }
 
-/// Computes everything that launches with these terms share, for each lane.
+/// Computes everything that launches with these terms share, for each device chain.
 result<ref<launch_shape>> shape_of_launch(stream& target, const launch_request& request,
                                           const numerics_policy& policy) {
   auto out = make_ref<launch_shape>();
@@ -136,16 +136,16 @@ result<ref<launch_shape>> shape_of_launch(stream& target, const launch_request& 
   out->rank = target.options().rank;
   const auto& of_module = request.kernel.module->policy();
   out->determinism = target.describe(policy, of_module ? of_module->seed : 0);
-  // Every lane has its device and its place in the mesh.
-  for (unsigned lane = 0; lane < target.lanes(); ++lane) {
-    grid.device = target.device_of(lane);
-    grid.facts = target.mesh()->places[static_cast<std::size_t>(target.rank_of(lane))];
+  // Every device chain has its device and its place in the mesh.
+  for (unsigned chain = 0; chain < target.chain_count(); ++chain) {
+    grid.device = target.device_of(chain);
+    grid.facts = target.mesh()->places[static_cast<std::size_t>(target.rank_of(chain))];
     out->grids.push_back(grid);
   }
   // The workers are divided among the devices of the mesh. A device gets enough slices to
   // keep its part of the workers busy.
   const unsigned workers =
-      (target.context().workers() + target.lanes() - 1) / target.lanes();
+      (target.context().workers() + target.chain_count() - 1) / target.chain_count();
   const std::int64_t blocks = grid.blocks();
   out->slices =
       blocks <= 1 ? slice_plan{blocks, 1, 1} : out->backend->plan(grid, workers);
@@ -233,7 +233,7 @@ result<ref<operation>> make_launch(stream& target, const launch_request& request
     out = over_limit(target, record, request.shared_bytes);
   } else if (trial) {
     out = make_ref<measured_launch>(std::move(shape), std::move(args), ordinal,
-                                    std::move(*trial), target.lanes());
+                                    std::move(*trial), target.chain_count());
   } else {
     out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
   }

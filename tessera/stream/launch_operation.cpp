@@ -3,11 +3,11 @@
 /// Launches as tasks.
 ///
 /// On each device, a launch of few blocks is one task (`whole`). A larger launch is cut
-/// into slices: the task `opening` waits for the lane's token and decides whether the
-/// launch may run, the slices run in parallel behind it without accesses of their own,
-/// and the task `closing` runs behind all slices and passes the failure on. Opening and
-/// closing both hold the token, so later operations of the lane wait for the closing
-/// task.
+/// into slices: the task `opening` waits for the device chain's token and decides whether
+/// the launch may run, the slices run in parallel behind it without accesses of their
+/// own, and the task `closing` runs behind all slices and passes the failure on. Opening
+/// and closing both hold the token, so later operations of the device chain wait for the
+/// closing task.
 #include "stream/launch_operation.hpp"
 
 #include <algorithm>
@@ -31,12 +31,12 @@ bool draws_by_counter(const tessDeterminism& determinism) noexcept {
 
 }  // namespace
 
-void launch_operation::touched(unsigned lane, std::vector<touched_memory>& all) const {
+void launch_operation::touched(unsigned chain, std::vector<touched_memory>& all) const {
   if (!args_) {
     return;
   }
   for (const touched_memory& one : args_->reached) {
-    if (one.owner != static_cast<int>(lane)) {
+    if (one.owner != static_cast<int>(chain)) {
       all.push_back(one);
     }
   }
@@ -91,8 +91,8 @@ ref<operation> launch_operation::clone() const {
 
 /// A launch of one slice is one task per device.
 void launch_operation::submit(submission& to) {
-  lane_set& lanes = to.lanes();
-  const unsigned devices = lanes.devices();
+  device_chains& chains = to.chain_count();
+  const unsigned devices = chains.devices();
   if (shape_->slices.slices > 1 && cut_ == nullptr) {
     cut_ = std::make_unique<cut[]>(devices);
   }
@@ -103,7 +103,7 @@ void launch_operation::submit(submission& to) {
   }
 }
 
-// Submits the tasks on device `d`. `accesses` are those of the lane's token and
+// Submits the tasks on device `d`. `accesses` are those of the device chain's token and
 // of other memory that the launch touches.
 void launch_operation::submit_on(submission& to, unsigned d,
                                  std::span<const runtime::access> accesses, bool last) {
@@ -127,30 +127,30 @@ void launch_operation::submit_on(submission& to, unsigned d,
 
 // Runs one of the tasks. The fields of `cut` are set by the opening task before the
 // slices and read by the closing task after them. The order of tasks synchronizes them.
-void launch_operation::step(lane_set& lanes, unsigned lane,
+void launch_operation::step(device_chains& chains, unsigned chain,
                             std::uint32_t index) noexcept {
   if (index == whole && !shape_->backend->inline_work()) {
-    run_later(lanes, lane, [&](device_step& to) { return give(to, lane); });
+    run_later(chains, chain, [&](device_step& to) { return give(to, chain); });
   } else if (index == whole) {
-    run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
+    run_on(chains, chain, [&] { return run(chain, 0, shape_->grid().blocks()); });
   } else if (index == opening) {
-    cut& state = cut_[lane];
-    state.skip = !may_run(lanes, lane);
+    cut& state = cut_[chain];
+    state.skip = !may_run(chains, chain);
     state.failed.store(no_slice, std::memory_order_relaxed);
     state.started = begin();
   } else if (index == closing) {
-    cut& state = cut_[lane];
+    cut& state = cut_[chain];
     // A slice that failed has set `why` before.
     if (state.failed.load(std::memory_order_relaxed) != no_slice) {
-      fail(lanes.lane_of(lane), std::move(*state.why));
+      fail(chains.chain_of(chain), std::move(*state.why));
       state.why.reset();
     }
     if (!state.skip) {
-      observe(lane, state.started);
+      observe(chain, state.started);
     }
-    pass_failure_on(lanes, lane);
+    pass_failure_on(chains, chain);
   } else {
-    run_slice(lane, index);
+    run_slice(chain, index);
   }
 }
 
@@ -178,14 +178,14 @@ double launch_operation::occupancy() const {
 
 // Runs one slice. Later slices run even if an earlier one has failed, because otherwise
 // the reported failure would depend on timing.
-void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
-  cut& state = cut_[lane];
+void launch_operation::run_slice(unsigned chain, std::uint32_t index) noexcept {
+  cut& state = cut_[chain];
   if (state.skip) {
     return;
   }
   const slice_plan& slices = shape_->slices;
   auto outcome =
-      guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
+      guarded([&] { return run(chain, slices.begin(index), slices.end(index)); });
   if (!outcome) {
     // The failure of the lowest slice is kept.
     const std::lock_guard lock(state.mutex);
@@ -199,10 +199,10 @@ void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
 // Runs blocks [first, last) of one device. Without arguments a graph's launch needs no
 // copy of its grid. The buffer for arguments is on the stack unless they are large,
 // because each rank needs other addresses in it.
-result<void> launch_operation::run(unsigned lane, std::int64_t first,
+result<void> launch_operation::run(unsigned chain, std::int64_t first,
                                    std::int64_t last) const {
   if (prepared_ && !args_) {
-    return shape_->backend->run_blocks(prepared_->grids[lane], first, last);
+    return shape_->backend->run_blocks(prepared_->grids[chain], first, last);
   }
   const std::size_t bytes = args_ ? args_->bytes.size() : 0;
   std::byte* args = nullptr;
@@ -215,11 +215,11 @@ result<void> launch_operation::run(unsigned lane, std::int64_t first,
     args = small.data();
   }
   const tessDeterminism of_numbers = determinism();
-  return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
+  return shape_->backend->run_blocks(placed(chain, args, of_numbers), first, last);
 }
 
 // `keeps` has the arguments and the descriptor. Devices take a grid as a whole.
-grid_work launch_operation::work_of(unsigned lane,
+grid_work launch_operation::work_of(unsigned chain,
                                     std::shared_ptr<const void>& keeps) const {
   struct kept {
     std::vector<std::byte> args;
@@ -227,15 +227,15 @@ grid_work launch_operation::work_of(unsigned lane,
   };
   const auto data = std::make_shared<kept>(
       kept{std::vector<std::byte>(args_ ? args_->bytes.size() : 0), determinism()});
-  const grid_launch grid = placed(lane, data->args.data(), data->of_numbers);
+  const grid_launch grid = placed(chain, data->args.data(), data->of_numbers);
   keeps = data;
   return {grid, 0, grid.blocks()};
 }
 
 // Arguments and descriptor live until the device has ended the launch.
-result<void> launch_operation::give(device_step& to, unsigned lane) const {
+result<void> launch_operation::give(device_step& to, unsigned chain) const {
   std::shared_ptr<const void> keeps;
-  const grid_work work = work_of(lane, keeps);
+  const grid_work work = work_of(chain, keeps);
   to.give(*shape_->backend, work, std::move(keeps));
   return {};
 }
@@ -250,14 +250,14 @@ bool launch_operation::add_native_work(native_pieces& to) const {
   return true;
 }
 
-// Writes the arguments for one lane to `args`: a copy in which each symmetric pointer is
-// replaced by the address of the lane's own instance.
-grid_launch launch_operation::placed(unsigned lane, std::byte* args,
+// Writes the arguments for one device chain to `args`: a copy in which each symmetric
+// pointer is replaced by the address of the device chain's own instance.
+grid_launch launch_operation::placed(unsigned chain, std::byte* args,
                                      const tessDeterminism& of_numbers) const {
-  grid_launch grid = shape_->grids[lane];
+  grid_launch grid = shape_->grids[chain];
   grid.facts.determinism = &of_numbers;
   if (args_) {
-    const int rank = shape_->rank < 0 ? static_cast<int>(lane) : shape_->rank;
+    const int rank = shape_->rank < 0 ? static_cast<int>(chain) : shape_->rank;
     std::memcpy(args, args_->bytes.data(), args_->bytes.size());
     for (const translated& p : args_->pointers) {
       const std::byte* const there = p.place.on_rank(rank);
@@ -279,21 +279,22 @@ tessDeterminism launch_operation::determinism() const noexcept {
   return out;
 }
 
-/// The time covers all lanes.
-void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept {
+/// The time covers all device chains.
+void measured_launch::step(device_chains& chains, unsigned chain,
+                           std::uint32_t index) noexcept {
   if (index == whole || index == opening) {
-    std::int64_t none = 0;  // only the first lane to begin sets the time
+    std::int64_t none = 0;  // only the first device chain to begin sets the time
     began_.compare_exchange_strong(none, now_ns());
   }
-  launch_operation::step(lanes, lane, index);
+  launch_operation::step(chains, chain, index);
   if (index != whole && index != closing) {
     return;
   }
-  if (lanes.lane_of(lane).poison) {
+  if (chains.chain_of(chain).poison) {
     failed_ = true;
   }
-  // The last lane to end reports the time from the first beginning to now. A launch that
-  // failed is not reported: it may have ended early.
+  // The last device chain to end reports the time from the first beginning to now. A
+  // launch that failed is not reported: it may have ended early.
   if (left_.fetch_sub(1) == 1 && !failed_) {
     static_cast<void>(guarded([&]() -> result<void> {
       shape_->mesh->context->took(trial_, now_ns() - began_);

@@ -33,20 +33,21 @@ struct launch_shape : counted {
   alignas(64) module_kernel kernel;
   std::shared_ptr<tessera::mesh> mesh;
   device_backend* backend = nullptr;
-  /// The launch on each lane, without arguments and descriptor.
+  /// The launch on each device chain, without arguments and descriptor.
   std::vector<grid_launch> grids;
   slice_plan slices;
   int rank = -1;  ///< rank of the stream; -1: it has all ranks of the mesh
   tessDeterminism determinism{};  ///< descriptor without launch number and digest
 
-  /// Returns the launch on the first lane; others differ in device and position only.
+  /// Returns the launch on the first device chain; others differ in device and position
+  /// only.
   [[nodiscard]] const grid_launch& grid() const noexcept { return grids.front(); }
 };
 
 /// Parts of a launch that are computed once for all runs of a graph.
 struct prepared_launch {
   tessDeterminism determinism;
-  std::vector<grid_launch> grids;  ///< the launch on each lane, without arguments
+  std::vector<grid_launch> grids;  ///< the launch on each device chain, without arguments
 };
 
 /// Arguments of one launch, and of its runs in graphs.
@@ -73,7 +74,7 @@ class launch_operation : public operation {
   [[nodiscard]] std::string_view name() const noexcept override {
     return shape_->kernel.kernel->record.name;
   }
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override;
+  void touched(unsigned chain, std::vector<touched_memory>& all) const override;
   [[nodiscard]] memory_need needs() const noexcept override;
   /// Returns the number of blocks of one device that run, and use shared memory, at a
   /// time.
@@ -90,7 +91,7 @@ class launch_operation : public operation {
     return devices * (n <= 1 ? 1 : n + 2);
   }
   void submit(submission& to) override;
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  void step(device_chains& chains, unsigned chain, std::uint32_t index) noexcept override;
 
  protected:
   /// Values of the index of a task. Other values are numbers of slices.
@@ -99,7 +100,7 @@ class launch_operation : public operation {
   static constexpr std::uint32_t closing = 0xFFFFFFF2;
 
   /// Returns the launch on one device. Writes its arguments to `args`.
-  [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
+  [[nodiscard]] grid_launch placed(unsigned chain, std::byte* args,
                                    const tessDeterminism& of_numbers) const;
   /// Returns the numerics descriptor for its blocks.
   [[nodiscard]] tessDeterminism determinism() const noexcept;
@@ -121,7 +122,7 @@ class launch_operation : public operation {
     std::optional<error> why;
   };
 
-  /// Submits the tasks of one lane, in slices or as a whole.
+  /// Submits the tasks of one device chain, in slices or as a whole.
   void submit_on(submission& to, unsigned d, std::span<const runtime::access> accesses,
                  bool last);
   /// Returns members of a JSON object: each argument by name, as a hexadecimal number
@@ -131,19 +132,19 @@ class launch_operation : public operation {
   /// 1.
   [[nodiscard]] double occupancy() const;
   /// Runs one slice and keeps its failure.
-  void run_slice(unsigned lane, std::uint32_t index) noexcept;
-  /// Returns the launch of one lane as work, which points to `keeps`.
-  [[nodiscard]] grid_work work_of(unsigned lane,
+  void run_slice(unsigned chain, std::uint32_t index) noexcept;
+  /// Returns the launch of one device chain as work, which points to `keeps`.
+  [[nodiscard]] grid_work work_of(unsigned chain,
                                   std::shared_ptr<const void>& keeps) const;
-  /// Gives the launch of one lane to a backend that does not work on this thread.
-  result<void> give(device_step& to, unsigned lane) const;
-  /// Runs blocks [first, last) of one lane.
-  [[nodiscard]] result<void> run(unsigned lane, std::int64_t first,
+  /// Gives the launch of one device chain to a backend that does not work on this thread.
+  result<void> give(device_step& to, unsigned chain) const;
+  /// Runs blocks [first, last) of one device chain.
+  [[nodiscard]] result<void> run(unsigned chain, std::int64_t first,
                                  std::int64_t last) const;
 
   std::uint64_t ordinal_;
   /// Number of the launch in its stream.
-  std::unique_ptr<cut[]> cut_;  ///< slices of each lane; null: a single slice
+  std::unique_ptr<cut[]> cut_;  ///< slices of each device chain; null: a single slice
   std::unique_ptr<prepared_launch> prepared_;  ///< set for launches in a graph
 };
 
@@ -151,19 +152,20 @@ class launch_operation : public operation {
 class measured_launch final : public launch_operation {
  public:
   measured_launch(ref<launch_shape> shape, ref<launch_arguments> args,
-                  std::uint64_t ordinal, block_trial trial, unsigned lanes)
+                  std::uint64_t ordinal, block_trial trial, unsigned chains)
       : launch_operation(std::move(shape), std::move(args), ordinal),
         trial_(std::move(trial)),
-        left_(lanes) {}
+        left_(chains) {}
 
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  void step(device_chains& chains, unsigned chain, std::uint32_t index) noexcept override;
 
  private:
   block_trial trial_;
-  /// Monotonic time at which the first lane began, or 0 before. Nanoseconds.
+  /// Monotonic time at which the first device chain began, or 0 before. Nanoseconds.
   std::atomic<std::int64_t> began_{0};
-  std::atomic<unsigned> left_;       ///< lanes that have not ended
-  std::atomic<bool> failed_{false};  ///< a lane had a failure: the time does not count
+  std::atomic<unsigned> left_;  ///< device chains that have not ended
+  std::atomic<bool> failed_{
+      false};  ///< a device chain had a failure: the time does not count
 };
 
 }  // namespace weir::tessera

@@ -69,7 +69,7 @@ std::int64_t release_limit(const runtime_settings& settings) {
 /// Enqueues a point behind all operations of a stream. The point keeps `user` alive until
 /// it is reached.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
-  auto end = make_ref<point>(s.lanes(), s.context().notifier());
+  auto end = make_ref<point>(s.chain_count(), s.context().notifier());
   end->order_only = true;  // failures do not pass to the next user of the memory
   end->when_reached([user] {});
   s.enqueue_beside(end);
@@ -101,7 +101,7 @@ result<seen_capture> capture_of(stream& by) {
 /// @error{invalid_argument; the capture has ended meanwhile}
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.context().submission_lock().enter();
-  in.reserve(node->tasks(by.lanes()));
+  in.reserve(node->tasks(by.chain_count()));
   if (by.recording() != seen.recording) {
     return error(errc::invalid_argument,
                  "memory not taken or given back: expected the capture of the stream to "

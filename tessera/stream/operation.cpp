@@ -3,9 +3,10 @@
 /// Operations as tasks of the engine: submission, the run of a step, and how failures
 /// spread.
 ///
-/// A failed operation never fails its task. The failure stays in the lane (`poison`),
-/// later operations of the lane do not run, and a synchronization returns it. Tasks of a
-/// lane are ordered by the lane's token, so a lane's failure needs no lock.
+/// A failed operation never fails its task. The failure stays in the device chain
+/// (`poison`), later operations of the device chain do not run, and a synchronization
+/// returns it. Tasks of a device chain are ordered by the device chain's token, so a
+/// device chain's failure needs no lock.
 #include "weir/tessera/stream/operation.hpp"
 
 #include <exception>
@@ -54,8 +55,8 @@ void release(operation& owner) noexcept {
 /// It is small, so the engine stores it without an allocation.
 struct step_call {
   operation* owner;
-  lane_set* lanes;
-  std::uint32_t lane;
+  device_chains* chains;
+  std::uint32_t chain;
   std::uint32_t index;
 
   // `on_engine` is set while the reference is released, because the operation may be the
@@ -68,7 +69,7 @@ struct step_call {
     // Steps are not nested.
     running = {&c, false};
     in_step = true;
-    owner->step(*lanes, lane, index);
+    owner->step(*chains, chain, index);
     in_step = false;
     // A device has the step, and ends the task itself.
     const bool ended = !running.ends_later;
@@ -128,7 +129,8 @@ bool on_worker() noexcept {
 // Each task holds a reference to its operation unless a graph does. The task releases it.
 //
 // The worker is one that the task must run on, or any.
-runtime::task_id submission::add(operation& operation, unsigned lane, std::uint32_t index,
+runtime::task_id submission::add(operation& operation, unsigned chain,
+                                 std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
@@ -136,40 +138,40 @@ runtime::task_id submission::add(operation& operation, unsigned lane, std::uint3
   if (owners_) {
     operation.retain();
   }
-  return put(operation, lane, index, accesses, others, worker);
+  return put(operation, chain, index, accesses, others, worker);
 }
 
 // The last task takes over the reference of the submission itself, which saves two atomic
 // changes of the count for the common operation with one task.
 //
 // Only for an operation that is not needed after the call.
-runtime::task_id submission::add_last(operation& operation, unsigned lane,
+runtime::task_id submission::add_last(operation& operation, unsigned chain,
                                       std::uint32_t index,
                                       std::span<const runtime::access> accesses) {
   // The submission may be for another operation.
   if (operation_.get() == &operation) {
     static_cast<void>(operation_.detach());
-    return put(operation, lane, index, accesses, {}, runtime::submit_options::anywhere);
+    return put(operation, chain, index, accesses, {}, runtime::submit_options::anywhere);
   }
-  return add(operation, lane, index, accesses);
+  return add(operation, chain, index, accesses);
 }
 
-// Adds the tokens and memory of other lanes only if the operation needs them: most
-// operations have their own lane's token alone.
+// Adds the tokens and memory of other device chains only if the operation needs them:
+// most operations have their own device chain's token alone.
 //
 // The result is valid until the next call.
 std::span<const runtime::access> submission::held(const operation& operation,
-                                                  unsigned lane) {
-  const runtime::access& own = lanes_.lane_of(lane).held;
-  // One device needs no other tokens, because its lane orders everything.
-  if (!operation.touches_more || lanes_.devices() == 1) {
+                                                  unsigned chain) {
+  const runtime::access& own = chains_.chain_of(chain).held;
+  // One device needs no other tokens, because its device chain orders everything.
+  if (!operation.touches_more || chains_.devices() == 1) {
     return {&own, 1};
   }
   std::vector<touched_memory> all;
-  operation.touched(lane, all);
+  operation.touched(chain, all);
   accesses_.assign(1, own);
   for (const touched_memory& one : all) {
-    accesses_.push_back(lanes_.access_to(one));
+    accesses_.push_back(chains_.access_to(one));
   }
   return accesses_;
 }
@@ -178,7 +180,8 @@ std::span<const runtime::access> submission::held(const operation& operation,
 // `others`.
 //
 // The engine orders tasks by accesses as well.
-runtime::task_id submission::put(operation& operation, unsigned lane, std::uint32_t index,
+runtime::task_id submission::put(operation& operation, unsigned chain,
+                                 std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
@@ -190,7 +193,7 @@ runtime::task_id submission::put(operation& operation, unsigned lane, std::uint3
   }
   // Urgent tasks are taken first by the workers.
   runtime::submit_options with;
-  with.urgent = lanes_.urgent || operation.urgent;
+  with.urgent = chains_.urgent || operation.urgent;
   with.worker = worker;
   // Most operations wait for no points, and the list need not be copied.
   if (after.empty()) {
@@ -200,8 +203,8 @@ runtime::task_id submission::put(operation& operation, unsigned lane, std::uint3
     with.after = after;
   }
   auto id = in_.engine().submit(task_name(operation.kind()), accesses,
-                                step_call{&operation, &lanes_, lane, index}, with);
-  // tokens, which the accesses name, live as long as their lanes
+                                step_call{&operation, &chains_, chain, index}, with);
+  // tokens, which the accesses name, live as long as their device chains
   WEIR_EXPECT(id.has_value());
   return *id;
 }
@@ -226,12 +229,12 @@ std::string_view operation::kind_name(operation_kind k) noexcept {
 operation::operation(operation_kind k) : kind_(k) {}
 operation::~operation() = default;
 
-// Called at the beginning of a lane's first task. Collects the failures of everything
-// that the operation depends on.
+// Called at the beginning of a device chain's first task. Collects the failures of
+// everything that the operation depends on.
 //
 // Returns false if the operation must not run.
-bool operation::may_run(lane_set& lanes, unsigned lane) const {
-  failure& poison = lanes.lane_of(lane).poison;
+bool operation::may_run(device_chains& chains, unsigned chain) const {
+  failure& poison = chains.chain_of(chain).poison;
   // The number tells which operation inherited the failure.
   for (const ref<point>& p : waits) {
     if (failure inherited = p->first_failure()) {
@@ -239,59 +242,59 @@ bool operation::may_run(lane_set& lanes, unsigned lane) const {
       poison.merge(inherited);
     }
   }
-  // Memory of other lanes may have been left in a bad state.
-  if (touches_more && lanes.devices() > 1) {
+  // Memory of other device chains may have been left in a bad state.
+  if (touches_more && chains.devices() > 1) {
     std::vector<touched_memory> all;
-    touched(lane, all);
+    touched(chain, all);
     for (const touched_memory& one : all) {
-      poison.merge(one.owner == touched_memory::no_lane
-                       ? lanes.outside().failure_in(one)
-                       : lanes.lane_of(static_cast<std::size_t>(one.owner)).poison);
+      poison.merge(one.owner == touched_memory::no_chain
+                       ? chains.outside().failure_in(one)
+                       : chains.chain_of(static_cast<std::size_t>(one.owner)).poison);
     }
   }
-  // A lane that has failed runs nothing until a synchronization.
+  // A device chain that has failed runs nothing until a synchronization.
   return !poison;
 }
 
 // Memory that the operation should have written is as good as failed: readers on other
-// lanes and of the host's memory must not use old contents.
+// device chains and of the host's memory must not use old contents.
 //
 // Memory that is only read stays good.
-void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
-  const failure& poison = lanes.lane_of(lane).poison;
-  // One lane needs no passing on.
-  if (!poison || !touches_more || lanes.devices() == 1) {
+void operation::pass_failure_on(device_chains& chains, unsigned chain) const {
+  const failure& poison = chains.chain_of(chain).poison;
+  // One device chain needs no passing on.
+  if (!poison || !touches_more || chains.devices() == 1) {
     return;
   }
   std::vector<touched_memory> all;
-  touched(lane, all);
+  touched(chain, all);
   for (const touched_memory& one : all) {
     if (!one.writes) {
       continue;
     }
-    if (one.owner == touched_memory::no_lane) {
-      lanes.outside().add(one, poison);
+    if (one.owner == touched_memory::no_chain) {
+      chains.outside().add(one, poison);
     } else {
-      lanes.lane_of(static_cast<std::size_t>(one.owner)).poison.merge(poison);
+      chains.chain_of(static_cast<std::size_t>(one.owner)).poison.merge(poison);
     }
   }
 }
 
-/// The first failure of a lane stays.
-void operation::fail(lane& lane, error why) const {
-  lane.poison.merge({std::make_shared<const error>(std::move(why)), number});
+/// The first failure of a device chain stays.
+void operation::fail(device_chain& chain, error why) const {
+  chain.poison.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
 // Operations in a graph ask for the observer in each run, since it may have changed.
 //
 // The time 0 means that nobody listened at the beginning.
-void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
+void operation::observe(unsigned chain, std::int64_t start_ns) const noexcept {
   if (start_ns == 0) {
     return;
   }
   const auto by = graph_of == nullptr ? observer : graph_of->observer();
   if (by != nullptr) {
-    by->ended(*this, lane, start_ns, now_ns());
+    by->ended(*this, chain, start_ns, now_ns());
   }
 }
 
@@ -375,8 +378,8 @@ void device_step::ended(std::uint32_t piece, result<void> outcome) {
   finish();
 }
 
-// The task still holds its lanes, so `at_end_` may write their failures. The reference
-// goes before the task ends, as in a task that ends with its step.
+// The task still holds its device chains, so `at_end_` may write their failures. The
+// reference goes before the task ends, as in a task that ends with its step.
 //
 // Called once, by the thread of the last piece.
 void device_step::finish() noexcept {
@@ -387,14 +390,14 @@ void device_step::finish() noexcept {
   static_cast<void>(runtime::complete(task_));
 }
 
-// A copy that only one lane carries out has a task on that lane alone.
+// A copy that only one device chain carries out has a task on that device chain alone.
 //
-// Lanes without a task go on at once.
-void lane_operation::submit(submission& to) {
-  const unsigned devices = to.lanes().devices();
-  const bool one = only_lane >= 0 && devices > 1;
-  // One lane, or all of them.
-  const unsigned first = one ? static_cast<unsigned>(only_lane) : 0;
+// Device chains without a task go on at once.
+void chain_operation::submit(submission& to) {
+  const unsigned devices = to.chain_count().devices();
+  const bool one = only_chain >= 0 && devices > 1;
+  // One device chain, or all of them.
+  const unsigned first = one ? static_cast<unsigned>(only_chain) : 0;
   const unsigned end = one ? first + 1 : devices;
   for (unsigned d = first; d < end; ++d) {
     to.add(*this, d, 0, to.held(*this, d));
@@ -402,32 +405,34 @@ void lane_operation::submit(submission& to) {
 }
 
 /// The function is that of the derived class.
-void lane_operation::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
-  run_on(lanes, lane, [&] { return run(lane); });
+void chain_operation::step(device_chains& chains, unsigned chain,
+                           std::uint32_t) noexcept {
+  run_on(chains, chain, [&] { return run(chain); });
 }
 
-// The task writes the tokens of all lanes, so it runs when all of them have reached it.
+// The task writes the tokens of all device chains, so it runs when all of them have
+// reached it.
 //
 // One task for the whole operation.
 void joining_operation::submit(submission& to) {
-  lane_set& lanes = to.lanes();
+  device_chains& chains = to.chain_count();
   std::vector<runtime::access> accesses;
-  // Writing the token orders the task behind all others of the lane.
-  for (unsigned i = 0; i < lanes.devices(); ++i) {
-    accesses.push_back(holds(lanes.lane_of(i)));
+  // Writing the token orders the task behind all others of the device chain.
+  for (unsigned i = 0; i < chains.devices(); ++i) {
+    accesses.push_back(holds(chains.chain_of(i)));
   }
   to.add(*this, 0, 0, accesses);
 }
 
 // Failures are collected but do not prevent the run: derived classes decide.
 //
-// The failures are those of each lane.
-void joining_operation::step(lane_set& lanes, unsigned, std::uint32_t) noexcept {
-  for (unsigned i = 0; i < lanes.devices(); ++i) {
-    static_cast<void>(may_run(lanes, i));
+// The failures are those of each device chain.
+void joining_operation::step(device_chains& chains, unsigned, std::uint32_t) noexcept {
+  for (unsigned i = 0; i < chains.devices(); ++i) {
+    static_cast<void>(may_run(chains, i));
   }
   const std::int64_t start = begin();
-  run(lanes);
+  run(chains);
   observe(0, start);
 }
 

@@ -34,12 +34,12 @@ class persistent_operation final : public launch_operation {
     return shape_->grid().blocks();  // each block has a thread of its own
   }
 
-  // One task for each lane, which starts the blocks of the lane's device.
+  // One task for each device chain, which starts the blocks of the device chain's device.
   void submit(submission& to) override {
-    lane_set& lanes = to.lanes();
-    left_ = lanes.devices();
-    outcomes_.resize(lanes.devices());
-    for (unsigned d = 0; d < lanes.devices(); ++d) {
+    device_chains& chains = to.chain_count();
+    left_ = chains.devices();
+    outcomes_.resize(chains.devices());
+    for (unsigned d = 0; d < chains.devices(); ++d) {
       to.add(*this, d, 0, to.held(*this, d));
     }
   }
@@ -48,36 +48,37 @@ class persistent_operation final : public launch_operation {
   void admitted(submission_lock::guard&, stream& target) override { target.hold(); }
 
   // A device starts its kernel when it gets to it, which workers do not wait for.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
-    if (!may_run(lanes, lane)) {
-      ended(lane, {}, 0);
+  void step(device_chains& chains, unsigned chain, std::uint32_t) noexcept override {
+    if (!may_run(chains, chain)) {
+      ended(chain, {}, 0);
       return;
     }
     const std::int64_t begun = begin();
     const context& owner = *shape_->mesh->context;
     if (owner.backend().inline_work()) {
-      start(lane, begun);
+      start(chain, begun);
       return;
     }
-    shape_->mesh->context->deferred().later([self = ref<persistent_operation>(this), lane,
-                                             begun] { self->start(lane, begun); });
+    shape_->mesh->context->deferred().later([self = ref<persistent_operation>(this),
+                                             chain,
+                                             begun] { self->start(chain, begun); });
   }
 
  private:
-  /// Starts the kernel on the device of a lane.
+  /// Starts the kernel on the device of a device chain.
   // The arguments live on this stack only until `start_persistent` returns, which copies
   // them. `self` and `target` keep operation and stream alive even if the run ends before
   // this call does.
-  void start(unsigned lane, std::int64_t start_ns) noexcept {
+  void start(unsigned chain, std::int64_t start_ns) noexcept {
     const ref<persistent_operation> self(this);
     const std::shared_ptr<stream> target = stream_;  // until the run has ended
     auto begun = guarded([&]() -> result<void> {
       std::vector<std::byte> args(args_ ? args_->bytes.size() : 0);
       const tessDeterminism of_numbers = determinism();
-      const grid_launch grid = placed(lane, args.data(), of_numbers);
+      const grid_launch grid = placed(chain, args.data(), of_numbers);
       WEIR_TRY(const auto run, shape_->mesh->context->backend().start_persistent(
-                                   grid, [self, lane, start_ns](result<void> outcome) {
-                                     self->ended(lane, std::move(outcome), start_ns);
+                                   grid, [self, chain, start_ns](result<void> outcome) {
+                                     self->ended(chain, std::move(outcome), start_ns);
                                    }));
       target->note_persistent(run, number);
       const std::lock_guard lock(mutex_);
@@ -85,16 +86,16 @@ class persistent_operation final : public launch_operation {
       return {};
     });
     if (!begun) {
-      ended(lane, std::move(begun), start_ns);
+      ended(chain, std::move(begun), start_ns);
     }
   }
   /// Notes the outcome of one device, on the thread that ended the run or on a worker if
   /// nothing was started. After the last device, the stream is released.
-  void ended(unsigned lane, result<void> outcome, std::int64_t start) {
-    observe(lane, start);
+  void ended(unsigned chain, result<void> outcome, std::int64_t start) {
+    observe(chain, start);
     {
       const std::lock_guard lock(mutex_);
-      outcomes_[lane] = std::move(outcome);
+      outcomes_[chain] = std::move(outcome);
       if (--left_ > 0) {
         return;
       }
@@ -114,24 +115,24 @@ class persistent_operation final : public launch_operation {
   std::vector<std::shared_ptr<persistent_run>> runs_;
 };
 
-/// Reports the outcomes of a persistent kernel as failures of the lanes, and of the
-/// memory that the kernel should have written. It is not held back by the stream, because
-/// it goes ahead of all operations that are.
-class outcome_operation final : public lane_operation {
+/// Reports the outcomes of a persistent kernel as failures of the device chains, and of
+/// the memory that the kernel should have written. It is not held back by the stream,
+/// because it goes ahead of all operations that are.
+class outcome_operation final : public chain_operation {
  public:
   outcome_operation(ref<persistent_operation> launch, std::vector<result<void>> outcomes)
-      : lane_operation(operation_kind::other),
+      : chain_operation(operation_kind::other),
         launch_(std::move(launch)),
         outcomes_(std::move(outcomes)) {
     touches_more = launch_->touches_more;
   }
 
-  void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    launch_->touched(lane, all);
+  void touched(unsigned chain, std::vector<touched_memory>& all) const override {
+    launch_->touched(chain, all);
   }
 
  protected:
-  result<void> run(unsigned lane) override { return std::move(outcomes_[lane]); }
+  result<void> run(unsigned chain) override { return std::move(outcomes_[chain]); }
 
  private:
   ref<persistent_operation> launch_;
@@ -145,7 +146,7 @@ void persistent_operation::release_stream() {
   const auto report =
       make_ref<outcome_operation>(ref<persistent_operation>(this), std::move(outcomes_));
   report->number = number;
-  submission to(in, target->chain(), report);
+  submission to(in, target->chains(), report);
   report->submit(to);
   target->proceed(in);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Points: markers on all lanes of a stream; and points of native streams.
+/// Points: markers on all device chains of a stream; and points of native streams.
 ///
-/// A point is reached when the task of each lane has run. The counter is decremented with
-/// sequential consistency, so a thread that sees it at 0 also sees all failures and the
-/// time.
+/// A point is reached when the task of each device chain has run. The counter is
+/// decremented with sequential consistency, so a thread that sees it at 0 also sees all
+/// failures and the time.
 ///
 /// A native stream, which belongs to another library, may wait for the program, so no
 /// task waits for it. The tasks of such a wait only collect failures. The stream holds
@@ -70,10 +70,10 @@ class native_point {
 };
 
 /// The wait of a stream. It keeps its stream alive until the work has ended.
-class native_wait final : public lane_operation {
+class native_wait final : public chain_operation {
  public:
   native_wait(std::shared_ptr<native_point> when, std::shared_ptr<stream> target)
-      : lane_operation(operation_kind::other),
+      : chain_operation(operation_kind::other),
         when_(std::move(when)),
         stream_(std::move(target)) {}
 
@@ -109,7 +109,7 @@ class native_wait final : public lane_operation {
     if (!outcome) {
       const auto report = make_failing(outcome.error());
       report->number = number;
-      submission to(in, target->chain(), report);
+      submission to(in, target->chains(), report);
       report->submit(to);
     }
     target->proceed(in);
@@ -121,12 +121,12 @@ class native_wait final : public lane_operation {
 
 }  // namespace
 
-point::point(unsigned lanes, notifier& notifier)
+point::point(unsigned chains, notifier& notifier)
     : operation(operation_kind::marker),
       notifier_(notifier),
-      left_(lanes),
-      ids_(lanes, 0),
-      failures_(lanes) {}
+      left_(chains),
+      ids_(chains, 0),
+      failures_(chains) {}
 
 // Makes a point that is reached already, for a stream without unfinished operations.
 ref<point> point::over_now(notifier& notifier) {
@@ -137,7 +137,7 @@ ref<point> point::over_now(notifier& notifier) {
 }
 
 // Uses a reached point again with a new time, which saves an allocation for each record
-// of an event on an idle stream. Fails for points that have lanes.
+// of an event on an idle stream. Fails for points that have device chains.
 bool point::over_again(const notifier& notifier) noexcept {
   if (!ids_.empty() || &notifier_ != &notifier) {
     return false;
@@ -153,9 +153,9 @@ ref<operation> point::clone() const {
 // Streams that hold operations back for this point are told once its tasks exist, because
 // only then can other tasks name them as predecessors.
 void point::submit(submission& to) {
-  lane_set& lanes = to.lanes();
-  for (unsigned d = 0; d < lanes.devices(); ++d) {
-    ids_[d] = to.add(*this, d, 0, {&holds(lanes.lane_of(d)), 1});
+  device_chains& chains = to.chain_count();
+  for (unsigned d = 0; d < chains.devices(); ++d) {
+    ids_[d] = to.add(*this, d, 0, {&holds(chains.chain_of(d)), 1});
   }
   submitted_ = true;
   for (const auto& call : std::exchange(waiting_, {})) {
@@ -163,12 +163,13 @@ void point::submit(submission& to) {
   }
 }
 
-// Copies the lane's failure, and keeps the latest time of all lanes. The last lane calls
-// the function that `when_reached` has set, and wakes waiting threads.
-void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
-  static_cast<void>(may_run(lanes, lane));
+// Copies the device chain's failure, and keeps the latest time of all device chains. The
+// last device chain calls the function that `when_reached` has set, and wakes waiting
+// threads.
+void point::step(device_chains& chains, unsigned chain, std::uint32_t) noexcept {
+  static_cast<void>(may_run(chains, chain));
   if (!order_only) {
-    failures_[lane] = lanes.lane_of(lane).poison;
+    failures_[chain] = chains.chain_of(chain).poison;
   }
   const std::int64_t now = now_ns();
   std::int64_t last = when_.load(std::memory_order_relaxed);

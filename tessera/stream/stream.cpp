@@ -32,7 +32,7 @@ namespace {
 /// repeated each time the number has doubled, so its cost per wait is constant.
 constexpr std::size_t many_waits = 16;
 
-/// Takes and clears the failures of all lanes for a thread that waits in `synchronize`.
+/// Takes and clears all failures for a thread that waits in `synchronize`.
 class failure_collector final : public joining_operation {
  public:
   explicit failure_collector(notifier& notifier)
@@ -51,13 +51,13 @@ class failure_collector final : public joining_operation {
   [[nodiscard]] std::string_view name() const noexcept override { return "synchronize"; }
 
  protected:
-  void run(lane_set& lanes) override {
-    // If the thread has given up, the failures stay in the lanes.
+  void run(device_chains& chains) override {
+    // If the thread has given up, the failures stay in the device chains.
     state expected = state::waiting;
     if (!state_.compare_exchange_strong(expected, state::takes)) {
       return;
     }
-    found_ = lanes.take_failures();
+    found_ = chains.take_failures();
     state_.store(state::done, std::memory_order_seq_cst);
     notifier_.ring();
   }
@@ -80,8 +80,8 @@ class closing_operation final : public joining_operation {
       : joining_operation(operation_kind::other), closed_(std::move(closed)) {}
 
  protected:
-  void run(lane_set& lanes) override {
-    if (const failure left = lanes.first_failure()) {
+  void run(device_chains& chains) override {
+    if (const failure left = chains.first_failure()) {
       closed_->context().log(
           log_level::info,
           fmt::format("stream {} destroyed with a failure that nobody asked "
@@ -108,8 +108,8 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<tessera::mesh> mesh
   out->number_ = out->context().next_stream();
   out->budget_->set_limit(out->context().settings().stream_memory);
   out->limit_ns_ = out->context().settings().wait_limit_ms * 1'000'000;
-  out->context().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
-                     out->number_, out->lanes(), out->mesh_->number);
+  out->context().log(log_level::debug, "stream {} created on mesh {} with {} devices",
+                     out->number_, out->mesh_->number, out->chain_count());
   return out;
 }
 
@@ -122,10 +122,10 @@ result<std::shared_ptr<stream>> stream::stand_in() const {
   return out;
 }
 
-// Lanes are taken without the submission lock, because that may take it.
+// Device chains are taken without the submission lock, because that may take it.
 result<void> stream::open() {
-  WEIR_TRY(lanes_, context().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
-  lanes_->urgent = options_.priority < 0;
+  WEIR_TRY(chains_, context().take_chains(options_.rank < 0 ? mesh_->ranks() : 1));
+  chains_->urgent = options_.priority < 0;
   const auto in = context().submission_lock().enter();
   std::erase_if(mesh_->streams, [](const auto& s) { return s.expired(); });
   mesh_->streams.push_back(weak_from_this());
@@ -133,8 +133,8 @@ result<void> stream::open() {
 }
 
 stream::~stream() {
-  if (lanes_ != nullptr) {
-    context().return_lanes(std::move(lanes_));
+  if (chains_ != nullptr) {
+    context().return_chains(std::move(chains_));
   }
 }
 
@@ -161,7 +161,7 @@ result<void> stream::post(ref<operation> operation) {
       context().logs(log_level::trace) ? operation : ref<tessera::operation>();
   {
     auto in = context().submission_lock().enter();
-    in.reserve(operation->tasks(lanes()));
+    in.reserve(operation->tasks(chain_count()));
     WEIR_CHECK(check_caller());
     enqueue(in, std::move(operation));
   }
@@ -174,7 +174,7 @@ result<void> stream::post(ref<operation> operation) {
 
 void stream::enqueue(ref<operation> operation) {
   auto in = context().submission_lock().enter();
-  in.reserve(operation->tasks(lanes()));
+  in.reserve(operation->tasks(chain_count()));
   enqueue(in, std::move(operation));
 }
 
@@ -194,8 +194,8 @@ void stream::number(operation& operation) {
 // The order of the steps matters: waits first become part of the operation, then it is
 // recorded with them, then it runs.
 void stream::enqueue(submission_lock::guard& in, ref<operation> operation) {
-  if (!operation->on_all_lanes(lanes())) {
-    flush_waits(in);  // the waits concern all lanes, the operation only one
+  if (!operation->on_all_chains(chain_count())) {
+    flush_waits(in);  // the waits concern all device chains, the operation only one
   }
   number(*operation);
   if (!pending_waits_.empty()) {
@@ -218,7 +218,7 @@ void stream::enqueue(submission_lock::guard& in, ref<operation> operation) {
 
 void stream::enqueue_beside(ref<operation> operation) {
   auto in = context().submission_lock().enter();
-  in.reserve(operation->tasks(lanes()));
+  in.reserve(operation->tasks(chain_count()));
   enqueue_beside(in, std::move(operation));
 }
 
@@ -263,7 +263,7 @@ void stream::admit(submission_lock::guard& in, ref<operation> operation) {
     return;
   }
   tessera::operation& here = *operation;
-  submission to(in, *lanes_, std::move(operation));
+  submission to(in, *chains_, std::move(operation));
   here.submit(to);
   // If the last task took over the reference, the operation may already be gone.
   if (tessera::operation* const left = to.pending(); left != nullptr) {
@@ -301,7 +301,7 @@ bool stream::rests(submission_lock::guard& in) {
     }
     ended_ = operations_;
   }
-  return !lanes_->poisoned();
+  return !chains_->poisoned();
 }
 
 result<void> stream::post(event& into) {
@@ -322,11 +322,11 @@ result<void> stream::mark(event& into, bool posted) {
     auto in = context().submission_lock().enter();
     if (!rests(in)) {
       // May release the submission lock, so it comes before the check.
-      in.reserve(lanes());
+      in.reserve(chain_count());
       if (posted) {
         WEIR_CHECK(check_caller());
       }
-      here = make_ref<point>(lanes(), context().notifier());
+      here = make_ref<point>(chain_count(), context().notifier());
       enqueue(in, here);
     }
   }
@@ -442,9 +442,9 @@ result<bool> stream::idle() {
   const auto asked = [&] { return looked_for_ && looked_at_ == operations_; };
   if (!asked()) {
     // May release the submission lock, in which another thread may enqueue the point.
-    in.reserve(lanes());
+    in.reserve(chain_count());
     if (!asked()) {
-      looked_for_ = make_ref<point>(lanes(), context().notifier());
+      looked_for_ = make_ref<point>(chain_count(), context().notifier());
       enqueue_beside(in, looked_for_);
       looked_at_ = operations_;
     }
@@ -483,13 +483,13 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
 
 void stream::flush_waits(submission_lock::guard& in) {
   if (!pending_waits_.empty()) {
-    enqueue(in, make_ref<point>(lanes(), context().notifier()));
+    enqueue(in, make_ref<point>(chain_count(), context().notifier()));
   }
 }
 
 // Only rank 0's address of a symmetric allocation stands for the instances of all ranks.
-// Memory of a device of the mesh belongs to its lane, unless the stream has a single
-// rank.
+// Memory of a device of the mesh belongs to its device chain, unless the stream has a
+// single rank.
 std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>& place,
                                                const void* address, std::size_t bytes,
                                                bool writes) const {

@@ -25,7 +25,7 @@ constexpr unsigned max_failed_queries = 8;
 
 // An operation that has begun in part ends with its error behind the part's event,
 // because the memory is in use until then.
-void device_thread::give(lane& to, operation made, status outcome, bool begun) {
+void device_thread::give(driver_stream& to, operation made, status outcome, bool begun) {
   if (outcome == status::success) {
     to.batch.push_back(std::move(made));
     ++to.outstanding;
@@ -64,7 +64,7 @@ event_handle device_thread::take_event(status& outcome) {
 // Without an event the end of the batch would stay unknown. An error here therefore
 // leaves the batch open, and the next step tries again.
 void device_thread::close_batches() {
-  for (lane& l : lanes_) {
+  for (driver_stream& l : streams_) {
     if (l.batch.empty() || is_lost_) {
       continue;
     }
@@ -94,7 +94,7 @@ void device_thread::close_batches() {
 /// Returns whether anything has ended.
 bool device_thread::poll() {
   bool moved = false;
-  for (lane& l : lanes_) {
+  for (driver_stream& l : streams_) {
     moved = poll(l) || moved;
   }
   if (is_lost_) {
@@ -102,12 +102,12 @@ bool device_thread::poll() {
   }
   // Streams of persistent kernels go with them. A stream of a persistent kernel serves
   // that kernel alone.
-  for (auto at = lanes_.begin(); at != lanes_.end();) {
+  for (auto at = streams_.begin(); at != streams_.end();) {
     if (at->once && at->outstanding == 0) {
       if (!at->native) {
         (void)api_.stream_destroy(at->stream);
       }
-      at = lanes_.erase(at);
+      at = streams_.erase(at);
     } else {
       ++at;
     }
@@ -116,10 +116,10 @@ bool device_thread::poll() {
 }
 
 /// Asks the flights of one stream.
-bool device_thread::poll(lane& l) {
+bool device_thread::poll(driver_stream& l) {
   bool moved = false;
   while (!l.flights.empty() && !is_lost_) {
-    lane::flight& first = l.flights.front();
+    driver_stream::flight& first = l.flights.front();
     const status s = api_.event_query(first.event);
     if (s != status::success) {
       // "Not ready" is neither a success nor a failure.
@@ -144,8 +144,8 @@ bool device_thread::poll(lane& l) {
 }
 
 // The event is recorded during the call, so the work that it covers is what the program
-// has submitted before. The lane goes when the event has occurred; its stream stays with
-// its owner, which may even destroy it before.
+// has submitted before. The stream of the driver goes when the event has occurred; its
+// stream stays with its owner, which may even destroy it before.
 result<void> device_thread::follow(stream_handle native, completion done) {
   return call([&]() -> result<void> {
     const std::string label =
@@ -171,7 +171,7 @@ result<void> device_thread::follow(stream_handle native, completion done) {
     operation covered;
     covered.label = label;
     covered.done = std::move(done);
-    lane own;
+    driver_stream own;
     own.stream = native;
     own.once = true;
     own.native = true;
@@ -179,7 +179,7 @@ result<void> device_thread::follow(stream_handle native, completion done) {
     own.flights.emplace_back();
     own.flights.back().event = event;
     own.flights.back().operations.push_back(std::move(covered));
-    lanes_.push_back(std::move(own));
+    streams_.push_back(std::move(own));
     return {};
   });
 }
@@ -232,8 +232,8 @@ std::string device_thread::outstanding_labels() const {
   constexpr std::size_t shown = 3;
   std::string text;
   std::size_t count = 0;
-  for (const lane& l : lanes_) {
-    for (const lane::flight& f : l.flights) {
+  for (const driver_stream& l : streams_) {
+    for (const driver_stream::flight& f : l.flights) {
       for (const operation& o : f.operations) {
         if (count < shown) {
           text += (count == 0 ? "" : " or ") + o.label;
@@ -271,8 +271,8 @@ error device_thread::closed_too_early() const {
 /// Completions of everything are due; they are called by `deliver`.
 void device_thread::fail_everything() {
   const error failure = lost().value_or(closed_too_early());
-  for (lane& l : lanes_) {
-    for (lane::flight& f : l.flights) {
+  for (driver_stream& l : streams_) {
+    for (driver_stream::flight& f : l.flights) {
       events_.push_back(f.event);
       for (operation& o : f.operations) {
         end_failed(o, failure);

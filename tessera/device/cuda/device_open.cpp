@@ -97,16 +97,16 @@ result<void> device_thread::read_properties() {
 // The streams do not wait for the default stream, which other libraries may use.
 result<void> device_thread::make_streams() {
   // Their use is listed in device_work.cpp.
-  constexpr int fixed_lanes = 7;
-  for (int i = 0; i < fixed_lanes; ++i) {
-    lane l;
+  constexpr int fixed_streams = 7;
+  for (int i = 0; i < fixed_streams; ++i) {
+    driver_stream l;
     // Equal priorities; the order is decided by this thread.
     const status s = api_.stream_create(&l.stream, stream_non_blocking, 0);
     if (s != status::success) {
       return failure_of(api_, s, fmt::format("make a stream on {}", facts_.name));
     }
-    lanes_.push_back(std::move(l));
-    fixed_.push_back(&lanes_.back());
+    streams_.push_back(std::move(l));
+    fixed_.push_back(&streams_.back());
   }
   return {};
 }
@@ -210,7 +210,7 @@ void device_thread::close_here() {
     // Events before their streams.
     (void)api_.event_destroy(e);
   }
-  for (const lane& l : lanes_) {
+  for (const driver_stream& l : streams_) {
     if (!l.native) {
       (void)api_.stream_destroy(l.stream);
     }

@@ -95,7 +95,7 @@ result<void> device_thread::issue_persistent(
   const std::string label =
       fmt::format("run persistent kernel {} on {}", launch.code.name, facts_.name);
   WEIR_CHECK(check_persistent(launch, label));
-  lane own;
+  driver_stream own;
   own.once = true;
   status s = api_.stream_create(&own.stream, stream_non_blocking, 0);
   if (s != status::success) {
@@ -125,7 +125,7 @@ result<void> device_thread::issue_persistent(
   }
   free_stop_words_.pop_back();
   free_reports_.pop_back();
-  lanes_.push_back(std::move(own));
+  streams_.push_back(std::move(own));
   persistent_.push_back(state);
   // Called on this thread when the kernel has ended.
   made.at_end = [this, word, state](bool) {
@@ -139,7 +139,7 @@ result<void> device_thread::issue_persistent(
     }
     state->finish(std::move(outcome));
   };
-  give(lanes_.back(), std::move(made), s, false);
+  give(streams_.back(), std::move(made), s, false);
   return {};
 }
 

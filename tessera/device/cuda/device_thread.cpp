@@ -160,7 +160,7 @@ result<std::byte*> device_thread::allocate(std::size_t bytes) {
       return;
     }
     device_address made = 0;
-    lane& l = *fixed_[0];
+    driver_stream& l = *fixed_[0];
     const status s = api_.allocate(&made, bytes, pool_, l.stream);
     if (s == status::success) {
       address = reinterpret_cast<std::byte*>(made);
@@ -197,8 +197,8 @@ void device_thread::free(std::byte* address) {
 bool device_thread::busy() const noexcept {
   // In the order in which work passes through them.
   return !waiting_.empty() || !staged_.empty() || !ended_.empty() ||
-         std::any_of(lanes_.begin(), lanes_.end(),
-                     [](const lane& l) { return l.outstanding > 0; });
+         std::any_of(streams_.begin(), streams_.end(),
+                     [](const driver_stream& l) { return l.outstanding > 0; });
 }
 
 // Takes what other threads and completions have posted. Returns false if there is

@@ -66,7 +66,7 @@ struct operation {
 };
 
 /// A stream with the operations that have not ended.
-struct lane {
+struct driver_stream {
   /// Operations behind which one event was recorded.
   struct flight {
     event_handle event = nullptr;
@@ -195,7 +195,7 @@ class device_thread {
   [[nodiscard]] status allow_shared(const grid_launch& launch);
   [[nodiscard]] status launch_on(stream_handle stream, const grid_launch& launch,
                                  launch_facts& facts, bool cooperative);
-  [[nodiscard]] lane* free_lane(std::size_t first, std::size_t last) noexcept;
+  [[nodiscard]] driver_stream* free_stream(std::size_t first, std::size_t last) noexcept;
   [[nodiscard]] launch_facts facts_of(const grid_launch& launch) const noexcept;
 
   // device_graphs.cpp: graphs of the driver
@@ -221,10 +221,10 @@ class device_thread {
   [[nodiscard]] error returned_or_lost(status s, const std::string& label);
 
   // device_events.cpp: ends of work and loss of the device
-  void give(lane& to, operation made, status outcome, bool begun);
+  void give(driver_stream& to, operation made, status outcome, bool begun);
   void close_batches();
   [[nodiscard]] bool poll();
-  [[nodiscard]] bool poll(lane& l);
+  [[nodiscard]] bool poll(driver_stream& l);
   void end(operation& ended);
   void end_failed(operation& ended, const error& failure);
   void lose(status s, const std::string& label);
@@ -251,8 +251,8 @@ class device_thread {
   bool is_lost_ = false;
   context_handle context_ = nullptr;
   pool_handle pool_ = nullptr;
-  std::list<lane> lanes_;  ///< allocation, to the device, to the host, kernels
-  std::vector<lane*> fixed_;
+  std::list<driver_stream> streams_;  ///< allocation, to the device, to the host, kernels
+  std::vector<driver_stream*> fixed_;
   std::deque<std::pair<device_work, completion>> waiting_;
   std::deque<std::shared_ptr<staged_copy>> staged_;
   std::vector<event_handle> events_;  ///< events that are not in use

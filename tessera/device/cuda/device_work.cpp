@@ -25,10 +25,10 @@ namespace {
 
 // Streams by number: 0 allocates. 1 and 2 copy between host and device, 3 to 6 run
 // kernels, fills and copies between devices.
-constexpr std::size_t to_device_lane = 1;
-constexpr std::size_t to_host_lane = 2;
-constexpr std::size_t first_kernel_lane = 3;
-constexpr std::size_t end_of_lanes = 7;
+constexpr std::size_t to_device = 1;
+constexpr std::size_t to_host = 2;
+constexpr std::size_t first_for_kernels = 3;
+constexpr std::size_t end_of_streams = 7;
 
 /// Addresses of the driver are numbers.
 device_address address_of(const void* p) noexcept {
@@ -49,11 +49,12 @@ void finish(staged_copy& copy, std::vector<std::pair<completion, result<void>>>&
 }  // namespace
 
 // The stream with the fewest operations is taken; none if all have reached the limit.
-lane* device_thread::free_lane(std::size_t first, std::size_t last) noexcept {
-  const auto found = std::min_element(
-      fixed_.begin() + static_cast<std::ptrdiff_t>(first),
-      fixed_.begin() + static_cast<std::ptrdiff_t>(last),
-      [](const lane* a, const lane* b) { return a->outstanding < b->outstanding; });
+driver_stream* device_thread::free_stream(std::size_t first, std::size_t last) noexcept {
+  const auto found = std::min_element(fixed_.begin() + static_cast<std::ptrdiff_t>(first),
+                                      fixed_.begin() + static_cast<std::ptrdiff_t>(last),
+                                      [](const driver_stream* a, const driver_stream* b) {
+                                        return a->outstanding < b->outstanding;
+                                      });
   return (*found)->outstanding < family_.max_launches ? *found : nullptr;
 }
 
@@ -96,8 +97,8 @@ bool device_thread::issue_copy(const copy_work& work, completion& done) {
     return true;
   }
   // Copies between devices use the streams of kernels.
-  const std::size_t first = down ? to_device_lane : up ? to_host_lane : first_kernel_lane;
-  lane* const l = free_lane(first, down || up ? first + 1 : end_of_lanes);
+  const std::size_t first = down ? to_device : up ? to_host : first_for_kernels;
+  driver_stream* const l = free_stream(first, down || up ? first + 1 : end_of_streams);
   if (l == nullptr) {
     return false;
   }
@@ -177,7 +178,7 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
       finish(*copy, ended_);
     }
   };
-  lane& l = *fixed_[down ? to_device_lane : to_host_lane];
+  driver_stream& l = *fixed_[down ? to_device : to_host];
   status s = status::success;
   // For copies to the device, the bytes are put into the buffer first.
   if (down) {
@@ -194,7 +195,7 @@ void device_thread::issue_piece(const std::shared_ptr<staged_copy>& copy,
 
 /// Fills do not need a kernel.
 bool device_thread::issue_fill(const fill_work& work, completion& done) {
-  lane* const l = free_lane(first_kernel_lane, end_of_lanes);
+  driver_stream* const l = free_stream(first_for_kernels, end_of_streams);
   if (l == nullptr) {
     return false;
   }
@@ -325,7 +326,7 @@ status device_thread::launch_on(stream_handle stream, const grid_launch& launch,
 // A run of a graph is one operation of a stream, whatever the number of its nodes. The
 // operation keeps the graph until its end.
 bool device_thread::issue_graph(const graph_work& work, completion& done) {
-  lane* const l = free_lane(first_kernel_lane, end_of_lanes);
+  driver_stream* const l = free_stream(first_for_kernels, end_of_streams);
   if (l == nullptr) {
     return false;
   }
@@ -341,7 +342,7 @@ bool device_thread::issue_graph(const graph_work& work, completion& done) {
 /// Needs a stream, a place for a report, and a buffer if there are constants.
 bool device_thread::issue_launch(const grid_launch& launch, completion& done) {
   const auto constants = launch.facts.constants;
-  lane* const l = free_lane(first_kernel_lane, end_of_lanes);
+  driver_stream* const l = free_stream(first_for_kernels, end_of_streams);
   if (l == nullptr || free_reports_.empty() ||
       (!constants.empty() && free_buffers_.empty())) {
     return false;

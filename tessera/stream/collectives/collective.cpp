@@ -2,8 +2,8 @@
 /// @file
 /// Collectives as tasks. A plan of one step is a single task of a group. Other plans have
 /// the task `opening`, the steps with their predecessors, and the task `closing`. Opening
-/// and closing hold the lanes of all ranks of the group; the steps run between them
-/// without accesses.
+/// and closing hold the device chains of all ranks of the group; the steps run between
+/// them without accesses.
 #include "weir/tessera/stream/collective.hpp"
 
 #include <algorithm>
@@ -245,10 +245,10 @@ double collective_operation::bus_factor() const noexcept {
   return 0;
 }
 /// A group of shares has the streams of its ranks.
-std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
+std::uint64_t collective_operation::stream_of(unsigned chain) const noexcept {
   const collective_group& g = groups_.front();
   for (std::size_t i = 0; i < g.streams.size(); ++i) {
-    if (g.ranks[i] == static_cast<int>(lane)) {
+    if (g.ranks[i] == static_cast<int>(chain)) {
       return g.streams[i];
     }
   }
@@ -278,15 +278,15 @@ ref<operation> collective_operation::clone() const {
   return out;
 }
 
-// Groups of a mesh stream get its lanes at the first submission; a group of shares has
-// its lanes already.
+// Groups of a mesh stream get its device chains at the first submission; a group of
+// shares has its device chains already.
 void collective_operation::submit(submission& to) {
-  lane_set& lanes = to.lanes();
+  device_chains& chains = to.chain_count();
   for (collective_group& g : groups_) {
-    if (g.lanes.empty()) {
-      g.lanes.reserve(g.ranks.size());
+    if (g.chains.empty()) {
+      g.chains.reserve(g.ranks.size());
       for (const int rank : g.ranks) {
-        g.lanes.push_back(&lanes.lane_of(static_cast<unsigned>(rank)));
+        g.chains.push_back(&chains.chain_of(static_cast<unsigned>(rank)));
       }
     }
   }
@@ -310,8 +310,8 @@ void collective_operation::submit_groups(submission& to) {
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
     accesses.clear();
-    accesses.reserve(g.lanes.size());
-    for (const lane* member : g.lanes) {
+    accesses.reserve(g.chains.size());
+    for (const device_chain* member : g.chains) {
       accesses.push_back(holds(*member));
     }
     if ((steps.size() <= 1 && !copies()) || runs_on_devices()) {
@@ -320,7 +320,7 @@ void collective_operation::submit_groups(submission& to) {
     }
     std::vector<runtime::task_id> opened;
     if (at_once) {
-      step(to.lanes(), i, opening);
+      step(to.chain_count(), i, opening);
     } else {
       opened.push_back(to.add(*this, i, opening, accesses));
     }
@@ -343,12 +343,12 @@ void collective_operation::submit_groups(submission& to) {
 // caches.
 void collective_operation::open(collective_group& g) noexcept {
   failure poison;
-  for (lane* member : g.lanes) {
+  for (device_chain* member : g.chains) {
     poison.merge(member->poison);
   }
   g.skip = static_cast<bool>(poison);
   g.broken = {};
-  bool& turn = g.lanes.front()->backwards;
+  bool& turn = g.chains.front()->backwards;
   g.backwards = std::exchange(turn, !turn);
   // A rank has failed before.
   if (g.skip) {
@@ -393,12 +393,12 @@ void collective_operation::close(collective_group& g) {
     }
   }
   failure poison = g.broken;
-  for (lane* member : g.lanes) {
+  for (device_chain* member : g.chains) {
     // Failures of streams are joined with that of the collective.
     poison.merge(member->poison);
   }
   if (poison) {
-    for (lane* member : g.lanes) {
+    for (device_chain* member : g.chains) {
       member->poison.merge(poison);
     }
   }
@@ -429,13 +429,13 @@ result<void> collective_operation::run_step_of(collective_group& g, std::uint32_
 /// The body of every task of a collective.
 ///
 /// The task of a whole group is opening, step and closing in one.
-void collective_operation::step(lane_set& lanes, unsigned group,
+void collective_operation::step(device_chains& chains, unsigned group,
                                 std::uint32_t index) noexcept {
   collective_group& g = groups_[group];
   if (index == opening || index == whole) {
     for (const int rank : g.ranks) {
-      if (static_cast<unsigned>(rank) < lanes.devices() && !waits.empty()) {
-        static_cast<void>(may_run(lanes, static_cast<unsigned>(rank)));
+      if (static_cast<unsigned>(rank) < chains.devices() && !waits.empty()) {
+        static_cast<void>(may_run(chains, static_cast<unsigned>(rank)));
       }
     }
     open(g);

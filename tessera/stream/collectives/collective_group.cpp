@@ -50,7 +50,8 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
 result<void> enqueue_all(context& owner, const std::vector<made_call>& calls) {
   std::uint32_t tasks = 0;
   for (const made_call& c : calls) {
-    tasks += &c.target->context() == &owner ? c.operation->tasks(c.target->lanes()) : 0;
+    tasks +=
+        &c.target->context() == &owner ? c.operation->tasks(c.target->chain_count()) : 0;
   }
   auto in = owner.submission_lock().enter();
   in.reserve(tasks);

@@ -4,9 +4,9 @@
 ///
 /// A share gets its number in the group when it is called, and joins the meeting of that
 /// number when its stream comes to it. The stream is held meanwhile. The share that
-/// arrives last submits the tasks of the whole collective, on the lanes of all streams.
-/// The rendezvous knows shares as tickets: the address of a share, with a reference that
-/// is returned in `settle`. Everything runs under the submission lock.
+/// arrives last submits the tasks of the whole collective, on the device chains of all
+/// streams. The rendezvous knows shares as tickets: the address of a share, with a
+/// reference that is returned in `settle`. Everything runs under the submission lock.
 #include "stream/collectives/rank_share.hpp"
 
 #include <algorithm>
@@ -137,11 +137,11 @@ std::string rank_share::description() const {
 
 // The error is submitted as an operation, which the stream does not hold back.
 //
-// The failure stays in the lane, as that of any other operation.
+// The failure stays in the device chain, as that of any other operation.
 void rank_share::end(submission_lock::guard& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
-  submission to(in, waiting_stream->chain(), report);
+  submission to(in, waiting_stream->chains(), report);
   report->submit(to);
 }
 
@@ -350,8 +350,8 @@ void meeting_point::join(submission_lock::guard& in, const ref<rank_share>& shar
   }
 }
 
-// Submits one operation on the lanes of all ranks' streams. The smallest of the ranks'
-// memory limits counts. Number and observer are those of the first share.
+// Submits one operation on the device chains of all ranks' streams. The smallest of the
+// ranks' memory limits counts. Number and observer are those of the first share.
 void meeting_point::run(submission_lock::guard& in,
                         const std::vector<ref<rank_share>>& shares) {
   pooled_list<collective_group> groups(1);
@@ -373,8 +373,8 @@ void meeting_point::run(submission_lock::guard& in,
     }
     g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
     g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-    // A rank's stream has one lane.
-    g.lanes.push_back(&s->waiting_stream->chain().lane_of(0));
+    // A rank's stream has one device chain.
+    g.chains.push_back(&s->waiting_stream->chains().chain_of(0));
     g.streams.push_back(s->stream_number);
   }
   // All shares have equal calls, so the plan of the first serves all.
@@ -388,7 +388,7 @@ void meeting_point::run(submission_lock::guard& in,
   all->enqueued_ns = first.enqueued_ns;
   all->enqueued_by = first.enqueued_by;
   // The stream of the first share only names the submission.
-  submission to(in, first.waiting_stream->chain(), all);
+  submission to(in, first.waiting_stream->chains(), all);
   all->submit_groups(to);
 }
 

@@ -20,9 +20,9 @@ namespace weir::tessera {
 
 /// Base of operations in which ranks meet, each on its own stream. Graphs with such
 /// operations are enqueued node by node.
-class meeting_operation : public lane_operation {
+class meeting_operation : public chain_operation {
  public:
-  using lane_operation::lane_operation;
+  using chain_operation::chain_operation;
   [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
   /// Checks that its ranks meet if it is called on this stream. The caller holds the
   /// submission lock.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A graph as tasks of the engine. Its nodes have lanes of their own.
+/// A graph as tasks of the engine. Its nodes have device chains of their own.
 ///
 /// A body is shared by all streams on which the graph is launched. Its runs follow one
-/// another, since they share its lanes.
+/// another, since they share its device chains.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
   /// `owner`. `top` is the run that they belong to; null means `run`, which the frame
   /// sets.
   /// @error{unsupported; an operation that cannot be in a graph}
-  /// @error{out_of_memory; no memory for the lanes}
+  /// @error{out_of_memory; no memory for the device chains}
   [[nodiscard]] static result<std::shared_ptr<graph_body>> make(
       context& owner, const graph& from, const graph_run_facts* top = nullptr);
   ~graph_body();
@@ -49,8 +49,8 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
   /// Operations and their predecessors.
   std::vector<graph_node> nodes;
   std::vector<std::shared_ptr<stream>> streams;  ///< the recorded streams
-  /// Lanes of the nodes of each recorded stream.
-  std::vector<std::unique_ptr<lane_set>> lanes;
+  /// Device chains of the nodes of each recorded stream.
+  std::vector<std::unique_ptr<device_chains>> chains;
   /// Memory that nodes take or return, without duplicates.
   std::vector<std::shared_ptr<graph_memory>> memories;
   graph_run_facts run;  ///< the present run, if the frame sets it
@@ -58,7 +58,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
  private:
   explicit graph_body(context& owner);
   /// Gives an operation its number, stream and run in this graph.
-  void adopt(operation& operation, std::size_t chain, std::size_t node) const;
+  void adopt(operation& operation, std::size_t stream_index, std::size_t node) const;
   /// Computes the memory that a run needs.
   void sum_needs();
 
@@ -71,45 +71,48 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 [[nodiscard]] std::vector<std::shared_ptr<graph_memory>> memory_left_by(
     std::span<const graph_node> nodes);
 
-/// A task that holds all lanes of a stream and all lanes of a graph. The first of a run
-/// passes the stream's failures to the graph; the last passes the graph's failures to the
-/// stream, as failures of the run. Only the task that enters is told of runs (`expect`).
+/// A task that holds all device chains of a stream and all device chains of a graph. The
+/// first of a run passes the stream's failures to the graph; the last passes the graph's
+/// failures to the stream, as failures of the run. Only the task that enters is told of
+/// runs (`expect`).
 /// @threads{`expect`: the thread that holds the submission lock; `step`: a worker}
 class graph_frame final : public operation {
  public:
   /// Which of the two tasks of a run this is.
   enum class side : std::uint8_t { enters, leaves };
 
-  graph_frame(side which, lane_set& outside, graph_body& inside)
+  graph_frame(side which, device_chains& outside, graph_body& inside)
       : operation(operation_kind::other),
         side_(which),
         outside_(outside),
         inside_(inside) {}
 
-  /// Makes the first and the last task of runs that are launched from these lanes.
-  [[nodiscard]] static std::array<ref<operation>, 2> pair(lane_set& outside,
+  /// Makes the first and the last task of runs that are launched from these device
+  /// chains.
+  [[nodiscard]] static std::array<ref<operation>, 2> pair(device_chains& outside,
                                                           graph_body& inside);
   /// Announces a run, whose nodes will see these facts. Runs enter in the order of these
   /// calls. A run that was not announced leaves the facts unchanged.
   void expect(const graph_run_facts& run);
 
   void submit(submission& to) override;
-  void step(lane_set&, unsigned, std::uint32_t) noexcept override;
+  void step(device_chains&, unsigned, std::uint32_t) noexcept override;
 
  private:
-  /// Passes the failures of the stream to the lanes of the graph.
+  /// Passes the failures of the stream to the device chains of the graph.
   void enter();
   /// Passes the failures of the graph to the stream, and clears them.
   void leave();
   /// Sets the facts of the run that enters.
   void take_next_run();
-  /// Returns true if lane i of the graph has the same device as lane i of the stream.
-  [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {
-    return lanes.devices() == outside_.devices();
+  /// Returns true if device chain i of the graph has the same device as device chain i of
+  /// the stream.
+  [[nodiscard]] bool corresponds(const device_chains& chains) const noexcept {
+    return chains.devices() == outside_.devices();
   }
 
   side side_;
-  lane_set& outside_;
+  device_chains& outside_;
   graph_body& inside_;
   std::mutex mutex_;
   /// announced runs that have not entered, guarded by `mutex_`
@@ -131,7 +134,7 @@ class child_graph final : public operation {
   [[nodiscard]] std::string_view name() const noexcept override { return "graph"; }
   [[nodiscard]] std::string details() const override;
   void submit(submission& to) override;
-  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override;
+  void step(device_chains& chains, unsigned chain, std::uint32_t) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned) const override {
     return body_ == nullptr ? 0 : body_->tasks();
   }

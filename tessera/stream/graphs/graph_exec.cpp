@@ -3,12 +3,12 @@
 /// Executable graphs: launching and changing them.
 ///
 /// Most graphs run by the engine's replay (`graph_body`). The tasks are captured once for
-/// each stream on which the graph is launched, because they name the lanes of that
-/// stream. If one device can do all work of a graph without the host, it has a graph of
-/// its own (`native_`). A launch on a stream of one device is then one task, which gives
-/// that graph to the device, unless somebody observes the nodes. Graphs in which ranks
-/// meet are enqueued node by node for each run (`graph_reissue`), because a task of the
-/// engine must not wait for other ranks. Members are guarded by the submission lock.
+/// each stream on which the graph is launched, because they name the device chains of
+/// that stream. If one device can do all work of a graph without the host, it has a graph
+/// of its own (`native_`). A launch on a stream of one device is then one task, which
+/// gives that graph to the device, unless somebody observes the nodes. Graphs in which
+/// ranks meet are enqueued node by node for each run (`graph_reissue`), because a task of
+/// the engine must not wait for other ranks. Members are guarded by the submission lock.
 #include <algorithm>
 #include <utility>
 
@@ -57,13 +57,13 @@ class graph_run final : public operation {
       : operation(operation_kind::graph),
         exec_(std::move(exec)),
         recorded_(std::move(recorded)) {
-    if (target.lanes() == 1 && !exec_->context_->observed()) {
+    if (target.chain_count() == 1 && !exec_->context_->observed()) {
       native_ = exec_->native_;
       native_device_ = exec_->native_device_;
     }
   }
 
-  // The frame and the nodes, and a task per lane for waits.
+  // The frame and the nodes, and a task per device chain for waits.
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     return exec_->body_->tasks() + devices;
   }
@@ -71,16 +71,16 @@ class graph_run final : public operation {
   [[nodiscard]] ref<operation> clone() const override {
     return recorded_ ? recorded_->clone() : ref<operation>();
   }
-  // The waits of the run are carried out on each lane before the replay, whose first task
-  // holds these lanes.
+  // The waits of the run are carried out on each device chain before the replay, whose
+  // first task holds these device chains.
   void submit(submission& to) override {
     if (native_ != nullptr) {
       submit_native(to);
       return;
     }
     if (!waits.empty()) {
-      for (unsigned d = 0; d < to.lanes().devices(); ++d) {
-        to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
+      for (unsigned d = 0; d < to.chain_count().devices(); ++d) {
+        to.add(*this, d, 0, {&holds(to.chain_count().chain_of(d)), 1});
       }
     }
     // Made by `capture_for` before the run was enqueued.
@@ -93,12 +93,12 @@ class graph_run final : public operation {
   }
   // Without a graph of the device it only takes over the failures of points that the run
   // waits for.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
+  void step(device_chains& chains, unsigned chain, std::uint32_t) noexcept override {
     if (native_ == nullptr) {
-      static_cast<void>(may_run(lanes, lane));
+      static_cast<void>(may_run(chains, chain));
       return;
     }
-    run_later(lanes, lane, [&](device_step& to) -> result<void> {
+    run_later(chains, chain, [&](device_step& to) -> result<void> {
       to.give(exec_->context_->backend(), graph_work{native_, native_device_});
       return {};
     });
@@ -111,9 +111,9 @@ class graph_run final : public operation {
   // One task, which holds what the first task of a replay holds: runs of the graph follow
   // one another, whoever runs them.
   void submit_native(submission& to) {
-    std::vector<runtime::access> accesses{holds(to.lanes().lane_of(0))};
-    for (const auto& lanes : exec_->body_->lanes) {
-      accesses.push_back(holds(lanes->lane_of(0)));
+    std::vector<runtime::access> accesses{holds(to.chain_count().chain_of(0))};
+    for (const auto& chains : exec_->body_->chains) {
+      accesses.push_back(holds(chains->chain_of(0)));
     }
     to.add(*this, 0, 0, accesses);
   }
@@ -196,10 +196,10 @@ result<const runtime::capture*> graph_exec::capture_for(submission_lock::guard& 
     return &made.tasks;
   }
   made.target = target.weak_from_this();
-  const auto frame = graph_frame::pair(target.chain(), *body_);
+  const auto frame = graph_frame::pair(target.chains(), *body_);
   made.frame.assign(frame.begin(), frame.end());
   WEIR_CHECK(in.engine().begin_capture(&graph_is_made));
-  submission to(in, target.chain());
+  submission to(in, target.chains());
   body_->submit(to, made.frame);
   auto tasks = in.engine().end_capture();
   if (!tasks) {
@@ -226,7 +226,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
   // May release the submission lock, so it comes before all checks of state: other
   // threads may update the graph or begin a capture meanwhile.
   in.reserve((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) +
-             target->lanes());
+             target->chain_count());
   WEIR_CHECK(target->check_caller());
   ref<operation> recorded;
   if (target->recording() != nullptr) {
@@ -328,7 +328,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& exec) {
   for (const auto& [number, made] : exec->captures_) {
     // Streams that are gone have no runs in flight.
     if (const auto s = made.target.lock()) {
-      auto end = make_ref<point>(s->lanes(), exec->context_->notifier());
+      auto end = make_ref<point>(s->chain_count(), exec->context_->notifier());
       end->when_reached([exec] {});
       s->enqueue_beside(in, std::move(end));
     }
@@ -351,7 +351,7 @@ result<void> graph_exec::check_update(std::size_t node, const operation& operati
                              "its \"{}\", found \"{}\"",
                              node, recorded.name(), operation.name()));
   }
-  const stream& recorded_on = *from_->streams[nodes()[node].chain];
+  const stream& recorded_on = *from_->streams[nodes()[node].stream_index];
   if (&made_on.context() != context_.get() ||
       made_on.options().rank != recorded_on.options().rank ||
       made_on.mesh()->devices != recorded_on.mesh()->devices) {
@@ -400,7 +400,7 @@ std::uint64_t graph_exec::wait_for_runs() {
   }
   // A wait without a limit, as runs end by themselves.
   for (const auto& s : used) {
-    auto end = make_ref<point>(s->lanes(), context_->notifier());
+    auto end = make_ref<point>(s->chain_count(), context_->notifier());
     s->enqueue_beside(end);
     context_->notifier().wait([&] { return end->reached(); }, -1);
   }

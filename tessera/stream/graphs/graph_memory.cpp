@@ -21,7 +21,7 @@ result<std::shared_ptr<graph_memory>> graph_memory::take(
            mesh->context->memory().allocate(mesh->devices, bytes, mesh->number));
   std::shared_ptr<graph_memory> out(new graph_memory(mesh, std::move(memory)));
   mesh->pool.note_recorded(out->data(), true);
-  WEIR_TRY(out->token_, mesh->context->take_lanes(1));
+  WEIR_TRY(out->token_, mesh->context->take_chains(1));
   return out;
 }
 
@@ -30,9 +30,9 @@ graph_memory::~graph_memory() {
   if (state_ == state::shown) {
     hide_address();
   }
-  // The lane was taken for its token only.
+  // The device chain was taken for its token only.
   if (token_ != nullptr) {
-    mesh_->context->return_lanes(std::move(token_));
+    mesh_->context->return_chains(std::move(token_));
   }
 }
 

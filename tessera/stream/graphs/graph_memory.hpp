@@ -42,7 +42,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_->bytes(); }
   /// Returns the access of the tasks that enter and leave a graph with this memory.
   [[nodiscard]] const runtime::access& token_access() const noexcept {
-    return token_->lane_of(0).held;
+    return token_->chain_of(0).held;
   }
 
   /// Removes the address from the table, because the capture has returned the memory.
@@ -74,7 +74,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
 
   std::shared_ptr<mesh> mesh_;
   allocation_ptr memory_;
-  std::unique_ptr<lane_set> token_;
+  std::unique_ptr<device_chains> token_;
   mutable std::mutex mutex_;
   state state_ = state::shown;
   std::vector<ref<point>> ends_;
@@ -111,7 +111,7 @@ class memory_node final : public joining_operation {
   }
 
  protected:
-  void run(lane_set&) override {}
+  void run(device_chains&) override {}
 
  private:
   direction direction_;

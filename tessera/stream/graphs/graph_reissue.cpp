@@ -28,7 +28,7 @@ class clear_failures_operation final : public joining_operation {
   clear_failures_operation() : joining_operation(operation_kind::other) {}
 
  protected:
-  void run(lane_set& lanes) override { static_cast<void>(lanes.take_failures()); }
+  void run(device_chains& chains) override { static_cast<void>(chains.take_failures()); }
 };
 
 }  // namespace
@@ -62,7 +62,7 @@ result<void> graph_reissue::check() const {
     // Other operations can always run.
     if (node.operation->waits_for_ranks()) {
       const auto& meets = static_cast<const meeting_operation&>(*node.operation);
-      WEIR_CHECK(meets.check(*streams_[node.chain]));
+      WEIR_CHECK(meets.check(*streams_[node.stream_index]));
     }
   }
   return {};
@@ -72,23 +72,23 @@ std::uint32_t graph_reissue::tasks() const {
   std::uint32_t out = 0;
   // Allows for the markers at the end of a run.
   for (const auto& s : streams_) {
-    out += 4 * s->lanes();
+    out += 4 * s->chain_count();
   }
   for (const graph_node& node : nodes) {
-    // Each node with the lanes of its stream.
-    out += node.operation->tasks(streams_[node.chain]->lanes());
+    // Each node with the device chains of its stream.
+    out += node.operation->tasks(streams_[node.stream_index]->chain_count());
   }
   return out;
 }
 
-// As for bodies: chains may run at the same time, operations of one chain may not.
+// As for bodies: streams may run at the same time, operations of one stream may not.
 memory_need graph_reissue::needs() const {
   std::vector<std::size_t> scratch(streams_.size());
   memory_need out;
   for (const graph_node& node : nodes) {
     const memory_need need = node.operation->needs();
-    // The largest need of each chain.
-    scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
+    // The largest need of each stream.
+    scratch[node.stream_index] = std::max(scratch[node.stream_index], need.scratch);
     out.in_graph += need.in_graph;
   }
   out.scratch = std::accumulate(scratch.begin(), scratch.end(), std::size_t{0});
@@ -99,7 +99,7 @@ memory_need graph_reissue::needs() const {
 // because runs share the operations' memory.
 void graph_reissue::begin(submission_lock::guard& in, stream& target) {
   // A marker behind everything that the target has.
-  const auto here = make_ref<point>(target.lanes(), context_.notifier());
+  const auto here = make_ref<point>(target.chain_count(), context_.notifier());
   target.enqueue(in, here);
   for (const auto& s : streams_) {
     s->wait(in, here);
@@ -115,11 +115,11 @@ void graph_reissue::end(submission_lock::guard& in, stream& target) {
   // The ends of the last run have become waits.
   ends_.clear();
   for (const auto& s : streams_) {
-    auto done = make_ref<point>(s->lanes(), context_.notifier());
+    auto done = make_ref<point>(s->chain_count(), context_.notifier());
     s->enqueue(in, done);
     target.wait(in, std::move(done));
     s->enqueue(in, make_ref<clear_failures_operation>());
-    auto clean = make_ref<point>(s->lanes(), context_.notifier());
+    auto clean = make_ref<point>(s->chain_count(), context_.notifier());
     clean->order_only = true;  // failures do not pass to the next run
     s->enqueue(in, clean);
     ends_.push_back(std::move(clean));
@@ -128,7 +128,7 @@ void graph_reissue::end(submission_lock::guard& in, stream& target) {
 }
 
 // Nodes are listed under the submission lock and copied without it, because copying a
-// node that is a graph takes lanes, which takes the submission lock.
+// node that is a graph takes device chains, which takes the submission lock.
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
   std::vector<ref<operation>> recorded;
   {
@@ -159,7 +159,7 @@ void graph_reissue::run(submission_lock::guard& in, stream& target,
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     ref<operation>& copy = copies[i];
     const operation& recorded = *nodes[i].operation;
-    stream& s = *streams_[nodes[i].chain];
+    stream& s = *streams_[nodes[i].stream_index];
     for (const ref<point>& p : recorded.waits) {
       if (const auto found = points.find(p.get()); found != points.end()) {
         // Points in front of the node are enqueued already.

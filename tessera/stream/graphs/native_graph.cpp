@@ -4,7 +4,7 @@
 ///
 /// The order of the pieces is that of the recording: a node follows the node before it in
 /// its stream and the points that it waits for. Replays have the same order, because each
-/// recorded stream has one lane.
+/// recorded stream has one device chain.
 #include "stream/graphs/native_graph.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::vector<std::size_t> add_pieces(native_plan& to, native_pieces pieces,
 // A point has no work. What follows it follows the work in front of it.
 std::optional<native_plan> native_plan_of(const graph_body& body) {
   // Streams of several devices have an order between their devices, too.
-  const bool single = std::all_of(body.lanes.begin(), body.lanes.end(),
+  const bool single = std::all_of(body.chains.begin(), body.chains.end(),
                                   [](const auto& l) { return l->devices() == 1; });
   if (!single || !body.memories.empty()) {
     return std::nullopt;

@@ -15,7 +15,7 @@ namespace weir::tessera {
 
 class graph_body;
 
-/// Work of an operation on its only lane, in order.
+/// Work of an operation on its only device chain, in order.
 struct native_pieces {
   std::vector<device_work> work;
   /// Objects that the work points to, for as long as a device makes a graph of it.

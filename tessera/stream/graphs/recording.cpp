@@ -29,7 +29,7 @@ error lost(std::string_view why) {
 
 // Returns the index of a stream in the recording, and adds the stream at its first use.
 // `last_` has, for each stream, the index of its last node plus 1, or 0.
-std::size_t graph_recording::chain_of(stream& by) {
+std::size_t graph_recording::index_of(stream& by) {
   for (std::size_t i = 0; i < made_.streams.size(); ++i) {
     // Recordings have few streams, so a search is enough.
     if (made_.streams[i].get() == &by) {
@@ -48,11 +48,11 @@ void graph_recording::add(stream& by, const ref<operation>& operation) {
     return;
   }
   graph_node node;
-  node.chain = chain_of(by);
+  node.stream_index = index_of(by);
   node.operation = operation;
   // The node follows the last one of its stream.
-  if (last_[node.chain] != 0) {
-    node.after.push_back(last_[node.chain] - 1);
+  if (last_[node.stream_index] != 0) {
+    node.after.push_back(last_[node.stream_index] - 1);
   }
   for (const ref<point>& p : operation->waits) {
     const auto found = points_.find(p.get());
@@ -74,10 +74,10 @@ void graph_recording::add(stream& by, const ref<operation>& operation) {
     }
   }
   if (operation->kind() == operation_kind::memory) {
-    note_memory(static_cast<const memory_node&>(*operation), node.chain);
+    note_memory(static_cast<const memory_node&>(*operation), node.stream_index);
   }
   made_.nodes.push_back(std::move(node));
-  last_[made_.nodes.back().chain] = made_.nodes.size();
+  last_[made_.nodes.back().stream_index] = made_.nodes.size();
 }
 
 // Makes a stream a part of the capture in which the event at `index` was recorded. Waits
@@ -116,7 +116,7 @@ void graph_recording::refuse(std::string why) {
 }
 
 // Notes whether the memory is taken, or which stream has given it back.
-void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
+void graph_recording::note_memory(const memory_node& node, std::size_t stream_index) {
   const auto found =
       std::find_if(memories_.begin(), memories_.end(),
                    [&](const taken_memory& m) { return m.memory == node.memory(); });
@@ -124,15 +124,15 @@ void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   taken_memory& entry = found != memories_.end()
                             ? *found
                             : memories_.emplace_back(taken_memory{node.memory(), 0});
-  entry.freed_by = node.takes() ? 0 : chain + 1;
+  entry.freed_by = node.takes() ? 0 : stream_index + 1;
 }
 
 // Returns memory that the same stream has given back in this capture, of exactly this
 // size. For another stream the graph would need a new order between both streams.
 std::shared_ptr<graph_memory> graph_recording::reusable(stream& by, std::size_t bytes) {
-  const std::size_t chain = chain_of(by);
+  const std::size_t stream_index = index_of(by);
   for (taken_memory& m : memories_) {
-    if (m.freed_by == chain + 1 && m.memory->bytes() == bytes) {
+    if (m.freed_by == stream_index + 1 && m.memory->bytes() == bytes) {
       m.freed_by = 0;
       return m.memory;
     }
@@ -209,8 +209,9 @@ std::string graph::to_dot() const {
   // The language of Graphviz.
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    out += fmt::format("  n{} [label=\"{}: {}\\nstream {}\"];\n", i, i,
-                       nodes[i].operation->name(), streams[nodes[i].chain]->number());
+    out +=
+        fmt::format("  n{} [label=\"{}: {}\\nstream {}\"];\n", i, i,
+                    nodes[i].operation->name(), streams[nodes[i].stream_index]->number());
     for (const std::size_t before : nodes[i].after) {
       out += fmt::format("  n{} -> n{};\n", before, i);
     }
@@ -227,7 +228,7 @@ std::string graph::to_json() const {
         "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
         "\"after\":[{}]{}{}}}",
         i == 0 ? "" : ",", i, operation::kind_name(recorded.kind()), recorded.name(),
-        streams[nodes[i].chain]->number(), recorded.bytes(),
+        streams[nodes[i].stream_index]->number(), recorded.bytes(),
         fmt::join(nodes[i].after, ","), details.empty() ? "" : ",", details);
   }
   return out + "]}";

@@ -285,7 +285,7 @@ TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
   auto* const y = s.memory<std::int32_t>(1);
   tessStream_t const other = stream_behind_a_write_to(x);
   std::int32_t got = 0;
-  // This copy runs on lane 0 alone.
+  // This copy runs on the chain of device 0 alone.
   ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));
   ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
   ASSERT_TESS(tessStreamSynchronize(other));

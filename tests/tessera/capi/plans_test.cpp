@@ -173,7 +173,7 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   {
     session s(2);
     auto* x = s.memory<float>(1000);
-    // The trace has a lane for each of the two ranks, so every call appears twice.
+    // The trace has a row for each of the two ranks, so every call appears twice.
     const auto first = decisions(s, x, 1000, 9);
     for (const char* how : {"direct by tuner", "ring by tuner", "tree by tuner"}) {
       EXPECT_EQ(std::count(first.begin(), first.end(), how), 6) << how;

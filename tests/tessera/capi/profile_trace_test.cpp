@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests the traces that a profiler writes: they are valid JSON, the events of a lane do
+/// Tests the traces that a profiler writes: they are valid JSON, the events of a row do
 /// not overlap, times are in order, and flows have both ends.
 #include <fstream>
 #include <iterator>
@@ -124,10 +124,10 @@ json_value parsed_file(const std::string& path) {
 
 /// The result of check_trace: counts and times of the events in a trace.
 struct trace_facts {
-  std::map<std::string, int> calls;                 ///< by name, on the host
-  std::map<std::string, int64_t> time_in_calls;     ///< total nanoseconds, by name
-  std::map<std::string, int> operations;            ///< by category, on devices
-  std::map<int64_t, std::map<int64_t, int>> lanes;  ///< events by pid and tid
+  std::map<std::string, int> calls;                ///< by name, on the host
+  std::map<std::string, int64_t> time_in_calls;    ///< total nanoseconds, by name
+  std::map<std::string, int> operations;           ///< by category, on devices
+  std::map<int64_t, std::map<int64_t, int>> rows;  ///< events by pid and tid
   std::map<int64_t, int64_t> in_flight;  ///< largest number of bytes at a time, by pid
   std::map<int64_t, std::vector<std::string>> names;  ///< names of operations, by pid
   int flows = 0;
@@ -158,18 +158,18 @@ trace_facts check_trace(const json_value& trace) {
   EXPECT_EQ(trace["displayTimeUnit"].text, "ns");
   EXPECT_EQ(trace["metadata"].is, type::object);
   EXPECT_EQ(trace["traceEvents"].is, type::list);
-  std::map<std::pair<int64_t, int64_t>, std::vector<timed_event>> lanes;
+  std::map<std::pair<int64_t, int64_t>, std::vector<timed_event>> rows;
   std::map<std::pair<int64_t, int64_t>, std::string> named;
   std::map<int64_t, std::vector<std::pair<char, int64_t>>> flows;
   std::map<int64_t, std::pair<int64_t, int64_t>> counted;
   for (const json_value& event : trace["traceEvents"].items) {
     const std::string& phase = event["ph"].text;
-    const std::pair<int64_t, int64_t> lane{event["pid"].whole(), event["tid"].whole()};
-    EXPECT_GE(lane.first, 0);
-    EXPECT_GE(lane.second, 0);
+    const std::pair<int64_t, int64_t> row{event["pid"].whole(), event["tid"].whole()};
+    EXPECT_GE(row.first, 0);
+    EXPECT_GE(row.second, 0);
     if (phase == "M") {
       if (event["name"].text == "thread_name") {
-        named[lane] = event["args"]["name"].text;
+        named[row] = event["args"]["name"].text;
       }
       continue;
     }
@@ -181,23 +181,23 @@ trace_facts check_trace(const json_value& trace) {
     if (phase == "C") {
       const int64_t bytes = event["args"]["bytes"].whole();
       EXPECT_GE(bytes, 0);
-      EXPECT_GE(*start, counted[lane.first].first) << "counters are sorted by time";
-      counted[lane.first] = {*start, bytes};
-      out.in_flight[lane.first] = std::max(out.in_flight[lane.first], bytes);
+      EXPECT_GE(*start, counted[row.first].first) << "counters are sorted by time";
+      counted[row.first] = {*start, bytes};
+      out.in_flight[row.first] = std::max(out.in_flight[row.first], bytes);
     } else if (phase == "X") {
       const auto took = event["dur"].nanoseconds();
       EXPECT_TRUE(took && *took >= 0) << event["dur"].text;
       EXPECT_FALSE(event["name"].text.empty());
-      lanes[lane].push_back({*start, *start + took.value_or(0)});
-      ++out.lanes[lane.first][lane.second];
-      if (lane.first == 0) {
+      rows[row].push_back({*start, *start + took.value_or(0)});
+      ++out.rows[row.first][row.second];
+      if (row.first == 0) {
         EXPECT_EQ(event["cat"].text, "call");
         ++out.calls[event["name"].text];
         out.time_in_calls[event["name"].text] += took.value_or(0);
       }
-      if (lane.first > 0) {
+      if (row.first > 0) {
         ++out.operations[event["cat"].text];
-        out.names[lane.first].push_back(event["name"].text);
+        out.names[row.first].push_back(event["name"].text);
         check_operation(event, *start, took.value_or(0));
       }
     } else {
@@ -205,14 +205,14 @@ trace_facts check_trace(const json_value& trace) {
       flows[event["id"].whole()].emplace_back(phase[0], *start);
     }
   }
-  for (auto& [lane, events] : lanes) {
-    EXPECT_TRUE(named.count(lane) == 1) << lane.first << " " << lane.second;
+  for (auto& [row, events] : rows) {
+    EXPECT_TRUE(named.count(row) == 1) << row.first << " " << row.second;
     std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) {
       return std::tie(a.start, a.end) < std::tie(b.start, b.end);
     });
     for (std::size_t i = 1; i < events.size(); ++i) {
       EXPECT_LE(events[i - 1].end, events[i].start)
-          << "overlap on pid " << lane.first << " tid " << lane.second;
+          << "overlap on pid " << row.first << " tid " << row.second;
     }
   }
   for (const auto& [id, ends] : flows) {
@@ -289,7 +289,7 @@ TEST(TesseraTrace, HasOneLaneForEachDeviceAndStream) {
   EXPECT_EQ(facts.operations.at("collective"), rounds * 4);
   EXPECT_GE(facts.operations.at("host"), rounds);
   for (int64_t device = 1; device <= 4; ++device) {
-    EXPECT_EQ(facts.lanes.at(device).size(), 2U) << "streams of device " << device;
+    EXPECT_EQ(facts.rows.at(device).size(), 2U) << "streams of device " << device;
   }
   int events = 0;
   for (const auto& [category, count] : facts.operations) {
@@ -327,13 +327,13 @@ TEST(TesseraTrace, StreamsOfOneRankAreOnTheirOwnDevice) {
   const json_value trace = parsed_file(path);
   const trace_facts facts = check_trace(trace);
   for (const int64_t pid : {6, 3}) {
-    ASSERT_EQ(facts.lanes.count(pid), 1U) << pid;
-    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "each device has one stream";
+    ASSERT_EQ(facts.rows.count(pid), 1U) << pid;
+    EXPECT_EQ(facts.rows.at(pid).size(), 1U) << "each device has one stream";
     const auto& names = facts.names.at(pid);
     EXPECT_EQ(std::count(names.begin(), names.end(), "traced"), 1);
     EXPECT_EQ(std::count(names.begin(), names.end(), "all_reduce"), 1);
   }
-  EXPECT_EQ(facts.lanes.size(), 3U) << "the trace has the host and two devices";
+  EXPECT_EQ(facts.rows.size(), 3U) << "the trace has the host and two devices";
 }
 
 TEST(TesseraTrace, LaunchesSayHowMuchOfTheMachineTheyCanUse) {
@@ -388,8 +388,8 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
   EXPECT_EQ(facts.calls.at("tessLaunch"), 1);
   EXPECT_GT(facts.time_in_calls.at("tessLaunch"), 0);
   EXPECT_EQ(facts.calls.at("tessMemsetAsync"), 1);
-  EXPECT_EQ(facts.lanes.at(0).size(), 2U)
-      << "the host has one lane for each thread that called";
+  EXPECT_EQ(facts.rows.at(0).size(), 2U)
+      << "the host has one row for each thread that called";
   // Each flow begins inside the call that enqueued the operation.
   std::map<std::string, std::pair<int64_t, int64_t>> call;
   std::map<std::string, int64_t> thread;

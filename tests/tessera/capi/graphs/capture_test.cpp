@@ -405,8 +405,8 @@ TEST_F(TesseraCapture, CollectivesInGraphsCanBeChanged) {
   EXPECT_EQ(tessGraphExecUpdateCollective(exec, 0, &d, s.stream), TESS_ERR_INVALID_VALUE);
 }
 
-/// A copy that runs on all ranks waits on all lanes. It must still do so after an update
-/// that makes it run on one lane only.
+/// A copy that runs on all ranks waits on all device chains. It must still do so after an
+/// update that makes it run on one device chain only.
 TEST_F(TesseraCapture, AChangedNodeWaitsOnAllDevicesForWhatItWaitedFor) {
   const tessStream_t side = stream();
   const tessEvent_t fork = event();

@@ -265,7 +265,7 @@ std::string name_of_fault(const testing::TestParamInfo<fault_kind>& kind) {
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, SerialFault,
                          testing::Values(fault_kind::dropped_wait,
-                                         fault_kind::event_of_one_lane,
+                                         fault_kind::event_of_one_chain,
                                          fault_kind::pairing_by_admission,
                                          fault_kind::waits_lost_at_capture),
                          name_of_fault);

@@ -11,7 +11,7 @@ namespace {
 
 /// Returns the rank of the stream's mesh whose device holds the place, or none if the
 /// place does not name a device.
-int lane_of(const program& p, const place& where, int stream) {
+int chain_of(const program& p, const place& where, int stream) {
   if (!at(p.buffers, where.buffer).on_device() || where.rank == none) {
     return none;
   }
@@ -83,8 +83,8 @@ std::vector<int> carriers_of(const program& p, const operation& o) {
       return {o.rank};
     }
     if (o.way == copy_way::to_host || !everywhere(p, o.to)) {
-      const int to = lane_of(p, o.to, o.stream);
-      return {std::max(to != none ? to : lane_of(p, o.from, o.stream), 0)};
+      const int to = chain_of(p, o.to, o.stream);
+      return {std::max(to != none ? to : chain_of(p, o.from, o.stream), 0)};
     }
   } else if (o.what == verb::fill && !everywhere(p, o.to)) {
     return {0};

@@ -68,14 +68,14 @@ struct host_copies {
   pooled_list<std::byte*> outputs;       ///< copy of the output of each rank
 };
 
-/// The buffers and lanes of one group of ranks.
+/// The buffers and device chains of one group of ranks.
 struct collective_group {
   pooled_list<int> ranks;  ///< the ranks, as positions in the mesh
   /// Allocations of the buffers, which are held while operations use them.
   pooled_list<allocation_ptr> memory;
   pooled_list<const std::byte*> inputs;  ///< input of each rank
   pooled_list<std::byte*> outputs;       ///< output of each rank
-  pooled_list<lane*> lanes;              ///< lane of each rank, set at submission
+  pooled_list<device_chain*> chains;     ///< device chain of each rank, set at submission
   /// Backend that copies the buffers to and from the host, where the ranks meet; null if
   /// the host may use the buffers as they are.
   device_backend* copies_by = nullptr;
@@ -114,12 +114,12 @@ class collective_operation final : public operation {
                        collective::collective_choice how,
                        pooled_list<collective_group> groups, std::size_t scratch_limit);
 
-  /// Submits all groups. Sets the lanes of groups that have none.
+  /// Submits all groups. Sets the device chains of groups that have none.
   void submit(submission& to) override;
-  /// Submits the groups, whose lanes are set.
+  /// Submits the groups, whose device chains are set.
   void submit_groups(submission& to);
   /// Runs one step of the plan for one group, or its beginning or end.
-  void step(lane_set& lanes, unsigned group, std::uint32_t index) noexcept override;
+  void step(device_chains& chains, unsigned group, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override;
   /// Returns the name of the kind of collective, such as "all_reduce".
   [[nodiscard]] std::string_view name() const noexcept override;
@@ -128,7 +128,7 @@ class collective_operation final : public operation {
   /// Returns the scratch memory of the plan.
   [[nodiscard]] memory_need needs() const noexcept override;
   [[nodiscard]] std::string details() const override;
-  [[nodiscard]] std::uint64_t stream_of(unsigned lane) const noexcept override;
+  [[nodiscard]] std::uint64_t stream_of(unsigned chain) const noexcept override;
   [[nodiscard]] double bus_factor() const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
   /// Runs `plan` on the same inputs afterwards and fails unless the bits are equal.

@@ -24,7 +24,7 @@
 #include "weir/tessera/device/backend.hpp"
 #include "weir/tessera/device/symmetric_memory.hpp"
 #include "weir/tessera/module/loader.hpp"
-#include "weir/tessera/stream/lane_set.hpp"
+#include "weir/tessera/stream/device_chains.hpp"
 #include "weir/tessera/stream/memory_pool.hpp"
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/settings.hpp"
@@ -208,11 +208,12 @@ class context : public std::enable_shared_from_this<context> {
   /// Reports the time of a launch that was a trial. @units{nanoseconds}
   void took(const block_trial& trial, std::int64_t ns);
 
-  /// Returns lanes for a stream: unused ones of an ended stream, or new ones.
-  /// @error{out_of_memory; no memory for the lanes}
-  [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
-  /// Takes the lanes of an ended stream for later streams and clears their failures.
-  void return_lanes(std::unique_ptr<lane_set> lanes);
+  /// Returns device chains for a stream: unused ones of an ended stream, or new ones.
+  /// @error{out_of_memory; no memory for the device chains}
+  [[nodiscard]] result<std::unique_ptr<device_chains>> take_chains(unsigned devices);
+  /// Takes the device chains of an ended stream for later streams and clears their
+  /// failures.
+  void return_chains(std::unique_ptr<device_chains> chains);
   /// Returns the number of a new stream, from 1 on.
   [[nodiscard]] std::uint64_t next_stream() noexcept { return ++streams_; }
 
@@ -320,7 +321,7 @@ class context : public std::enable_shared_from_this<context> {
   bool policy_set_ = false;
   std::uint64_t mesh_numbers_ = 0;
   std::vector<std::weak_ptr<mesh>> meshes_;
-  std::vector<std::unique_ptr<lane_set>> spare_lanes_;
+  std::vector<std::unique_ptr<device_chains>> spare_chains_;
   std::vector<std::shared_ptr<operation_observer>> observers_;
   std::shared_ptr<operation_observer> listening_;  ///< passes reports on to all observers
   std::vector<module_wishes> wishes_;              ///< in the order of loading

@@ -57,27 +57,27 @@ class device_step : public std::enable_shared_from_this<device_step> {
 };
 
 template <class Give>
-void operation::run_later(lane_set& lanes, unsigned lane, Give&& give) noexcept {
-  if (!may_run(lanes, lane)) {
-    pass_failure_on(lanes, lane);
+void operation::run_later(device_chains& chains, unsigned chain, Give&& give) noexcept {
+  if (!may_run(chains, chain)) {
+    pass_failure_on(chains, chain);
     return;
   }
   const std::int64_t start = begin();
   std::shared_ptr<device_step> step;
   auto outcome = guarded([&]() -> result<void> {
-    const auto at_end = [this, &lanes, lane, start](std::optional<error> why) {
+    const auto at_end = [this, &chains, chain, start](std::optional<error> why) {
       if (why) {
-        fail(lanes.lane_of(lane), *std::move(why));
+        fail(chains.chain_of(chain), *std::move(why));
       }
-      observe(lane, start);
-      pass_failure_on(lanes, lane);
+      observe(chain, start);
+      pass_failure_on(chains, chain);
     };
     step = std::make_shared<device_step>(*this, at_end);
     return give(*step);
   });
   if (step == nullptr) {
-    fail(lanes.lane_of(lane), std::move(outcome).error());
-    pass_failure_on(lanes, lane);
+    fail(chains.chain_of(chain), std::move(outcome).error());
+    pass_failure_on(chains, chain);
     return;
   }
   if (!outcome) {

@@ -28,10 +28,10 @@ struct mesh;
 struct graph_node {
   /// The operation.
   ref<tessera::operation> operation;
-  /// Carries out the node's waits on all lanes. Set only where an update replaced an
-  /// operation that had waits by one that runs on a single lane.
+  /// Carries out the node's waits on all device chains. Set only where an update replaced
+  /// an operation that had waits by one that runs on a single device chain.
   ref<point> before;
-  std::size_t chain = 0;  ///< position of its stream in graph::streams
+  std::size_t stream_index = 0;  ///< position of its stream in graph::streams
   /// Indices of its predecessors: the node before in its stream, and points.
   std::vector<std::size_t> after;
 };
@@ -65,7 +65,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
       : mode_(mode), thread_(std::this_thread::get_id()) {}
 
   /// Makes a stream take part in the recording, even if nothing is enqueued in it.
-  void take_part(stream& by) { static_cast<void>(chain_of(by)); }
+  void take_part(stream& by) { static_cast<void>(index_of(by)); }
   /// Adds an operation of a stream as a node. Does nothing after `close`.
   void add(stream& by, const ref<operation>& operation);
   /// Returns true if the point is a node of the recording.
@@ -105,9 +105,9 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
     std::size_t freed_by = 0;  ///< 1 + stream that has returned it; 0: taken
   };
 
-  [[nodiscard]] std::size_t chain_of(stream& by);
+  [[nodiscard]] std::size_t index_of(stream& by);
   [[nodiscard]] bool all_reach(std::size_t last) const;
-  void note_memory(const memory_node& node, std::size_t chain);
+  void note_memory(const memory_node& node, std::size_t stream_index);
 
   capture_mode mode_;
   std::thread::id thread_;
@@ -126,7 +126,7 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   /// Makes an executable graph.
   /// @error{invalid_argument; the graph is empty}
   /// @error{unsupported; an operation that cannot be in a graph}
-  /// @error{out_of_memory; no memory for its lanes}
+  /// @error{out_of_memory; no memory for its device chains}
   [[nodiscard]] static result<std::shared_ptr<graph_exec>> make(
       std::shared_ptr<const graph> from);
   ~graph_exec();

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "weir/tessera/stream/lane_set.hpp"
+#include "weir/tessera/stream/device_chains.hpp"
 #include "weir/tessera/stream/ref.hpp"
 #include "weir/tessera/stream/submission_lock.hpp"
 
@@ -29,43 +29,43 @@ struct native_pieces;
 class submission {
  public:
   /// Begins the submission of `operation`, which lives until its last step has ended.
-  submission(submission_lock::guard& in, lane_set& lanes, ref<operation> operation)
-      : in_(in), lanes_(lanes), operation_(std::move(operation)), owners_(true) {}
+  submission(submission_lock::guard& in, device_chains& chains, ref<operation> operation)
+      : in_(in), chains_(chains), operation_(std::move(operation)), owners_(true) {}
   /// Begins the submission of a graph, which keeps its operations alive itself.
-  submission(submission_lock::guard& in, lane_set& lanes)
-      : in_(in), lanes_(lanes), owners_(false) {}
+  submission(submission_lock::guard& in, device_chains& chains)
+      : in_(in), chains_(chains), owners_(false) {}
 
   /// Returns the right to submit.
   [[nodiscard]] submission_lock::guard& guard() const noexcept { return in_; }
-  /// Returns the lanes that the tasks run on.
-  [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
+  /// Returns the device chains that the tasks run on.
+  [[nodiscard]] device_chains& chain_count() const noexcept { return chains_; }
   /// Returns true if the tasks run once, and false if they are recorded in a graph.
   [[nodiscard]] bool runs_once() const noexcept { return owners_; }
-  /// Submits a task that runs step (`lane`, `index`) of `operation`.
+  /// Submits a task that runs step (`chain`, `index`) of `operation`.
   /// The task runs after the points that `operation` waits for, after `others`, and when
   /// `accesses` permit. `worker` is the preferred worker, as in `submit_options`.
-  runtime::task_id add(operation& operation, unsigned lane, std::uint32_t index,
+  runtime::task_id add(operation& operation, unsigned chain, std::uint32_t index,
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others = {},
                        std::uint8_t worker = runtime::submit_options::anywhere);
-  /// Returns the accesses of the task of one lane of `operation`: the lane's token and
-  /// the other memory that it touches. Valid until the next call.
+  /// Returns the accesses of the task of one device chain of `operation`: the device
+  /// chain's token and the other memory that it touches. Valid until the next call.
   [[nodiscard]] std::span<const runtime::access> held(const operation& operation,
-                                                      unsigned lane);
+                                                      unsigned chain);
   /// Submits the last task of the operation, as `add`. The operation may have ended and
   /// been destroyed when this returns, so the caller must not use it afterwards.
-  runtime::task_id add_last(operation& operation, unsigned lane, std::uint32_t index,
+  runtime::task_id add_last(operation& operation, unsigned chain, std::uint32_t index,
                             std::span<const runtime::access> accesses);
   /// Returns the operation, or null if its last task was submitted by `add_last`.
   [[nodiscard]] operation* pending() const noexcept { return operation_.get(); }
 
  private:
-  runtime::task_id put(operation& operation, unsigned lane, std::uint32_t index,
+  runtime::task_id put(operation& operation, unsigned chain, std::uint32_t index,
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others, std::uint8_t worker);
 
   submission_lock::guard& in_;
-  lane_set& lanes_;
+  device_chains& chains_;
   ref<operation> operation_;
   bool owners_;
   std::vector<runtime::access> accesses_;
@@ -85,8 +85,9 @@ struct observed_call {
 class operation_observer {
  public:
   virtual ~operation_observer() = default;
-  /// Reports that a lane has run an operation, with monotonic times in nanoseconds.
-  virtual void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
+  /// Reports that a device chain has run an operation, with monotonic times in
+  /// nanoseconds.
+  virtual void ended(const operation& operation, unsigned chain, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept = 0;
   /// Reports that a call has returned.
   virtual void called(const observed_call&) noexcept {}
@@ -128,7 +129,7 @@ enum class operation_kind : std::uint8_t {
 
 /// Base of all operations. A derived class says which tasks it has and what they do.
 /// @threads{built by one thread; `step` is called by workers, one at a time for each
-/// lane}
+/// device chain}
 class operation : public counted {
  public:
   /// Makes an operation of this kind, without a stream.
@@ -137,8 +138,10 @@ class operation : public counted {
 
   /// Submits the tasks of the operation.
   virtual void submit(submission& to) = 0;
-  /// Runs one task. `index` tells apart the tasks of a lane. Failures go to the lane.
-  virtual void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept = 0;
+  /// Runs one task. `index` tells apart the tasks of a device chain. Failures go to the
+  /// device chain.
+  virtual void step(device_chains& chains, unsigned chain,
+                    std::uint32_t index) noexcept = 0;
   /// Returns the number of tasks that `submit` submits on this many devices, at most or
   /// approximately.
   [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
@@ -147,11 +150,12 @@ class operation : public counted {
   /// Called when the stream accepts it, in the order of calls on that stream, with the
   /// submission lock held. Operations that are only recorded do not run and get no call.
   virtual void taken(submission_lock::guard&, stream&) {}
-  /// Returns true if it has a task on each of this many lanes.
-  [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
-  /// Adds the memory that its task of one lane touches besides the memory of that lane's
-  /// device. It is called only if `touches_more` is set and the stream has several lanes,
-  /// because all operations of a single lane are in order anyway.
+  /// Returns true if it has a task on each of this many device chains.
+  [[nodiscard]] virtual bool on_all_chains(unsigned) const noexcept { return true; }
+  /// Adds the memory that its task of one device chain touches besides the memory of that
+  /// device chain's device. It is called only if `touches_more` is set and the stream has
+  /// several device chains, because all operations of a single device chain are in order
+  /// anyway.
   virtual void touched(unsigned, std::vector<touched_memory>&) const {}
   /// Called when its tasks have been submitted, with the submission lock held.
   virtual void admitted(submission_lock::guard&, stream&) {}
@@ -160,8 +164,8 @@ class operation : public counted {
   /// Returns true if it may wait for other ranks. A graph with such an operation enqueues
   /// each of its nodes anew.
   [[nodiscard]] virtual bool waits_for_ranks() const noexcept { return false; }
-  /// Adds the work of its only lane for a graph that a device runs by itself. Returns
-  /// false if it needs the host, or another device, in each run.
+  /// Adds the work of its only device chain for a graph that a device runs by itself.
+  /// Returns false if it needs the host, or another device, in each run.
   [[nodiscard]] virtual bool add_native_work(native_pieces&) const { return false; }
   /// Returns the number of launches whose random numbers depend on the launches before
   /// them. Each run of a graph takes this many numbers from its stream.
@@ -184,7 +188,7 @@ class operation : public counted {
   /// Returns further members of a JSON object, such as `"grid":[1,1,1]`, or an empty
   /// string.
   [[nodiscard]] virtual std::string details() const { return {}; }
-  /// Returns the number of the stream that a lane belongs to.
+  /// Returns the number of the stream that a device chain belongs to.
   [[nodiscard]] virtual std::uint64_t stream_of(unsigned) const noexcept {
     return stream_number;
   }
@@ -202,7 +206,7 @@ class operation : public counted {
   std::uint32_t enqueued_by = 0;
   std::shared_ptr<const void> keeps;  ///< object that lives until the last step has ended
   std::uint64_t stream_number = 0;    ///< number of its stream
-  /// Device ordinal of each lane, once it has a stream.
+  /// Device ordinal of each device chain, once it has a stream.
   const std::int32_t* on_devices = nullptr;
   /// Monotonic time of enqueueing, if there is an observer.
   std::int64_t enqueued_ns = 0;
@@ -222,32 +226,34 @@ class operation : public counted {
   }
 
  protected:
-  /// Adds to the lane the failures of points that it waited for and of memory that it
-  /// touches. Returns true if the lane has no failure, so that it may run.
-  [[nodiscard]] bool may_run(lane_set& lanes, unsigned lane) const;
-  /// Marks the memory that it should have written as failed, if its lane has a failure.
-  /// The last task of a lane calls this.
-  void pass_failure_on(lane_set& lanes, unsigned lane) const;
-  /// Records a failure of this operation in a lane.
-  void fail(lane& lane, error why) const;
-  /// Runs `body` on a lane that has no failure. An exception from it becomes a failure.
+  /// Adds to the device chain the failures of points that it waited for and of memory
+  /// that it touches. Returns true if the device chain has no failure, so that it may
+  /// run.
+  [[nodiscard]] bool may_run(device_chains& chains, unsigned chain) const;
+  /// Marks the memory that it should have written as failed, if its device chain has a
+  /// failure. The last task of a device chain calls this.
+  void pass_failure_on(device_chains& chains, unsigned chain) const;
+  /// Records a failure of this operation in a device chain.
+  void fail(device_chain& chain, error why) const;
+  /// Runs `body` on a device chain that has no failure. An exception from it becomes a
+  /// failure.
   template <class Body>
-  void run_on(lane_set& lanes, unsigned lane, Body&& body) noexcept {
-    if (may_run(lanes, lane)) {
+  void run_on(device_chains& chains, unsigned chain, Body&& body) noexcept {
+    if (may_run(chains, chain)) {
       const std::int64_t start = begin();
       if (result<void> outcome = guarded(body); !outcome) {
-        fail(lanes.lane_of(lane), std::move(outcome).error());
+        fail(chains.chain_of(chain), std::move(outcome).error());
       }
-      observe(lane, start);
+      observe(chain, start);
     }
-    pass_failure_on(lanes, lane);
+    pass_failure_on(chains, chain);
   }
-  /// Gives work of a lane that has no failure to a device by `give(device_step&)`, which
-  /// returns an error if it cannot. The task of the step ends when the device has ended
-  /// all of it. The operation may have been destroyed when this returns. Its definition
-  /// is in device_step.hpp.
+  /// Gives work of a device chain that has no failure to a device by
+  /// `give(device_step&)`, which returns an error if it cannot. The task of the step ends
+  /// when the device has ended all of it. The operation may have been destroyed when this
+  /// returns. Its definition is in device_step.hpp.
   template <class Give>
-  void run_later(lane_set& lanes, unsigned lane, Give&& give) noexcept;
+  void run_later(device_chains& chains, unsigned chain, Give&& give) noexcept;
   /// Calls `body` and returns its result.
   /// @error{kernel_failed; it threw an exception}
   template <class Body>
@@ -261,10 +267,10 @@ class operation : public counted {
   /// Returns the monotonic time if there is an observer, and 0 otherwise.
   [[nodiscard]] std::int64_t begin() const noexcept;
   /// Reports the time since `start_ns` to the observer, unless `start_ns` is 0.
-  void observe(unsigned lane, std::int64_t start_ns) const noexcept;
-  /// Returns the access to the lane's token for writing.
-  [[nodiscard]] static const runtime::access& holds(const lane& lane) noexcept {
-    return lane.held;
+  void observe(unsigned chain, std::int64_t start_ns) const noexcept;
+  /// Returns the access to the device chain's token for writing.
+  [[nodiscard]] static const runtime::access& holds(const device_chain& chain) noexcept {
+    return chain.held;
   }
 
  private:
@@ -275,44 +281,45 @@ class operation : public counted {
   operation_kind kind_;
 };
 
-/// Base of operations that do the same work on each lane, or on a single one.
-class lane_operation : public operation {
+/// Base of operations that do the same work on each device chain, or on a single one.
+class chain_operation : public operation {
  public:
   /// Makes an operation of this kind.
   using operation::operation;
-  /// Submits a task for each lane that it runs on.
+  /// Submits a task for each device chain that it runs on.
   void submit(submission& to) override;
-  /// Runs the work of one lane, unless the lane has a failure.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  /// Runs the work of one device chain, unless the device chain has a failure.
+  void step(device_chains& chains, unsigned chain, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
-    return only_lane < 0 ? devices : 1;
+    return only_chain < 0 ? devices : 1;
   }
-  [[nodiscard]] bool on_all_lanes(unsigned devices) const noexcept override {
-    return only_lane < 0 || devices == 1;
+  [[nodiscard]] bool on_all_chains(unsigned devices) const noexcept override {
+    return only_chain < 0 || devices == 1;
   }
 
-  int only_lane = -1;  ///< the single lane that it runs on; -1: all lanes
+  int only_chain =
+      -1;  ///< the single device chain that it runs on; -1: all device chains
 
  protected:
-  /// Does the work of one lane. The error may have any code: it becomes a failure of the
-  /// lane.
-  virtual result<void> run(unsigned lane) = 0;
+  /// Does the work of one device chain. The error may have any code: it becomes a failure
+  /// of the device chain.
+  virtual result<void> run(unsigned chain) = 0;
 };
 
-/// Base of operations with a single task that holds all lanes.
+/// Base of operations with a single task that holds all device chains.
 class joining_operation : public operation {
  public:
   /// Makes an operation of this kind.
   using operation::operation;
   /// Submits the task.
   void submit(submission& to) override;
-  /// Runs the work, even if lanes have failures.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  /// Runs the work, even if device chains have failures.
+  void step(device_chains& chains, unsigned chain, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned) const override { return 1; }
 
  protected:
-  /// Does the work. It finds failures in the lanes.
-  virtual void run(lane_set& lanes) = 0;
+  /// Does the work. It finds failures in the device chains.
+  virtual void run(device_chains& chains) = 0;
 };
 
 /// Returns true inside kernels, functions in streams and other work of operations, and in

@@ -19,43 +19,43 @@ class notifier;
 class graph_recording;
 class stream;
 
-/// A marker on every lane of one stream. It is reached when all lanes have run it;
-/// waiting for it means waiting for all lanes.
+/// A marker on every device chain of one stream. It is reached when all device chains
+/// have run it; waiting for it means waiting for all device chains.
 /// @threads{`reached` and `when_ns`, and failures once reached: any thread; others: the
 /// thread that holds the submission lock}
 class point final : public operation {
  public:
-  /// Makes a marker for this many lanes. `notifier` wakes waiting threads when it is
-  /// reached.
-  point(unsigned lanes, notifier& notifier);
+  /// Makes a marker for this many device chains. `notifier` wakes waiting threads when it
+  /// is reached.
+  point(unsigned chains, notifier& notifier);
   /// Returns a point that is already reached, for a stream without unfinished operations.
   [[nodiscard]] static ref<point> over_now(notifier& notifier);
   /// Makes a point of `over_now` reached at the present time, if the caller has its only
   /// reference. Returns false and changes nothing for other points.
   [[nodiscard]] bool over_again(const notifier& notifier) noexcept;
 
-  /// Submits a task on each lane, then calls the callbacks of `when_submitted`.
+  /// Submits a task on each device chain, then calls the callbacks of `when_submitted`.
   void submit(submission& to) override;
-  /// Marks one lane as reached and keeps the lane's failure.
-  void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
+  /// Marks one device chain as reached and keeps the device chain's failure.
+  void step(device_chains& chains, unsigned chain, std::uint32_t index) noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "event"; }
   [[nodiscard]] ref<operation> clone() const override;
   /// Adds nothing: the order of a graph has its points.
   [[nodiscard]] bool add_native_work(native_pieces&) const override { return true; }
 
-  /// Returns true if all lanes have reached it.
+  /// Returns true if all device chains have reached it.
   [[nodiscard]] bool reached() const noexcept {
     return left_.load(std::memory_order_seq_cst) == 0;
   }
-  /// Returns true if all lanes have reached it without a failure, so that no wait is
-  /// needed.
+  /// Returns true if all device chains have reached it without a failure, so that no wait
+  /// is needed.
   [[nodiscard]] bool over() const noexcept {
     return reached() &&
            std::none_of(failures_.begin(), failures_.end(),
                         [](const failure& f) { return static_cast<bool>(f); });
   }
-  /// Returns the time at which the last lane reached it. @units{nanoseconds of the
-  /// monotonic clock}
+  /// Returns the time at which the last device chain reached it. @units{nanoseconds of
+  /// the monotonic clock}
   [[nodiscard]] std::int64_t when_ns() const noexcept {
     return when_.load(std::memory_order_relaxed);
   }
@@ -72,7 +72,7 @@ class point final : public operation {
   [[nodiscard]] std::span<const runtime::task_id> tasks_to_wait_for() const noexcept {
     return ids_;
   }
-  /// Returns the first failure of all lanes. Valid once reached.
+  /// Returns the first failure of all device chains. Valid once reached.
   [[nodiscard]] failure first_failure() const;
 
   /// True: operations that wait for it run after it and do not take over its failures.
@@ -86,8 +86,8 @@ class point final : public operation {
   std::atomic<unsigned> left_;
   std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};
   bool submitted_ = false;
-  std::vector<runtime::task_id> ids_;  ///< the task of each lane
-  std::vector<failure> failures_;      ///< the failure of each lane
+  std::vector<runtime::task_id> ids_;  ///< the task of each device chain
+  std::vector<failure> failures_;      ///< the failure of each device chain
   std::vector<std::function<void(submission_lock::guard&)>> waiting_;
   std::function<void()> reached_call_;
 };

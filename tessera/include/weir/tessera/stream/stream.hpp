@@ -91,14 +91,14 @@ class stream : public std::enable_shared_from_this<stream> {
  public:
   /// Makes a stream on a mesh.
   /// @error{invalid_argument; the mesh has no such rank}
-  /// @error{out_of_memory; no memory for its lanes}
+  /// @error{out_of_memory; no memory for its device chains}
   [[nodiscard]] static result<std::shared_ptr<stream>> make(
       std::shared_ptr<tessera::mesh> mesh, const stream_options& options);
   ~stream();
 
   /// Makes a stream of the same mesh, options and number, for runs of a graph that this
   /// stream has recorded a part of.
-  /// @error{out_of_memory; no memory for its lanes}
+  /// @error{out_of_memory; no memory for its device chains}
   [[nodiscard]] result<std::shared_ptr<stream>> stand_in() const;
 
   /// Enqueues an operation of the program.
@@ -172,31 +172,32 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// Returns the options.
   [[nodiscard]] const stream_options& options() const noexcept { return options_; }
-  /// Returns the number of lanes: the ranks of the mesh, or 1 for a stream of one rank.
-  [[nodiscard]] unsigned lanes() const noexcept { return lanes_->devices(); }
-  /// Returns the lanes.
-  [[nodiscard]] lane_set& chain() noexcept { return *lanes_; }
+  /// Returns the number of device chains: the ranks of the mesh, or 1 for a stream of one
+  /// rank.
+  [[nodiscard]] unsigned chain_count() const noexcept { return chains_->devices(); }
+  /// Returns the device chains.
+  [[nodiscard]] device_chains& chains() noexcept { return *chains_; }
   /// Returns true if a symmetric place has an instance for each of the stream's devices.
   [[nodiscard]] bool fits(const memory_place& place) const {
     const auto devices = place.memory->devices();
     return place.rank != 0 || std::equal(devices.begin(), devices.end(),
                                          mesh_->devices.begin(), mesh_->devices.end());
   }
-  /// Returns the owner of `bytes` bytes from `address` on: the lane whose device has
-  /// them, or no lane. Returns nothing for an address that stands for each lane's own
-  /// instance. `place` is the place of `address`.
+  /// Returns the owner of `bytes` bytes from `address` on: the device chain whose device
+  /// has them, or no device chain. Returns nothing for an address that stands for each
+  /// device chain's own instance. `place` is the place of `address`.
   [[nodiscard]] std::optional<touched_memory> owner_of(
       const std::optional<memory_place>& place, const void* address, std::size_t bytes,
       bool writes) const;
-  /// Returns the rank in the mesh of a lane.
-  [[nodiscard]] int rank_of(unsigned lane) const noexcept {
-    return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
+  /// Returns the rank in the mesh of a device chain.
+  [[nodiscard]] int rank_of(unsigned chain) const noexcept {
+    return options_.rank < 0 ? static_cast<int>(chain) : options_.rank;
   }
-  /// Returns the device ordinal of a lane.
-  [[nodiscard]] std::int32_t device_of(unsigned lane) const noexcept {
-    return devices()[lane];
+  /// Returns the device ordinal of a device chain.
+  [[nodiscard]] std::int32_t device_of(unsigned chain) const noexcept {
+    return devices()[chain];
   }
-  /// Returns the device ordinals of all lanes.
+  /// Returns the device ordinals of all device chains.
   [[nodiscard]] const std::int32_t* devices() const noexcept {
     return mesh_->devices.data() + rank_of(0);
   }
@@ -284,8 +285,8 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<tessera::mesh> mesh, const stream_options& options)
       : mesh_(std::move(mesh)), options_(options) {}
-  /// Takes lanes and adds the stream to its mesh. @error{out_of_memory; no memory for
-  /// lanes}
+  /// Takes device chains and adds the stream to its mesh. @error{out_of_memory; no memory
+  /// for device chains}
   [[nodiscard]] result<void> open();
   [[nodiscard]] result<void> mark(event& into, bool posted);
   void number(operation& operation);
@@ -300,7 +301,7 @@ class stream : public std::enable_shared_from_this<stream> {
   std::shared_ptr<tessera::mesh> mesh_;
   stream_options options_;
   std::uint64_t number_ = 0;
-  std::unique_ptr<lane_set> lanes_;
+  std::unique_ptr<device_chains> chains_;
   std::atomic<std::int64_t> limit_ns_{0};
   std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
   /// Guarded by the submission lock.

@@ -93,7 +93,7 @@ struct fill_request {
 [[nodiscard]] result<ref<operation>> make_fill(stream& target,
                                                const fill_request& request);
 
-/// Makes an operation that calls `function` once, when all lanes have reached it.
+/// Makes an operation that calls `function` once, when all device chains have reached it.
 [[nodiscard]] ref<operation> make_host_function(std::function<void()> function);
 /// Makes an operation that does nothing but fail with `why`, in its turn.
 [[nodiscard]] ref<operation> make_failing(error why);

@@ -149,7 +149,7 @@ void graph_operations::wait_before_capture(int stream) {
   }
   const int event = new_event();
   const int other = any_stream();
-  delay_a_lane(other);
+  delay_a_chain(other);
   if (auto o = other == stream ? std::nullopt : random_launch(other)) {
     o->spin = static_cast<int>(d_.in(50'000, 200'000));
     emit(*o);

@@ -101,7 +101,7 @@ void writer::emit(operation o) {
   }
 }
 
-void writer::delay_a_lane(int stream) {
+void writer::delay_a_chain(int stream) {
   const int ranks = p_.mesh_of(stream).ranks();
   if (at(p_.streams, stream).rank != none || ranks == 1 || !d_.one_in(3)) {
     return;
@@ -123,7 +123,7 @@ int writer::event_behind(const unordered& race) {
   if (!may_record) {
     return none;
   }
-  delay_a_lane(race.behind);
+  delay_a_chain(race.behind);
   const int event = d_.one_in(3) ? new_event() : pick(d_, shared_events);
   record(event, race.behind);
   return event;

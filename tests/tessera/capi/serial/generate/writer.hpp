@@ -49,9 +49,9 @@ class writer {
   /// interface does not allow the operation or no wait is possible.
   void emit(operation o);
   void record(int event, int stream);
-  /// Sometimes makes one device of the stream slow. A wait that covers only some lanes of
-  /// the stream then returns too early.
-  void delay_a_lane(int stream);
+  /// Sometimes makes one device of the stream slow. A wait that covers only some device
+  /// chains of the stream then returns too early.
+  void delay_a_chain(int stream);
   /// Inside a capture, makes `to` wait for everything on `from`.
   void join(int from, int to, int graph);
 

@@ -65,7 +65,7 @@ std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
       if (!lost.empty()) {
         all.push_back({kind, 0, 0, none, std::move(lost)});
       }
-    } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record &&
+    } else if (kind == fault_kind::event_of_one_chain && o.what == verb::record &&
                o.runs) {
       all.push_back({kind, 0, 0, none, {}});
     } else if (kind == fault_kind::pairing_by_admission && !o.shares.empty()) {

@@ -14,7 +14,7 @@ namespace weir::test::serial {
 enum class fault_kind : std::uint8_t {
   none,
   dropped_wait,          ///< leaves out one wait of a stream for an event
-  event_of_one_lane,     ///< waits only for lane 0 of a mesh stream's event
+  event_of_one_chain,    ///< waits only for device chain 0 of a mesh stream's event
   pairing_by_admission,  ///< lets one rank's share overtake the share before it
   /// Forgets, after a capture, the waits that the stream had made before it began or
   /// joined the capture.

@@ -22,9 +22,10 @@
 namespace weir::test::serial {
 namespace {
 
-/// Copies marks to the host in the order of lane 0 of a stream. The program's thread can
-/// then wait until that lane alone has reached an event, which is weaker than the event.
-class lane_marks {
+/// Copies marks to the host in the order of device chain 0 of a stream. The program's
+/// thread can then wait until that chain alone has reached an event, which is weaker than
+/// the event.
+class chain_marks {
  public:
   void put(tessMesh_t mesh, tessStream_t stream, int event) {
     constexpr std::size_t size = sizeof(std::uint32_t);
@@ -71,10 +72,11 @@ class run_of_program : private program_objects {
   /// Runs the program and returns what is wrong, or an empty string.
   std::string run() {
     open();
-    // With this fault the program's thread waits for a lane instead of the stream. The
-    // calls must be in order then, or the thread could wait for a call not made yet.
+    // With this fault the program's thread waits for a device chain instead of the
+    // stream. The calls must be in order then, or the thread could wait for a call not
+    // made yet.
     const std::vector<call> calls =
-        fault_.kind == fault_kind::event_of_one_lane ? calls_in_order(p_) : p_.calls;
+        fault_.kind == fault_kind::event_of_one_chain ? calls_in_order(p_) : p_.calls;
     for (const call& c : calls) {
       if (!wrong_.empty()) {
         return wrong_;
@@ -184,14 +186,14 @@ class run_of_program : private program_objects {
 
   tessStatus_t about_event(const operation& o) {
     const tessEvent_t event = at(events_, o.event);
-    const bool by_lane =
-        fault_.kind == fault_kind::event_of_one_lane && o.recorded_in == none;
+    const bool by_chain =
+        fault_.kind == fault_kind::event_of_one_chain && o.recorded_in == none;
     int done = 0;
     switch (o.what) {
       case verb::record: {
         marks_.forget(o.event);
         const stream_spec& s = at(p_.streams, o.stream);
-        if (by_lane && s.rank == none && at(p_.meshes, s.mesh).ranks() > 1) {
+        if (by_chain && s.rank == none && at(p_.meshes, s.mesh).ranks() > 1) {
           marks_.put(mesh_of(o.stream), stream(o), o.event);
         }
         return tessEventRecord(event, stream(o));
@@ -199,13 +201,13 @@ class run_of_program : private program_objects {
       case verb::wait:
         if (std::find(fault_.lost.begin(), fault_.lost.end(), o.id) !=
                 fault_.lost.end() ||
-            (by_lane && marks_.await(o.event))) {
+            (by_chain && marks_.await(o.event))) {
           return TESS_OK;
         }
         return tessStreamWaitEvent(stream(o), event);
       case verb::query_event: return tessEventQuery(event, &done);
       default:
-        return by_lane && marks_.await(o.event) ? TESS_OK : tessEventSynchronize(event);
+        return by_chain && marks_.await(o.event) ? TESS_OK : tessEventSynchronize(event);
     }
   }
 
@@ -225,8 +227,8 @@ class run_of_program : private program_objects {
     }
   }
   /// Returns the number of the node of a recorded operation. An allocation has two nodes,
-  /// one for the memory and one for its fill. Nodes of events and of lane order have
-  /// kinds that no operation has, so nodes are counted by kind.
+  /// one for the memory and one for its fill. Nodes of events and of the order of chains
+  /// have kinds that no operation has, so nodes are counted by kind.
   std::size_t node_of(int graph, int id) {
     std::map<std::string, int> before;
     std::string kind;
@@ -354,7 +356,7 @@ class run_of_program : private program_objects {
   const fault& fault_;
   tessKernel_t kernel_;
   std::deque<host_work> work_;
-  lane_marks marks_;
+  chain_marks marks_;
   graph_book book_;
   std::set<int> noted_;  ///< operations that the graph book has seen
   std::map<int, std::vector<std::string>> kinds_;  ///< kinds of nodes, by graph

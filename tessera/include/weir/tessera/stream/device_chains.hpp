@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lanes keep the operations of a stream in order: one for each device.
+/// Device chains keep the operations of a stream in order: one for each device.
 #pragma once
 
 #include <algorithm>
@@ -33,26 +33,28 @@ struct failure {
 
 /// One chain of tasks. Each operation holds its order token for writing, so a single task
 /// at a time uses the other members.
-struct lane {
+struct device_chain {
   runtime::footprint token;  ///< the order token
   /// Access to the token for writing, kept to make submission cheaper.
   runtime::access held;
-  failure poison;          ///< operations are skipped while it is set
-  bool backwards = false;  ///< direction of the next collective that begins on this lane
+  failure poison;  ///< operations are skipped while it is set
+  bool backwards =
+      false;  ///< direction of the next collective that begins on this device chain
 };
 
-/// Memory that an operation touches on one lane besides the memory of that lane's device.
+/// Memory that an operation touches on one device chain besides the memory of that device
+/// chain's device.
 struct touched_memory {
-  /// Owner of memory that belongs to no lane.
-  static constexpr int no_lane = -1;
-  /// Lane whose device has the memory. `no_lane` is memory of the host, or of a device
-  /// that the stream does not use; its addresses identify such memory.
-  int owner = no_lane;
+  /// Owner of memory that belongs to no device chain.
+  static constexpr int no_chain = -1;
+  /// Device chain whose device has the memory. `no_chain` is memory of the host, or of a
+  /// device that the stream does not use; its addresses identify such memory.
+  int owner = no_chain;
   std::int64_t begin = 0;  ///< first address
   std::int64_t end = 0;    ///< address behind the last byte
   bool writes = false;     ///< true if the operation writes the memory
 
-  /// Returns memory of no lane: `bytes` bytes from `address` on. Null means all
+  /// Returns memory of no device chain: `bytes` bytes from `address` on. Null means all
   /// addresses.
   [[nodiscard]] static touched_memory outside(const void* address, std::size_t bytes,
                                               bool writes) noexcept {
@@ -62,12 +64,13 @@ struct touched_memory {
     const std::uint64_t end =
         address == nullptr ? max_address
                            : begin + std::min<std::uint64_t>(bytes, max_address - begin);
-    return {no_lane, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
+    return {no_chain, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
             writes};
   }
 };
 
-/// Failures of operations that should have written memory which belongs to no lane.
+/// Failures of operations that should have written memory which belongs to no device
+/// chain.
 /// @threads{safe from any thread. The result for a task does not depend on timing,
 /// because tasks that touch the same addresses run one after another}
 class outside_failures {
@@ -117,7 +120,7 @@ class outside_failures {
     for (const entry& e : others) {
       failure why = e.why;
       why.operation = operation == 0 ? why.operation : operation;
-      add({touched_memory::no_lane, e.begin, e.end, true}, why);
+      add({touched_memory::no_chain, e.begin, e.end, true}, why);
     }
   }
 
@@ -132,21 +135,22 @@ class outside_failures {
   std::atomic<bool> any_{false};
 };
 
-/// The lanes of one stream: one for each device. Operations on one lane run in order.
-/// Operations of different lanes do not wait for each other, unless one of them touches
-/// memory of the other's device or both touch the same memory that belongs to no lane.
-/// @threads{each lane: the tasks that hold its token; the rest is constant}
-class lane_set {
+/// The device chains of one stream: one for each device. Operations on one device chain
+/// run in order. Operations of different device chains do not wait for each other, unless
+/// one of them touches memory of the other's device or both touch the same memory that
+/// belongs to no device chain.
+/// @threads{each device chain: the tasks that hold its token; the rest is constant}
+class device_chains {
  public:
-  /// Makes lanes for this many devices. Each gets a token from the engine.
+  /// Makes device chains for this many devices. Each gets a token from the engine.
   /// @error{out_of_memory; no memory for the tokens}
-  [[nodiscard]] static result<std::unique_ptr<lane_set>> make(runtime::engine& in,
-                                                              unsigned devices) {
-    auto out = std::make_unique<lane_set>();
+  [[nodiscard]] static result<std::unique_ptr<device_chains>> make(runtime::engine& in,
+                                                                   unsigned devices) {
+    auto out = std::make_unique<device_chains>();
     for (unsigned i = 0; i < devices; ++i) {
       WEIR_TRY(const runtime::storage token, in.allocate(1, "order tokens"));
       WEIR_TRY(const runtime::footprint bytes, bytes_of(token.id, 0, 1));
-      out->lanes_.push_back(
+      out->chains_.push_back(
           {bytes, {bytes, runtime::access_mode::read_write}, {}, false});
     }
     if (devices > 1) {
@@ -158,45 +162,47 @@ class lane_set {
     return out;
   }
 
-  /// Returns the number of lanes; each device has one.
+  /// Returns the number of device chains; each device has one.
   [[nodiscard]] unsigned devices() const noexcept {
-    return static_cast<unsigned>(lanes_.size());
+    return static_cast<unsigned>(chains_.size());
   }
-  /// Returns the lane of a device.
-  [[nodiscard]] lane& lane_of(std::size_t device) noexcept { return lanes_[device]; }
+  /// Returns the device chain of a device.
+  [[nodiscard]] device_chain& chain_of(std::size_t device) noexcept {
+    return chains_[device];
+  }
   /// Returns the access that a task needs to touch this memory. @pre devices() > 1
   [[nodiscard]] runtime::access access_to(const touched_memory& memory) const {
     const runtime::access_mode mode =
         memory.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
-    if (memory.owner != touched_memory::no_lane) {
-      return {lanes_[static_cast<std::size_t>(memory.owner)].token, mode};
+    if (memory.owner != touched_memory::no_chain) {
+      return {chains_[static_cast<std::size_t>(memory.owner)].token, mode};
     }
     const auto bytes = bytes_of(outside_.id, memory.begin, memory.end - memory.begin);
     WEIR_EXPECT(bytes.has_value());  // addresses are below 2^63
     return {*bytes, mode};
   }
-  /// Returns the failures in memory that belongs to no lane.
+  /// Returns the failures in memory that belongs to no device chain.
   [[nodiscard]] outside_failures& outside() noexcept { return failures_; }
 
-  /// Returns true if a lane, or memory of no lane, has a failure. The caller holds all
-  /// tokens, or knows that no task holds one.
+  /// Returns true if a device chain, or memory of no device chain, has a failure. The
+  /// caller holds all tokens, or knows that no task holds one.
   [[nodiscard]] bool poisoned() const noexcept {
     return failures_.any() ||
-           std::any_of(lanes_.begin(), lanes_.end(),
-                       [](const lane& l) { return static_cast<bool>(l.poison); });
+           std::any_of(chains_.begin(), chains_.end(),
+                       [](const device_chain& l) { return static_cast<bool>(l.poison); });
   }
-  /// Returns the first failure of all lanes. The caller holds all tokens.
+  /// Returns the first failure of all device chains. The caller holds all tokens.
   [[nodiscard]] failure first_failure() const {
     failure out;
-    for (const lane& l : lanes_) {
+    for (const device_chain& l : chains_) {
       out.merge(l.poison);
     }
     return out;
   }
-  /// Returns the first failure of all lanes and clears all failures.
+  /// Returns the first failure of all device chains and clears all failures.
   [[nodiscard]] failure take_failures() {
     failure out = first_failure();
-    for (lane& l : lanes_) {
+    for (device_chain& l : chains_) {
       l.poison = {};
     }
     if (failures_.any()) {
@@ -215,8 +221,8 @@ class lane_set {
     return runtime::footprint::of_view(id, begin, {&length, 1}, {&one, 1}, 1);
   }
 
-  std::vector<lane> lanes_;
-  runtime::storage outside_;  ///< only where there are several lanes
+  std::vector<device_chain> chains_;
+  runtime::storage outside_;  ///< only where there are several device chains
   outside_failures failures_;
 };
 
