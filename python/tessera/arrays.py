@@ -116,8 +116,8 @@ class Array:
         source = numpy.ascontiguousarray(values, dtype=self._numpy_dtype(values)).reshape(numpy.shape(values))
         if source.shape != self.shape:
             raise invalid(f"array not filled: expected values of shape {self.shape}, found {source.shape}")
+        stream.keep(source)  # before the call: one that runs out of time leaves its work enqueued
         self._copy(self.address, source.ctypes.data, H2D, rank, stream)
-        stream.keep(source)
         if wait:
             stream.synchronize()
         return self
@@ -126,8 +126,8 @@ class Array:
         """A copy of what a rank has once the stream has got there: by default the stream's own rank, or 0."""
         stream = self._stream_or(stream)
         out = need_numpy().empty(self.shape, self.dtype.numpy_name)
-        self._copy(out.ctypes.data, self.address, D2H, max(stream.rank, 0) if rank is None else rank, stream)
         stream.keep(out)
+        self._copy(out.ctypes.data, self.address, D2H, max(stream.rank, 0) if rank is None else rank, stream)
         stream.synchronize()
         return out
 

@@ -75,8 +75,8 @@ class GraphExec:
         self._finish = c.when_gone(self, c.quietly, "tessGraphExecDestroy", self.handle)
 
     def launch(self, stream):
-        c.call("tessGraphLaunch", self.handle, stream.handle)
         stream.keep(self)
+        c.call("tessGraphLaunch", self.handle, stream.handle)
 
     def update(self, node, kernel, grid, block, args, stream, shared_bytes=0, flags=0):
         """From the next launch on, node `node` (a launch) runs with these arguments and this shape."""

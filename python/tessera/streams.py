@@ -97,8 +97,8 @@ class Stream:
                 raised.append(e)
 
         callback = c.HostFn(wrapped)
-        c.call("tessLaunchHostFunc", self.handle, callback, None)
         self.keep(callback)
+        c.call("tessLaunchHostFunc", self.handle, callback, None)
 
     def request_stop(self):
         """Asks persistent kernels on the stream to stop."""

@@ -6,6 +6,7 @@
 /// (`tessCollectiveDesc`) and posts it, so that all checks exist once. Inside a group,
 /// calls are checked at once but only kept; the end of the group makes and enqueues all
 /// of them. A group of which a call failed is not enqueued at all.
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -105,8 +106,9 @@ result<void> end_group() {
     // A stream may have been destroyed since its call.
     WEIR_TRY(const auto s, find(handle, call));
     calls.push_back({s->stream, request});
-    // One that captures only records.
-    if (s->native && !s->stream->records()) {
+    // Once for each stream. One that captures only records.
+    if (s->native && !s->stream->records() &&
+        std::find(with_native.begin(), with_native.end(), s) == with_native.end()) {
       with_native.push_back(s);
     }
   }
@@ -115,9 +117,14 @@ result<void> end_group() {
     WEIR_CHECK(wait_for_own_native(*s));
   }
   WEIR_CHECK(tessera::enqueue_group(calls));
+  result<void> first_failure;
   for (const auto& s : with_native) {
-    WEIR_CHECK(tessera::wait_until_reached(*s->stream));
+    auto ended = tessera::wait_until_reached(*s->stream);
+    if (first_failure && !ended) {
+      first_failure = std::move(ended);
+    }
   }
+  WEIR_CHECK(std::move(first_failure));
   // Logged only when the whole group is enqueued.
   for (const tessera::grouped_call& c : calls) {
     c.target->context().log(tessera::log_level::trace,

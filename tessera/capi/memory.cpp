@@ -97,10 +97,20 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    return enqueue_in_order(*s, [&]() -> result<void> {
-      WEIR_TRY(*devPtr, s->stream->context().allocate(*s->stream, bytes));
+    void* taken = nullptr;
+    auto made = enqueue_in_order(*s, [&]() -> result<void> {
+      WEIR_TRY(taken, s->stream->context().allocate(*s->stream, bytes));
       return {};
     });
+    // A call that fails leaves no memory behind, also if only the wait has failed.
+    if (!made && taken != nullptr) {
+      (void)s->stream->context().free_later(*s->stream, taken);
+      return made;
+    }
+    if (made) {
+      *devPtr = taken;
+    }
+    return made;
   });
 }
 
@@ -112,8 +122,9 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
     if (devPtr == nullptr) {
       return {};
     }
-    return enqueue_in_order(
-        *s, [&] { return s->stream->context().free_later(*s->stream, devPtr); });
+    // Later users of the memory wait for the free, so the call does not.
+    WEIR_CHECK(wait_for_own_native(*s));
+    return s->stream->context().free_later(*s->stream, devPtr);
   });
 }
 

@@ -187,9 +187,10 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
     WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
     // A stream that was made from a native stream also waits for that one.
-    WEIR_CHECK(wait_for_own_native(*s));
+    auto followed = wait_for_own_native(*s);
     // Returns the first failure since the last call.
-    return s->stream->synchronize();
+    auto ended = s->stream->synchronize();
+    return ended ? followed : ended;
   });
 }
 

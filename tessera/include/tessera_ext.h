@@ -179,7 +179,7 @@ TESS_API tessStatus_t tessLaunchHostFunc(tessStream_t stream, void (*fn)(void* u
  * @error{TESS_ERR_UNSUPPORTED; the devices are not GPUs, or the native stream is
  * TESS_NATIVE_PER_THREAD: another thread than the caller's asks the driver}
  * @error{TESS_ERR_INVALID_VALUE; the stream captures, there is no such device, or
- * `native` is no stream of it} */
+ * `native` is no stream of it or captures} */
 TESS_API tessStatus_t tessStreamWaitNative(tessStream_t stream, int device, void* native);
 /** Lets work that is submitted to a native stream of `device` from now on run behind the
  * operations that the stream has now. The calling thread waits for these operations, at
@@ -194,19 +194,22 @@ TESS_API tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_
  * stream of Tessera. What it is given runs behind the work that the native stream has at
  * the time of the call, and each such call waits, at most as long as TESS_TIMEOUT_MS
  * says, until that work and the operation have ended: what the native stream gets after
- * the call runs behind the operation. If an operation has failed, these calls return its
- * status until tessStreamSynchronize. A capture on the stream only records. Recording an
- * event does not wait, and the event comes behind the work of the native stream;
- * tessStreamSynchronize also waits for that work, and tessStreamQuery does not ask about
- * it. Collectives between streams of several ranks are posted in one group, or by one
- * thread for each rank, because each call waits. Persistent kernels and
- * TESS_LAUNCH_CAPTURE are refused with TESS_ERR_UNSUPPORTED. The native stream must exist
- * until tessStreamDestroy, which does not destroy it. Many operations in a row are faster
- * on a stream of the runtime, between tessStreamWaitNative and tessNativeWaitStream.
+ * the call runs behind the operation. After TESS_ERR_TIMEOUT the operation goes on, and
+ * the order is not kept until tessStreamSynchronize. If an operation has failed, these
+ * calls return its status until tessStreamSynchronize. A capture on the stream only
+ * records. Recording an event does not wait, and the event comes behind the work of the
+ * native stream; tessStreamSynchronize also waits for that work, and tessStreamQuery does
+ * not ask about it. tessFree, tessMeshDestroy and tessShutdown do not know of the work
+ * either: synchronize first. Collectives between streams of several ranks are posted in
+ * one group, or by one thread for each rank, because each call waits. Persistent kernels
+ * and TESS_LAUNCH_CAPTURE are refused with TESS_ERR_UNSUPPORTED. The native stream must
+ * exist until tessStreamDestroy, which does not destroy it. Many operations in a row are
+ * faster on a stream of the runtime, between tessStreamWaitNative and
+ * tessNativeWaitStream.
  * @error{TESS_ERR_UNSUPPORTED; the devices are not GPUs, or the native stream is
  * TESS_NATIVE_PER_THREAD}
  * @error{TESS_ERR_INVALID_VALUE; there is no such rank, or `native` is no stream of its
- * device} */
+ * device or captures} */
 TESS_API tessStatus_t tessStreamFromNative(tessMesh_t mesh, int rank, void* native,
                                            tessStream_t* stream);
 /** Writes the native stream that a stream was made from, for other libraries.

@@ -242,7 +242,23 @@ result<void> wait_native(stream& target, const native_stream& native) {
 result<void> wait_until_reached(stream& target) {
   event here;
   WEIR_CHECK(target.post(here));
-  return wait_for(*here.latest(), target.context());
+  const ref<point> p = here.latest();
+  if (p->captured) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("end of stream {} not waited for: expected no capture, found "
+                    "one that another thread has begun",
+                    target.number()));
+  }
+  auto waited = wait_for(*p, target.context());
+  if (!waited && waited.error().code() == errc::timeout) {
+    return error(errc::timeout,
+                 fmt::format("stream {} not waited for: expected its work to end within "
+                             "{} ms, the limit TESS_TIMEOUT_MS",
+                             target.number(), target.context().settings().wait_limit_ms))
+        .hint("the work goes on; tessStreamSynchronize waits for it");
+  }
+  return waited;
 }
 
 }  // namespace weir::tessera

@@ -68,8 +68,20 @@ void device_thread::close_batches() {
     if (l.batch.empty() || is_lost_) {
       continue;
     }
-    status s = status::success;
-    const event_handle event = take_event(s);
+    // A stream that captures runs nothing, so an event in it would never occur.
+    capture_status captures = capture_status::none;
+    status s = api_.stream_is_capturing(native, &captures);
+    if (s == status::success && captures != capture_status::none) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot {}: expected a stream that does not capture, "
+                               "found one that does",
+                               label))
+          .hint("call before its capture begins or after it has ended");
+    }
+    event_handle event = nullptr;
+    if (s == status::success) {
+      event = take_event(s);
+    }
     if (s == status::success) {
       s = api_.event_record(event, l.stream);
       // The event goes back, since it was not recorded.
@@ -125,6 +137,16 @@ bool device_thread::poll(driver_stream& l) {
       // "Not ready" is neither a success nor a failure.
       const status_kind kind = kind_of(s);
       l.failed_queries += kind == status_kind::returned ? 1U : 0U;
+      // Another library may have changed its stream; the device itself is not lost.
+      if (l.native && l.failed_queries > max_failed_queries) {
+        const error failure = failure_of(api_, s, outstanding_labels());
+        for (operation& o : first.operations) {
+          end_failed(o, failure);
+        }
+        l.outstanding -= first.operations.size();
+        l.flights.pop_front();  // the event is not used again
+        return true;
+      }
       if (kind == status_kind::sticky || l.failed_queries > max_failed_queries) {
         lose(s, outstanding_labels());
       }

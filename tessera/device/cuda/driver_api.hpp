@@ -109,6 +109,8 @@ enum class access_right : int { read_write = 3 };
 enum class launch_attribute_id : int { cooperative = 2 };
 /// Places of memory in descriptions of copies: CUmemorytype.
 enum class memory_type : int { host = 1, device = 2 };
+/// What a stream does with operations that it gets: CUstreamCaptureStatus.
+enum class capture_status : int { none = 0, active = 1, invalidated = 2 };
 /// Outcome of a look-up of a function: CUdriverProcAddressQueryResult.
 enum class lookup : int { success = 0, symbol_not_found = 1, version_not_sufficient = 2 };
 
@@ -256,6 +258,8 @@ using host_function = void (*)(void*);
     (stream_handle*, unsigned, int))                                                     \
   X(stream_destroy, cuStreamDestroy, 4000, true, (stream_handle))                        \
   X(stream_query, cuStreamQuery, 2000, true, (stream_handle))                            \
+  X(stream_is_capturing, cuStreamIsCapturing, 10000, true,                               \
+    (stream_handle, capture_status*))                                                    \
   X(stream_wait, cuStreamWaitEvent, 3020, true, (stream_handle, event_handle, unsigned)) \
   X(event_create, cuEventCreate, 2000, true, (event_handle*, unsigned))                  \
   X(event_record, cuEventRecord, 2000, true, (event_handle, stream_handle))              \

@@ -46,6 +46,7 @@ inline constexpr auto documented_errors = [] {
       documented_error{"cuStreamCreateWithPriority", invalid_context, true, true},
       documented_error{"cuStreamDestroy", invalid_handle, false, true, true},
       documented_error{"cuStreamQuery", invalid_handle, false, true},
+      documented_error{"cuStreamIsCapturing", invalid_handle, false, true},
       documented_error{"cuStreamWaitEvent", invalid_handle, false, true},
       documented_error{"cuEventCreate", invalid_context, true, true},
       documented_error{"cuEventRecord", invalid_handle, false, true},

@@ -130,6 +130,10 @@ WEIR_CUDA_NUMBER(launch_attribute_id::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATI
 /// Places of memory in copies of graphs.
 WEIR_CUDA_NUMBER(memory_type::host, CU_MEMORYTYPE_HOST);
 WEIR_CUDA_NUMBER(memory_type::device, CU_MEMORYTYPE_DEVICE);
+/// Captures of streams.
+WEIR_CUDA_NUMBER(capture_status::none, CU_STREAM_CAPTURE_STATUS_NONE);
+WEIR_CUDA_NUMBER(capture_status::active, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+WEIR_CUDA_NUMBER(capture_status::invalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 /// Outcomes of looking a function up.
 WEIR_CUDA_NUMBER(lookup::success, CU_GET_PROC_ADDRESS_SUCCESS);
 WEIR_CUDA_NUMBER(lookup::symbol_not_found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);

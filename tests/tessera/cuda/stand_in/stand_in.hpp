@@ -84,6 +84,8 @@ void fail_nccl_call(std::string_view function, unsigned nth, cuda::nccl_status o
 /// Waits until all streams are idle, without telling the host of the end of operations. A
 /// test that lets memory go too early calls it, so that the mistake does no harm.
 void settle();
+/// Lets a stream say that it captures, as if its library had begun a capture on it.
+void let_capture(void* stream, bool captures);
 /// Returns how often a function was called since `set_up`.
 [[nodiscard]] unsigned calls_of(std::string_view function);
 /// Lets each call block up to this time from now on.

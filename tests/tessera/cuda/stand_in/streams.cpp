@@ -104,6 +104,19 @@ status stream_query(cuda::stream_handle handle) {
   return status::success;
 }
 
+status stream_is_capturing(cuda::stream_handle handle, cuda::capture_status* found) {
+  entered call("cuStreamIsCapturing", need::context);
+  if (call.refused() != status::success) {
+    return call.refused();
+  }
+  const auto stream = stream_of(handle, "cuStreamIsCapturing");
+  if (stream == nullptr || found == nullptr) {
+    return stream == nullptr ? status::invalid_handle : status::invalid_value;
+  }
+  *found = stream->captures ? cuda::capture_status::active : cuda::capture_status::none;
+  return status::success;
+}
+
 status event_create(cuda::event_handle* made, unsigned flags) {
   entered call("cuEventCreate", need::context);
   if (call.refused() != status::success) {
@@ -323,6 +336,12 @@ void serve_stream(const std::shared_ptr<stream_state>& stream) {
   }
 }
 
+void let_capture(void* stream, bool captures) {
+  world& w = the_world();
+  const std::lock_guard lock(w.mutex);
+  w.streams.at(static_cast<cuda::stream_handle>(stream))->captures = captures;
+}
+
 void settle() {
   world& w = the_world();
   std::unique_lock lock(w.mutex);
@@ -373,6 +392,7 @@ std::vector<named_function> stream_functions() {
   return {{"cuStreamCreateWithPriority", 5050, reinterpret_cast<void*>(&stream_create)},
           {"cuStreamDestroy", 4000, reinterpret_cast<void*>(&stream_destroy)},
           {"cuStreamQuery", 2000, reinterpret_cast<void*>(&stream_query)},
+          {"cuStreamIsCapturing", 10000, reinterpret_cast<void*>(&stream_is_capturing)},
           {"cuStreamWaitEvent", 3020, reinterpret_cast<void*>(&stream_wait)},
           {"cuEventCreate", 2000, reinterpret_cast<void*>(&event_create)},
           {"cuEventRecord", 2000, reinterpret_cast<void*>(&event_record)},

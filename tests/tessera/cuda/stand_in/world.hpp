@@ -67,7 +67,8 @@ struct stream_state {
   std::uint64_t ended = 0;  ///< number of the newest operation that has ended
   vector_clock clock;
   bool destroyed = false;
-  bool posting = false;  ///< a communicator that uses it is not ready
+  bool captures = false;  ///< its library records what it gets
+  bool posting = false;   ///< a communicator that uses it is not ready
   std::minstd_rand delays;
   std::condition_variable changed;
   std::thread thread;

@@ -30,7 +30,7 @@ struct native_stream {
 /// failure, which stays for `synchronize` and may have any code. `target` does not
 /// capture.
 /// @error{timeout; they have not ended within the limit of the context}
-/// @error{invalid_argument; a capture of another thread has begun meanwhile}
+/// @error{invalid_argument; another thread has begun a capture meanwhile}
 [[nodiscard]] result<void> wait_until_reached(stream& target);
 
 /// Calls `enqueue`, which gives `target` work. If there is a native stream, the work runs
@@ -45,7 +45,7 @@ template <class Enqueue>
   }
   WEIR_CHECK(wait_native(target, *native));
   WEIR_CHECK(std::forward<Enqueue>(enqueue)());
-  return target.records() ? result<void>() : wait_until_reached(target);
+  return wait_until_reached(target);
 }
 
 }  // namespace weir::tessera
