@@ -195,7 +195,8 @@ typedef struct {
 /** Makes a DLManagedTensorVersioned (or, by flag, a DLManagedTensor) over memory of the
  * context, without a copy. `ptr` is the address of element 0. The receiver calls its
  * deleter; until then the tensor keeps the memory, also past tessFree and tessShutdown.
- * Does not wait: synchronize the stream that writes the memory before.
+ * Does not wait: before, synchronize the stream that writes the memory, or order it with
+ * the consumer's stream by tessNativeWaitStream.
  * @error{TESS_ERR_INVALID_VALUE; unknown memory, or the tensor leaves its allocation}
  * @error{TESS_ERR_UNSUPPORTED; DLPack has no such type of elements, or a DLManagedTensor
  * would have to be read-only, which it cannot say} */

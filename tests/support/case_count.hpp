@@ -18,11 +18,12 @@ inline std::uint64_t number_or(const char* variable, std::uint64_t otherwise) {
 /// Returns how many cases a random test tries: the number in the environment variable
 /// `variable`, else `usual`, of which `WEIR_TEST_SHARE` percent are tried if that is set.
 /// `scripts/test` sets the share under sanitizers, where each case takes several times
-/// as long (docs/decisions/021).
-inline std::uint64_t case_count(const char* variable, std::uint64_t usual) {
+/// as long (docs/decisions/021). At least `least` cases are tried.
+inline std::uint64_t case_count(const char* variable, std::uint64_t usual,
+                                std::uint64_t least = 1) {
   const std::uint64_t share =
       std::min<std::uint64_t>(number_or("WEIR_TEST_SHARE", 100), 100);
-  return number_or(variable, std::max<std::uint64_t>(usual * share / 100, 1));
+  return number_or(variable, std::max(usual * share / 100, least));
 }
 
 /// Returns the distance between the cases that an exhaustive test tries: 1, or so many

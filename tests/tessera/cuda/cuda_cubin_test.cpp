@@ -141,6 +141,41 @@ TEST(CudaCubin, WithoutAKernelIsAnErrorThatNamesTheKernel) {
       << loaded.error().message();
 }
 
+/// Returns the architecture of the section that a device of a capability runs, or
+/// "none".
+std::string chosen_for(std::initializer_list<code_section> sections, int capability) {
+  fatbin module;
+  module.code = sections;
+  const auto chosen = choose_cuda_section(module, capability);
+  return chosen ? module.code[*chosen].arch : "none";
+}
+
+// @source{CUDA C++ Programming Guide, compute capabilities: features of architectures and
+// of families}
+TEST(CudaCubin, SuffixesSayWhichDevicesRunTheCode) {
+  const auto code = [](section_kind kind, const char* arch) {
+    code_section out;
+    out.kind = kind;
+    out.arch = arch;
+    return out;
+  };
+  const code_section plain = code(section_kind::ptx, "compute_90");
+  const code_section exact = code(section_kind::ptx, "compute_90a");
+  const code_section family = code(section_kind::ptx, "compute_100f");
+  const code_section exact_machine = code(section_kind::cubin, "sm_90a");
+  const code_section family_machine = code(section_kind::cubin, "sm_100f");
+  EXPECT_EQ(chosen_for({exact}, 90), "compute_90a");
+  EXPECT_EQ(chosen_for({exact}, 100), "none");
+  EXPECT_EQ(chosen_for({plain, exact}, 100), "compute_90");
+  EXPECT_EQ(chosen_for({exact_machine, plain}, 90), "sm_90a");
+  EXPECT_EQ(chosen_for({exact_machine}, 91), "none");
+  EXPECT_EQ(chosen_for({family}, 103), "compute_100f");
+  EXPECT_EQ(chosen_for({family}, 120), "none");
+  EXPECT_EQ(chosen_for({plain, family}, 120), "compute_90");
+  EXPECT_EQ(chosen_for({family_machine, plain}, 103), "sm_100f");
+  EXPECT_EQ(chosen_for({family_machine, plain}, 90), "compute_90");
+}
+
 // Machine code as nvcc makes it for WEIR_CUDA_ARCHS, in a container beside the PTX.
 TEST(CudaCubin, ThatNvccHasMadeOfTheDemosKernelsIsLoaded) {
   const std::string path = WEIR_CUBIN_FATBIN;

@@ -92,5 +92,41 @@ TEST(CudaNative, AMissingWaitForANativeStreamIsReported) {
   std::printf("planted: %d of %zu found\n", reported, all.size() - 1);
 }
 
+// The other library may have begun a capture behind the question whether its stream
+// captures: the event is then one of the capture. 907 is CUDA_ERROR_CAPTURED_EVENT.
+TEST(CudaNative, AnEventThatCannotBeAskedFailsTheWaitAndNotTheDevice) {
+  set_up(machine{}, std::make_shared<listed_executor>(conformance_list()));
+  cuda::driver changed = or_throw(cuda::load_driver(WEIR_STAND_IN_DRIVER));
+  unchanged = changed.api;
+  native_event = nullptr;
+  changed.api.event_record = [](cuda::event_handle e, cuda::stream_handle s) {
+    native_event = s == native ? e : native_event;
+    return unchanged.event_record(e, s);
+  };
+  changed.api.event_query = [](cuda::event_handle e) {
+    return e == native_event ? static_cast<status>(907) : unchanged.event_query(e);
+  };
+  cuda_options options = stand_in_options();
+  options.driver = &changed;
+  const auto backend = or_throw(make_cuda_backend(options));
+  other_library other(0);
+  native = static_cast<cuda::stream_handle>(other.stream());
+  std::promise<result<void>> reached;
+  or_throw(backend->follow_native(
+      0, reinterpret_cast<std::uintptr_t>(other.stream()),
+      [&](result<void> outcome) { reached.set_value(std::move(outcome)); }));
+  const result<void> outcome = reached.get_future().get();
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_NE(outcome.error().message().find("wait for native stream"), std::string::npos)
+      << outcome.error().message();
+  constexpr std::size_t bytes = 64;
+  std::byte* const x = or_throw(backend->allocate(0, bytes));
+  std::promise<result<void>> filled;
+  backend->submit(copy_work{copy_kind::device_to_device, x, x, 0, 0, 0},
+                  [&](result<void> ended) { filled.set_value(std::move(ended)); });
+  EXPECT_TRUE(filled.get_future().get());
+  EXPECT_TRUE(backend->free(0, x));
+}
+
 }  // namespace
 }  // namespace weir::tessera::stand_in

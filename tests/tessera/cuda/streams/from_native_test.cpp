@@ -267,6 +267,69 @@ TEST(GpuFromNative, AFailureIsReturnedByCallsUntilTheSynchronization) {
   exchange_in_turn(at, 5);
 }
 
+// The program may not know that the call has got memory, so it has none.
+TEST(GpuFromNative, ACallForMemoryThatFailsTakesNone) {
+  native_device at(delayed(1));
+  const auto fails = [](void*) { throw std::runtime_error("function failed"); };
+  EXPECT_EQ(tessLaunchHostFunc(at.stream, fails, nullptr), TESS_ERR_LAUNCH_FAILED);
+  void* taken = nullptr;
+  EXPECT_EQ(tessMallocAsync(&taken, bytes, at.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_EQ(taken, nullptr);
+  EXPECT_EQ(tessStreamSynchronize(at.stream), TESS_ERR_LAUNCH_FAILED);
+  size_t used = 1;
+  size_t limit = 0;
+  ASSERT_TESS(tessStreamGetMemoryUse(at.stream, &used, &limit));
+  EXPECT_EQ(used, 0U);
+}
+
+// The failure is returned and cleared although the native stream is gone.
+TEST(GpuFromNative, ASynchronizationReturnsTheFailureOfTheStreamFirst) {
+  native_device at(delayed(1));
+  const auto fails = [](void*) { throw std::runtime_error("function failed"); };
+  EXPECT_EQ(tessLaunchHostFunc(at.stream, fails, nullptr), TESS_ERR_LAUNCH_FAILED);
+  tessera::stand_in::let_capture(at.other.stream(), true);
+  EXPECT_EQ(tessStreamSynchronize(at.stream), TESS_ERR_LAUNCH_FAILED);
+  EXPECT_NE(last_text().find("function failed"), std::string::npos) << last_text();
+  EXPECT_EQ(tessStreamSynchronize(at.stream), TESS_ERR_INVALID_VALUE);
+  tessera::stand_in::let_capture(at.other.stream(), false);
+  ASSERT_TESS(tessStreamSynchronize(at.stream));
+}
+
+// An event that is recorded in a capture of the other library never occurs.
+TEST(GpuFromNative, CapturesOfTheOtherLibraryAreRefusedAndTheDeviceStays) {
+  native_device at(delayed(1));
+  tessera::stand_in::let_capture(at.other.stream(), true);
+  tessStream_t second = nullptr;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(tessMemsetAsync(at.x, 1, bytes, at.stream), TESS_ERR_INVALID_VALUE);
+    EXPECT_NE(last_text().find("expected a stream that does not capture"),
+              std::string::npos)
+        << last_text();
+  }
+  EXPECT_EQ(tessStreamFromNative(at.on.mesh, 0, at.other.stream(), &second),
+            TESS_ERR_INVALID_VALUE);
+  tessera::stand_in::let_capture(at.other.stream(), false);
+  exchange_in_turn(at, 8);
+}
+
+// Work of the other ranks ends before the group does, also if one rank has failed.
+TEST(GpuFromNative, AGroupThatFailsHasWaitedForAllRanks) {
+  native_ranks on;
+  const auto fails = [](void*) { throw std::runtime_error("function failed"); };
+  EXPECT_EQ(tessLaunchHostFunc(on.streams[0], fails, nullptr), TESS_ERR_LAUNCH_FAILED);
+  on.fill_all();
+  ASSERT_TESS(tessGroupStart());
+  ASSERT_TESS(on.reduce(0));
+  ASSERT_TESS(on.reduce(1));
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_LAUNCH_FAILED);
+  int done = 0;
+  EXPECT_NE(tessStreamQuery(on.streams[1], &done), TESS_ERR_TIMEOUT);
+  EXPECT_EQ(done, 1);
+  for (tessStream_t s : on.streams) {
+    EXPECT_EQ(tessStreamSynchronize(s), TESS_ERR_LAUNCH_FAILED);
+  }
+}
+
 TEST(GpuFromNative, TheWaitOfACallEndsAtItsLimit) {
   show_machine(delayed(1), listed_kernels());
   const environment set({{"TESS_BACKEND", "cuda"}, {"TESS_TIMEOUT_MS", "20"}});
