@@ -68,20 +68,8 @@ void device_thread::close_batches() {
     if (l.batch.empty() || is_lost_) {
       continue;
     }
-    // A stream that captures runs nothing, so an event in it would never occur.
-    capture_status captures = capture_status::none;
-    status s = api_.stream_is_capturing(native, &captures);
-    if (s == status::success && captures != capture_status::none) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot {}: expected a stream that does not capture, "
-                               "found one that does",
-                               label))
-          .hint("call before its capture begins or after it has ended");
-    }
-    event_handle event = nullptr;
-    if (s == status::success) {
-      event = take_event(s);
-    }
+    status s = status::success;
+    const event_handle event = take_event(s);
     if (s == status::success) {
       s = api_.event_record(event, l.stream);
       // The event goes back, since it was not recorded.
@@ -173,8 +161,20 @@ result<void> device_thread::follow(stream_handle native, completion done) {
     const std::string label =
         fmt::format("wait for native stream {:#x} on {}",
                     reinterpret_cast<std::uintptr_t>(native), facts_.name);
-    status s = status::success;
-    const event_handle event = take_event(s);
+    // A stream that captures runs nothing, so an event in it would never occur.
+    capture_status captures = capture_status::none;
+    status s = api_.stream_is_capturing(native, &captures);
+    if (s == status::success && captures != capture_status::none) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot {}: expected a stream that does not capture, "
+                               "found one that does",
+                               label))
+          .hint("call before its capture begins or after it has ended");
+    }
+    event_handle event = nullptr;
+    if (s == status::success) {
+      event = take_event(s);
+    }
     if (s == status::success) {
       s = api_.event_record(event, native);
       if (s != status::success) {
