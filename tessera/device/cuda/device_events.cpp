@@ -132,7 +132,8 @@ bool device_thread::poll(driver_stream& l) {
           end_failed(o, failure);
         }
         l.outstanding -= first.operations.size();
-        l.flights.pop_front();  // the event is not used again
+        (void)api_.event_destroy(first.event);  // not used again
+        l.flights.pop_front();
         return true;
       }
       if (kind == status_kind::sticky || l.failed_queries > max_failed_queries) {

@@ -322,9 +322,7 @@ TEST(GpuFromNative, AGroupThatFailsHasWaitedForAllRanks) {
   ASSERT_TESS(on.reduce(0));
   ASSERT_TESS(on.reduce(1));
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_LAUNCH_FAILED);
-  int done = 0;
-  EXPECT_NE(tessStreamQuery(on.streams[1], &done), TESS_ERR_TIMEOUT);
-  EXPECT_EQ(done, 1);
+  on.fill_all();  // reported at the end if the group still used the memory
   for (tessStream_t s : on.streams) {
     EXPECT_EQ(tessStreamSynchronize(s), TESS_ERR_LAUNCH_FAILED);
   }
