@@ -19,7 +19,7 @@ namespace weir::flow {
 namespace {
 
 /// Samples of a barrier at most.
-constexpr std::size_t most_samples = 4096;
+constexpr std::size_t max_samples = 4096;
 
 }  // namespace
 
@@ -57,8 +57,8 @@ void sink_latency::thin_out(sample& s) {
 
 /// Called for every `stride`-th item that a sink has written.
 void sink_latency::take_sample(std::int64_t left_source_ns) {
-  open_.times.reserve(most_samples);
-  if (open_.times.size() == most_samples) {
+  open_.times.reserve(max_samples);
+  if (open_.times.size() == max_samples) {
     thin_out(open_);
   }
   open_.times.push_back(left_source_ns);
@@ -77,7 +77,7 @@ void sink_latency::settled() {
   }
   settled_.stride = open_.stride;
   settled_.times.insert(settled_.times.end(), open_.times.begin(), open_.times.end());
-  while (settled_.times.size() > most_samples) {
+  while (settled_.times.size() > max_samples) {
     thin_out(settled_);
   }
   open_.times.clear();
@@ -101,13 +101,13 @@ void item_recorder::record(std::uint32_t stage, std::uint64_t seq, std::int64_t 
                            std::int64_t end_ns) {
   const stretch one{stage, seq, start_ns, end_ns};
   // The first items show how a run begins.
-  if (first_.size() < most_items_) {
+  if (first_.size() < max_items_) {
     first_.push_back(one);
-  } else if (newest_.size() < most_items_) {
+  } else if (newest_.size() < max_items_) {
     newest_.push_back(one);
-  } else if (most_items_ != 0) {
+  } else if (max_items_ != 0) {
     newest_[oldest_] = one;
-    oldest_ = (oldest_ + 1) % most_items_;
+    oldest_ = (oldest_ + 1) % max_items_;
   }
 }
 

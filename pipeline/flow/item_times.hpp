@@ -54,8 +54,8 @@ class sink_latency {
 /// @threads{thread-compatible}
 class item_recorder {
  public:
-  /// Records at most `most` items at the start of the run, and as many at its end.
-  explicit item_recorder(std::size_t most) : most_items_(most) {}
+  /// Records at most `max_items` items at the start of the run, and as many at its end.
+  explicit item_recorder(std::size_t max_items) : max_items_(max_items) {}
   /// Notes one item of a stage. @units{nanoseconds of the monotonic clock}
   void record(std::uint32_t stage, std::uint64_t seq, std::int64_t start_ns,
               std::int64_t end_ns);
@@ -72,7 +72,7 @@ class item_recorder {
     std::int64_t start_ns;
     std::int64_t end_ns;
   };
-  std::size_t most_items_;
+  std::size_t max_items_;
   std::vector<stretch> first_;
   std::vector<stretch> newest_;  ///< a ring once it is full
   std::size_t oldest_ = 0;

@@ -58,7 +58,7 @@ result<void> stop_agreement::move_on() {
   }
   const bool asked = asked_.load(std::memory_order_relaxed) || stop_signal_arrived();
   // A rank asks once.
-  if (asked && !std::exchange(has_told_, true)) {
+  if (asked && !std::exchange(has_sent_request_, true)) {
     WEIR_CHECK(link_.rank() == 0 ? begin()
                                  : send(peers_.front(), {message_kind::request, 0}));
   }

@@ -85,9 +85,9 @@ class stop_agreement {
   transport& link_;
   std::uint32_t channel_;
   std::atomic<bool> asked_{false};
-  bool has_told_ = false;   ///< the request of this rank has been sent
-  bool has_begun_ = false;  ///< rank 0 has asked the others
-  bool is_inside_ = false;  ///< at a boundary, not in a step
+  bool has_sent_request_ = false;  ///< the request of this rank has been sent
+  bool has_begun_ = false;         ///< rank 0 has asked the others
+  bool is_inside_ = false;         ///< at a boundary, not in a step
   std::uint64_t boundary_ = 0;
   std::optional<std::uint64_t> answer_;
   std::optional<std::uint64_t> last_;  ///< boundary at which all stop

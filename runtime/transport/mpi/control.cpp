@@ -153,7 +153,7 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       ranks_(static_cast<rank_id>(facts.ranks)),
       small_(ranks_),
       heard_(ranks_, now_ns()),
-      told_(ranks_) {
+      sends_life_(ranks_) {
   pump_ = std::thread([this] { pump(); });
 }
 
@@ -258,9 +258,9 @@ void ranks_over_mpi::pump() {
     if (now - lived_ns_ >= life_ns && !is_leaving_) {
       lived_ns_ = now;
       for (rank_id to = 0; to < ranks_; ++to) {
-        if (to != rank_ && !told_[to]) {
+        if (to != rank_ && !sends_life_[to]) {
           // A sign that was not sent has no end that would clear the mark.
-          told_[to] = send_control(to, life_tag, {});
+          sends_life_[to] = send_control(to, life_tag, {});
         }
       }
     }

@@ -324,7 +324,7 @@ void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
     unsent_ -= static_cast<std::int64_t>(one.buffer.size());
     // A sign of life has arrived, so the next may be sent.
     if (one.key.channel == control_channel && one.buffer.empty()) {
-      told_[one.other] = false;
+      sends_life_[one.other] = false;
     }
   } else if (end.code == 0 && !end.cancelled) {
     heard_[one.other] = now;

@@ -141,7 +141,8 @@ class ranks_over_mpi final : public runtime::transport {
   std::int64_t unsent_ = 0;                    ///< bytes of sends that have not ended
   std::vector<std::uint32_t> small_;           ///< small messages to each rank
   std::vector<std::int64_t> heard_;            ///< last sign of life of each rank
-  std::vector<bool> told_;  ///< true if the last sign of life to a rank is under way
+  std::vector<bool>
+      sends_life_;  ///< true if the last sign of life to a rank is under way
   std::map<rank_and_channel, error> gone_;  ///< causes of channels that ranks have left
   transfer_id next_transfer_ = 1;
   std::int64_t polled_ns_ = 0;

@@ -19,10 +19,10 @@ TEST(LlamaSoak, BitsDoNotDependOnScheduleWorkersOrInstructionSet) {
       "sequences in a step\n",
       static_cast<unsigned long long>(counts.schedules),
       static_cast<unsigned long long>(counts.compared),
-      static_cast<unsigned long long>(counts.reused), counts.most_sequences);
+      static_cast<unsigned long long>(counts.reused), counts.max_sequences);
   // With 160 cases these are 2,000: 12 of each with AVX2, and a tenth with the baseline.
   EXPECT_GE(counts.schedules, cases * 25 / 2);
-  EXPECT_GE(counts.most_sequences, 32U);
+  EXPECT_GE(counts.max_sequences, 32U);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Llama, BitsDoNotDependOnScheduleWorkersOrInstructionSet) {
   RecordProperty("compared", std::to_string(counts.compared));
   EXPECT_GE(counts.schedules, 24U);
   EXPECT_GT(counts.reused, 0U);
-  EXPECT_GE(counts.most_sequences, 8U);
+  EXPECT_GE(counts.max_sequences, 8U);
 }
 
 TEST(Llama, ForksContinueLikeTheirSource) {

@@ -96,9 +96,9 @@ inline std::vector<std::size_t> lengths_of_schedules() {
 /// What random schedules have met.
 struct schedule_counts {
   std::uint64_t schedules = 0;
-  std::uint64_t compared = 0;      ///< rows of logits that were compared
-  std::uint64_t reused = 0;        ///< tokens that a context took from earlier ones
-  std::size_t most_sequences = 0;  ///< sequences of the largest step
+  std::uint64_t compared = 0;     ///< rows of logits that were compared
+  std::uint64_t reused = 0;       ///< tokens that a context took from earlier ones
+  std::size_t max_sequences = 0;  ///< sequences of the largest step
 };
 
 /// One random schedule of a step model: which sequences there are, in which order they
@@ -197,7 +197,7 @@ class random_schedule {
     if (next.groups.empty()) {
       return;
     }
-    counts_.most_sequences = std::max(counts_.most_sequences, next.groups.size());
+    counts_.max_sequences = std::max(counts_.max_sequences, next.groups.size());
     next.ticket = or_throw(model_.submit(next.groups));
     in_flight_.push_back(std::move(next));
     std::erase_if(active_, [&](const begun& b) {

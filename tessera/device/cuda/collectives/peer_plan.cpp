@@ -22,7 +22,7 @@ using collective::reduction_op;
 
 /// Shape of the launches.
 constexpr std::size_t block_threads = 256;
-constexpr std::size_t most_blocks = 1024;
+constexpr std::size_t max_blocks = 1024;
 
 /// Bytes of a whole buffer of one rank.
 std::size_t buffer_bytes(const collective_call& call) noexcept {
@@ -246,7 +246,7 @@ result<void> peer_run::reduce_piece(const piece& p) {
   launch.device = device;
   // Few elements need no whole block.
   const std::size_t threads = std::min(count, block_threads);
-  const std::size_t blocks = std::min((count + threads - 1) / threads, most_blocks);
+  const std::size_t blocks = std::min((count + threads - 1) / threads, max_blocks);
   launch.grid = {static_cast<std::int32_t>(blocks), 1, 1};
   launch.block = {static_cast<std::int32_t>(threads), 1, 1};
   launch.args = std::as_bytes(std::span(&args, 1));

@@ -41,7 +41,7 @@ class group_rig {
     group_ = or_throw(cuda::device_collectives::open(*backend_, of_ranks_, how));
     for (const std::int32_t device : of_ranks_) {
       for (auto* const to : {&inputs_, &outputs_}) {
-        to->push_back(or_throw(backend_->allocate(device, most_bytes)));
+        to->push_back(or_throw(backend_->allocate(device, max_bytes)));
       }
     }
   }
@@ -77,7 +77,7 @@ class group_rig {
                       std::mt19937_64& dice);
 
  private:
-  static constexpr std::size_t most_bytes = 1024;
+  static constexpr std::size_t max_bytes = 1024;
   std::vector<std::int32_t> of_ranks_;
   std::unique_ptr<cuda_backend> backend_;
   cuda::driver driver_;

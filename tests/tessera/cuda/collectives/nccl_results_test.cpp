@@ -22,7 +22,7 @@ class result_check {
   explicit result_check(int devices)
       : rig_(late_machine(devices)),
         clique_(or_throw(rig_.open())),
-        memory_(rig_.buffers(most_bytes)),
+        memory_(rig_.buffers(max_bytes)),
         ranks_(static_cast<std::size_t>(devices)) {}
 
   /// Returns what is wrong, or an empty string.
@@ -67,7 +67,7 @@ class result_check {
   }
 
  private:
-  static constexpr std::size_t most_bytes = 1024;
+  static constexpr std::size_t max_bytes = 1024;
   clique_rig rig_;
   std::unique_ptr<cuda::nccl_clique> clique_;
   std::vector<std::unique_ptr<device_buffers>> memory_;
