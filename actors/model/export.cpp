@@ -6,12 +6,13 @@
 /// depend on the size of the model, but for one tensor that is read from the volume.
 ///
 /// The order of the steps: choose a type and a place for every weight (`plan_export`),
-/// make the header, compute the digest of what will be written, write the small files,
-/// and then write the weights atomically, so that a file of the final name is always
-/// complete.
+/// make the header, compute the digest of what will be written, write the weights under a
+/// temporary name, write the small files, and then give the weights their final name, so
+/// that a file of this name is always complete.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -403,9 +404,56 @@ std::string_view config_type(const std::vector<exported_weight>& plan) {
   return type == 1 ? "float16" : type == 32 ? "bfloat16" : "float32";
 }
 
+/// The new files and folders of an export. They are removed again unless they are kept;
+/// files and folders that existed before stay.
+class new_files {
+ public:
+  new_files() = default;
+  new_files(const new_files&) = delete;
+  new_files& operator=(const new_files&) = delete;
+  ~new_files() {
+    for (const std::string& path : files_) {
+      (void)posix_file_system().remove(path);
+    }
+    // The folder that was made last lies inside the others. One with other files stays.
+    for (auto path = folders_.rbegin(); path != folders_.rend(); ++path) {
+      std::error_code failed;
+      std::filesystem::remove(*path, failed);
+    }
+  }
+
+  result<void> make_folder(const std::string& path) {
+    const bool is_new = !posix_file_system().exists(path);
+    WEIR_CHECK(posix_file_system().make_folder(path));
+    if (is_new) {
+      folders_.push_back(path);
+    }
+    return {};
+  }
+  result<void> write(const std::string& path, bytes_view content) {
+    const bool is_new = !posix_file_system().exists(path);
+    WEIR_CHECK(write_file_atomically(posix_file_system(), path, content));
+    if (is_new) {
+      files_.push_back(path);
+    }
+    return {};
+  }
+  /// Keeps all of them.
+  void keep() noexcept {
+    files_.clear();
+    folders_.clear();
+  }
+
+ private:
+  std::vector<std::string> files_;
+  std::vector<std::string> folders_;
+};
+
 }  // namespace
 
-// The descriptions come first: if the weights exist, the folder is complete.
+// The weights are written first, because most failures come from reading them: until all
+// were read, no file has been replaced. They get their name last: if the weights exist,
+// the folder is complete.
 result<model_export> export_model(const model_in_volume& model, const std::string& path,
                                   const model_export_options& options) {
   const bool gguf = options.to == weight_files::gguf;
@@ -431,18 +479,21 @@ result<model_export> export_model(const model_in_volume& model, const std::strin
            gguf ? gguf_header(model, plan) : hf_header(model, plan));
   // May take as long as the writing itself.
   WEIR_TRY(out.digest, digest_of_export(model, plan));
-  file_system& files = posix_file_system();
+  new_files made;
   if (!gguf) {
-    WEIR_CHECK(files.make_folder(path));
+    WEIR_CHECK(made.make_folder(path));
   }
-  for (const description_file& f : beside) {
-    WEIR_CHECK(files.make_folder(folder_of(f.path)));
-    WEIR_CHECK(write_file_atomically(files, f.path, as_view(f.text)));
-  }
-  WEIR_CHECK(write_file_atomically(files, out.files.back(), [&](file& f) -> result<void> {
-    WEIR_TRY(out.bytes, write_weights(model, options.to, plan, header, f));
+  const auto write_all_files = [&](file& weights) -> result<void> {
+    WEIR_TRY(out.bytes, write_weights(model, options.to, plan, header, weights));
+    for (const description_file& f : beside) {
+      WEIR_CHECK(made.make_folder(folder_of(f.path)));
+      WEIR_CHECK(made.write(f.path, as_view(f.text)));
+    }
     return {};
-  }));
+  };
+  WEIR_CHECK(
+      write_file_atomically(posix_file_system(), out.files.back(), write_all_files));
+  made.keep();
   return out;
 }
 

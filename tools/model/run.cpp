@@ -202,7 +202,7 @@ command_result model_ls(const model_options& options, output& out) {
 }
 
 // The tags are those of whole and of damaged records, or the one that was asked for. A
-// tag that does not exist is an error; every other problem of a tag counts as damage.
+// tag without a record is an error; every other problem of a tag counts as damage.
 command_result model_verify(const model_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const auto listing, actors::list_models(volume));
@@ -214,16 +214,14 @@ command_result model_verify(const model_options& options, output& out) {
     tags.push_back(t.name);
   }
   if (!options.tag.empty()) {
-    tags = {options.tag};
+    // A tag that the user has misspelt is an error and no damage.
+    WEIR_TRY(const std::string chosen, actors::choose_model(volume, options.tag));
+    tags = {chosen};
   }
   bool whole = true;
   ordered_json list = ordered_json::array();
   for (const std::string& tag : tags) {
-    // A tag that the user has misspelt is an error and no damage.
-    auto model = actors::model_in_volume::open(volume, tag);
-    if (!model && model.error().code() == errc::not_found) {
-      return std::move(model).error();
-    }
+    const auto model = actors::model_in_volume::open(volume, tag);
     const auto verified =
         model ? verify_model(volume, *model) : result<void>(model.error());
     // All tags are verified, also after a damaged one.

@@ -39,12 +39,13 @@ class model_verbs {
     v->add_flag("--replace", o_->replace, "Replace what the tag holds");
   }
   void add_ls() {
-    auto* v = group_.add_subcommand("ls", "List the models; exit 1 if one is damaged");
+    auto* v = group_.add_subcommand(
+        "ls", "List the models; exit 1 if the record of one is damaged");
     finish(v, "weir model ls models.hn4", &model_ls);
   }
   void add_verify() {
     auto* v = group_.add_subcommand(
-        "verify", "Read every weight and compare digests; exit 1 if one is damaged");
+        "verify", "Read every weight and compare digests; exit 1 if a model is damaged");
     finish(v, "weir model verify models.hn4 --tag minilm", &model_verify);
     v->add_option("--tag", o_->tag, "Model (default: all)");
   }

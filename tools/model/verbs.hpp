@@ -36,12 +36,13 @@ struct model_options {
 /// `import`: stores a model, in a new volume if there is none.
 /// Errors are those of `actors::import_model` and `storage::hn4_format`.
 [[nodiscard]] command_result model_import(const model_options& options, output& out);
-/// `ls`: lists the models. Returns 1 if one is damaged.
+/// `ls`: lists the models by their records. Returns 1 if a record is damaged; weights are
+/// not read.
 /// Errors are those of `actors::list_models`.
 [[nodiscard]] command_result model_ls(const model_options& options, output& out);
 /// `verify`: reads every weight and every panel of one model or of all. Returns 1 if one
 /// is damaged.
-/// Errors are those of `actors::list_models`.
+/// Errors are those of `actors::list_models` and `actors::choose_model`.
 [[nodiscard]] command_result model_verify(const model_options& options, output& out);
 /// `export`: writes a model as files.
 /// @error{unknown_key, the format or the type is not known}

@@ -56,13 +56,23 @@ result<void> conversation::enter(std::string_view text) {
     history_.resize(before);
     return appended;
   }
-  if (history_.size() >= rules_.capacity || history_.size() == before) {
-    const std::size_t found = history_.size() - before;
-    history_.resize(before);
+  const std::size_t found = history_.size();
+  if (found == before) {
     return error(errc::out_of_range,
-                 fmt::format("cannot add the text to the conversation: expected 1 to {} "
-                             "tokens, found {}",
-                             std::max(rules_.capacity, before + 1) - before - 1, found));
+                 "cannot add the text to the conversation: expected at least one token, "
+                 "found a text without a token");
+  }
+  if (found >= rules_.capacity) {
+    history_.resize(before);
+    return error(
+               errc::out_of_range,
+               fmt::format("cannot add the text to the conversation: expected a "
+                           "conversation of at most {} tokens, found {} tokens with the "
+                           "text",
+                           rules_.capacity - 1, found))
+        .hint(fmt::format("one of the {} tokens that --context-tokens, --kv-memory and "
+                          "the model allow is kept for the answer",
+                          rules_.capacity));
   }
   return {};
 }

@@ -64,6 +64,22 @@ result<void> refuse_output_over(const std::string& input, const text_options& op
   return {};
 }
 
+/// Refuses outputs in folders that do not exist, before a model is loaded.
+result<void> expect_folders(const std::vector<std::string>& outputs) {
+  for (const std::string& one : outputs) {
+    const std::string folder = folder_of(one);
+    std::error_code failed;  // of a folder that this process cannot see
+    if (!one.empty() && one != standard_stream &&
+        !std::filesystem::is_directory(folder, failed)) {
+      return error(errc::not_found,
+                   fmt::format("cannot write {}: expected the folder {}, found none",
+                               json_quote(one), json_quote(folder)))
+          .hint("make the folder, or choose another file");
+    }
+  }
+  return {};
+}
+
 /// Outputs under their temporary names. Those that were not kept are removed.
 class unfinished_outputs {
  public:
@@ -96,19 +112,51 @@ class unfinished_outputs {
     }
     return {};
   }
+  /// Returns an error with the names that the user has given in the place of temporary
+  /// names.
+  [[nodiscard]] error with_own_names(const error& failed) const {
+    std::string text = failed.text();
+    std::string location = failed.location();
+    for (const std::string& one : outputs_) {
+      const std::string name = unfinished_name(one);
+      for (std::string* said : {&text, &location}) {
+        for (std::size_t at = name == one ? std::string::npos : said->find(name);
+             at != std::string::npos; at = said->find(name, at + one.size())) {
+          said->replace(at, name.size(), one);
+        }
+      }
+    }
+    return error(failed.code(), std::move(text))
+        .located(std::move(location))
+        .hint(failed.hint());
+  }
 
  private:
   std::vector<std::string> outputs_;
 };
 
 /// Relative paths of the pipeline begin at the current folder, as they do on the command
-/// line.
+/// line. Errors name no place in the text, because the user has given options and no
+/// file.
 result<loaded_pipeline> load_text(const pipeline_text& text) {
   std::error_code ignored;
   const std::string here = std::filesystem::current_path(ignored).string();
-  WEIR_TRY(const written_pipeline written,
-           read_pipeline(text.text(), "pipeline.toml", here, {}));
-  return make_loaded(written);
+  auto written = read_pipeline(text.text(), "pipeline.toml", here, {});
+  if (!written) {
+    return std::move(written).error().located("");
+  }
+  // The places are used by errors of the plan and of the run, too.
+  for (written_stage& stage : written->stages) {
+    stage.where.clear();
+    for (written_edge& edge : stage.edges) {
+      edge.where.clear();
+    }
+  }
+  auto loaded = make_loaded(*written);
+  if (!loaded) {
+    return std::move(loaded).error().located("");
+  }
+  return loaded;
 }
 
 /// Returns the number of a stage in a plan, or the number of stages.
@@ -227,8 +275,10 @@ result<text_report> run_texts(const pipeline_text& text,
                               const std::vector<std::string>& outputs,
                               const text_job& job) {
   WEIR_TRY(loaded_pipeline loaded, load_text(text));
-  WEIR_CHECK(check_files(loaded));
   unfinished_outputs unfinished(outputs);
+  if (const auto checked = check_files(loaded); !checked) {
+    return unfinished.with_own_names(checked.error());
+  }
   actors::run_control control;
   const actors::signal_scope signals(control);
   text_progress progress(job.things);
@@ -246,14 +296,16 @@ result<text_report> run_texts(const pipeline_text& text,
   // The pipeline wraps the error of a stage into others; the user sees the innermost one.
   auto report = weir::run(*loaded.stages, loaded.options);
   if (!report) {
-    return error(report.error().root());
+    return unfinished.with_own_names(report.error().root());
   }
   if (report->ended == "interrupted") {
     return error(errc::interrupted,
                  "cannot write the outputs: expected a run to its end, found a signal")
         .hint("with --run FOLDER, `weir resume FOLDER` goes on behind what was done");
   }
-  WEIR_CHECK(unfinished.keep());
+  if (const auto kept = unfinished.keep(); !kept) {
+    return unfinished.with_own_names(kept.error());
+  }
   return text_report{std::move(*report)};
 }
 
@@ -273,6 +325,7 @@ command_result perform_texts(const text_job& job, const text_options& options,
     out.write(named.text());
     return 0;
   }
+  WEIR_CHECK(expect_folders({options.out, options.skip_bad}));
   if (!options.run.empty()) {
     WEIR_TRY(loaded_pipeline loaded, load_text(named));
     return run_loaded(loaded, options.run, options.json, out);

@@ -79,6 +79,7 @@ struct text_job {
 /// without one, as the options ask. Without a folder, outputs have temporary names until
 /// the run has ended, and are removed on failure.
 /// @error{invalid_argument, an output is one of the inputs or the volume}
+/// @error{not_found, the folder of an output does not exist}
 /// @error{interrupted, a signal has ended the run}
 /// Other errors are the innermost causes of those of `weir::run`.
 [[nodiscard]] command_result perform_texts(const text_job& job,

@@ -9,6 +9,10 @@
 /// register holds; it is for work in which lanes never meet, where the number of lanes
 /// cannot change the bits.
 ///
+/// The exponential and the logarithm are not those of `weir/base/math/elementary.hpp` but
+/// functions with fused multiply-additions, because the states and checkpoints of earlier
+/// versions of the byte model depend on their bits.
+///
 /// Code in this namespace must not call inline functions of other headers. The linker
 /// keeps one copy of such a function for the whole program, and could keep one that was
 /// compiled for an instruction set that the processor does not have.

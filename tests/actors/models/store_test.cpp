@@ -153,6 +153,9 @@ TEST(ModelVolumes, SeveralModelsAreListedAndOneMustBeNamed) {
   const weir::test::temp_folder scratch;
   make_volume(scratch / "v");
   EXPECT_EQ(choose_model(mapped(scratch / "v"), "").error().code(), errc::not_found);
+  EXPECT_EQ(choose_model(mapped(scratch / "v"), "m").error().text(),
+            "cannot find model \"m\": expected a model of that tag in the volume, found "
+            "no model at all");
   write_hf_folder(made_model(architecture::bert), scratch / "b");
   write_hf_folder(made_model(architecture::llama), scratch / "l");
   {
@@ -177,6 +180,16 @@ TEST(ModelVolumes, SeveralModelsAreListedAndOneMustBeNamed) {
   EXPECT_EQ(choice.error().code(), errc::invalid_argument);
   EXPECT_NE(choice.error().text().find("\"minilm\", \"smol\""), std::string::npos);
   EXPECT_EQ(model_in_volume::open(volume, "other").error().code(), errc::not_found);
+  EXPECT_EQ(or_throw(choose_model(volume, "smol")), "smol");
+  for (const char* tag : {"other", "smol/model", "smol/panels"}) {
+    const auto missing = choose_model(volume, tag);
+    ASSERT_FALSE(missing);
+    EXPECT_EQ(missing.error().code(), errc::not_found);
+    EXPECT_EQ(missing.error().text(),
+              "cannot find model \"" + std::string(tag) +
+                  "\": expected the tag of a model in the volume (\"minilm\", "
+                  "\"smol\"), found none of that name");
+  }
 }
 
 // The volume is full except for a number of blocks, which grows until the new model fits.

@@ -127,8 +127,8 @@ class Models(Case):
         self.error("model", "export", "v.hn4", "x", "--to", "gguf", "--tag", "b", code=3)
         self.error("model", "verify", "v.hn4", "--tag", "b", code=3)
 
-    def test_damage_is_found(self):
-        self.weir("model", "import", "tiny", "v.hn4", "--tag", "a")
+    def damage_weights(self):
+        """Changes a bit of the weights in the volume v.hn4."""
         volume = self.folder / "v.hn4"
         content = volume.read_bytes()
         weights = (self.folder / "tiny" / "model.safetensors").read_bytes()
@@ -136,8 +136,39 @@ class Models(Case):
         at = max(content.find(weights[-64 * k:-64 * k + 32]) for k in range(1, 9))
         self.assertGreater(at, 0)
         volume.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+
+    def test_damage_is_found(self):
+        self.weir("model", "import", "tiny", "v.hn4", "--tag", "a")
+        self.damage_weights()
         done = self.weir("model", "verify", "v.hn4", code=1)
         self.assertIn('model "a" is damaged', done.stderr.decode())
+        # The record is whole, and `ls` reads no weights.
+        self.assertEqual([m["tag"] for m in self.facts("model", "ls", "v.hn4")], ["a"])
+
+    def files_in(self, folder):
+        """Returns {path: content} of the files below a folder."""
+        return {str(p): p.read_bytes() for p in (self.folder / folder).rglob("*") if p.is_file()}
+
+    def test_an_export_that_fails_leaves_what_was_there(self):
+        self.weir("model", "import", "tiny", "v.hn4", "--tag", "a")
+        self.weir("model", "export", "v.hn4", "before", "--to", "safetensors")
+        (self.folder / "before" / "config.json").write_text("another file")
+        before = self.files_in("before")
+        self.assertEqual(len(before), 4)
+        (self.folder / "own").mkdir()
+        (self.folder / "own" / "notes").write_text("notes")
+        whole = (self.folder / "v.hn4").read_bytes()
+        self.damage_weights()
+        for out, *force in (("new/",), ("own",), ("before", "--force")):
+            self.error("model", "export", "v.hn4", out, "--to", "safetensors", *force, code=4)
+        self.error("model", "export", "v.hn4", "new.gguf", "--to", "gguf", code=4)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["before", "own", "text", "tiny", "v.hn4", "v.hn4.index"])
+        self.assertEqual([p.name for p in (self.folder / "own").iterdir()], ["notes"])
+        self.assertEqual(self.files_in("before"), before)
+        # A second try needs no --force.
+        (self.folder / "v.hn4").write_bytes(whole)
+        self.weir("model", "export", "v.hn4", "new/", "--to", "safetensors")
+        self.assertEqual(len(self.files_in("new")), 4)
 
 
 if __name__ == "__main__":

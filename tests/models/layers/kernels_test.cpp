@@ -13,6 +13,8 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -144,25 +146,26 @@ TEST(LayerKernels, ProductsAreSectionsInAscendingOrderForEveryShape) {
   expect_product(weight_type::f32, 1, 9, 37);
 }
 
-/// Returns the product of rows of 32 inputs, one after another, and of panels of a
-/// quantised type.
-std::vector<float> product_of_blocks(const layer_kernels& table, panel_kind kind,
-                                     const std::vector<float>& rows,
-                                     const byte_vector& panels) {
-  constexpr int inputs = 32;
-  const std::size_t bytes = inputs / 32 * 16 * (kind == panel_kind::q8_0 ? 34 : 20);
+/// Returns the product of rows, one after another, and of panels.
+/// @pre `inputs` is a multiple of 32.
+std::vector<float> product_of(const layer_kernels& table, panel_kind kind,
+                              const std::vector<float>& rows, const byte_vector& panels,
+                              int inputs = 32) {
+  const std::size_t block = kind == panel_kind::f32    ? 128
+                            : kind == panel_kind::q8_0 ? 34
+                                                       : 20;
+  const std::size_t bytes = static_cast<std::size_t>(inputs) / 32 * 16 * block;
   product_call call;
   call.rows = rows.data();
   call.row_stride = inputs;
-  call.row_count = static_cast<int>(rows.size() / inputs);
+  call.row_count = static_cast<int>(rows.size()) / inputs;
   call.inputs = inputs;
   call.kind = kind;
   call.panels = panels.data();
   call.panel_bytes = static_cast<std::ptrdiff_t>(bytes);
   call.panel_count = static_cast<int>(panels.size() / bytes);
   call.out_stride = 16 * call.panel_count;
-  std::vector<float> out(rows.size() / inputs *
-                         static_cast<std::size_t>(call.out_stride));
+  std::vector<float> out(static_cast<std::size_t>(call.row_count * call.out_stride));
   call.out = out.data();
   table.product(call);
   return out;
@@ -225,7 +228,7 @@ TEST(LayerKernels, HalvesAreConvertedAsByTheScalarFunction) {
     for (const int rows : {1, 2, 32}) {
       const std::vector<float> ones(static_cast<std::size_t>(32 * rows), 1.0F);
       for (const layer_kernels* table : tables_here()) {
-        const auto found = product_of_blocks(*table, kind, ones, all.panels);
+        const auto found = product_of(*table, kind, ones, all.panels);
         for (auto row = found.begin(); row != found.end(); row += outputs) {
           EXPECT_EQ(first_difference({row, row + outputs}, all.products),
                     all.products.size())
@@ -258,12 +261,12 @@ TEST(LayerKernels, CodesHaveTheirValues) {
       }
     }
     for (const layer_kernels* table : tables_here()) {
-      EXPECT_EQ(product_of_blocks(*table, kind, rows, panel), expected) << table->name;
+      EXPECT_EQ(product_of(*table, kind, rows, panel), expected) << table->name;
       for (std::size_t k = 0; k < 32; ++k) {
         const auto begin = static_cast<std::ptrdiff_t>(k);
         const std::vector<float> row(rows.begin() + 32 * begin,
                                      rows.begin() + 32 * (begin + 1));
-        EXPECT_EQ(product_of_blocks(*table, kind, row, panel),
+        EXPECT_EQ(product_of(*table, kind, row, panel),
                   std::vector<float>(expected.begin() + 16 * begin,
                                      expected.begin() + 16 * (begin + 1)))
             << table->name << " input " << k;
@@ -514,11 +517,52 @@ TEST(LayerKernels, AnInstructionSetThatIsMissingIsRefusedWithThoseThatAreThere) 
   EXPECT_EQ(or_throw(choose_instruction_set("x86-64", 4)), kernel_level::base);
 }
 
-TEST(LayerKernels, ThisProcessorHasAvx512) {
-  if (!select_layer_kernels("x86-64-v4")) {
+/// Returns what each kernel of a table computes from equal random inputs.
+std::map<std::string, std::vector<float>> results_of(const layer_kernels& table) {
+  std::map<std::string, std::vector<float>> out;
+  for (const weight_type type :
+       {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
+    for (const auto& [row_count, inputs] :
+         {std::pair{1, 576}, std::pair{7, 96}, std::pair{13, 288}, std::pair{32, 576}}) {
+      const panel_shape shape{type, 16 * 9, static_cast<std::uint64_t>(inputs)};
+      const auto matrix = test::packed("w", shape, some_rows(shape, 4), 0);
+      const auto rows = random_floats(static_cast<std::size_t>(row_count * inputs), 9);
+      out["product " + std::string(name_of(type)) + " " + std::to_string(row_count)] =
+          product_of(table, kind_of(type), rows, matrix.panels, inputs);
+    }
+  }
+  constexpr std::size_t width = 80;
+  constexpr int keys = 700;
+  const auto x = random_floats(1021, 1);
+  const auto y = random_floats(1021, 2);
+  const auto z = random_floats(1021, 3);
+  const auto count = static_cast<int>(x.size());
+  for (const char* name : {"rms_norm", "layer_norm", "silu", "gelu", "exp"}) {
+    out[name].resize(x.size());
+  }
+  table.rms_norm({x.data(), y.data(), z.data(), out["rms_norm"].data(), count, 1e-5F});
+  table.layer_norm(
+      {x.data(), y.data(), z.data(), out["layer_norm"].data(), count, 1e-5F});
+  table.silu_times(x.data(), y.data(), out["silu"].data(), count);
+  table.gelu(x.data(), out["gelu"].data(), count);
+  table.exponential(x.data(), out["exp"].data(), count);
+  const blocks b = make_blocks(random_floats(keys * width, 5),
+                               random_floats(keys * width, 6), keys, width);
+  out["attention"].resize(width);
+  table.attention({x.data(), b.keys.data(), b.values.data(), keys, width, 0.25F,
+                   out["attention"].data()});
+  return out;
+}
+
+TEST(LayerKernels, TablesOfAvx2AndAvx512GiveEqualBits) {
+  const auto wide = select_layer_kernels("x86-64-v4");
+  if (!wide) {
     GTEST_SKIP() << "AVX-512: not on this processor";
   }
-  EXPECT_STREQ((*select_layer_kernels("auto"))->name, "x86-64-v4");
+  const auto expected = results_of(*or_throw(select_layer_kernels("x86-64-v3")));
+  for (const auto& [name, found] : results_of(**wide)) {
+    EXPECT_TRUE(equal_bits(found, expected.at(name))) << name;
+  }
 }
 
 }  // namespace

@@ -87,6 +87,14 @@ class Chat(Case):
         done = self.weir("chat", "v.hn4", "--context-tokens", 80, "--max-tokens", 20, stdin=b"hello\n" * 4)
         self.assertIn(b"the conversation is full and begins again", done.stderr)
 
+    def test_a_line_that_never_fits_is_refused_with_the_size_of_the_conversation(self):
+        done = self.weir("chat", "v.hn4", "--context-tokens", 20, stdin=b"hello\n")
+        self.assertRegex(done.stderr.decode(), r"cannot add the text to the conversation: expected a conversation of at most 19 tokens, "
+                                               r"found [3-9]\d tokens with the text; one of the 20 tokens that --context-tokens,")
+        self.assertEqual(done.stdout, b"")
+        done = self.weir("chat", "v.hn4", "--chat-template", "none", "--context-tokens", 6, stdin=b"hello\nhelloo\n", code=0)
+        self.assertIn("at most 5 tokens, found 6 tokens with the text", done.stderr.decode())
+
     def test_a_line_that_is_too_long_is_left_out(self):
         for end in (b"\n", b""):
             done = self.weir("chat", "v.hn4", "--max-tokens", 30, "--temperature", 0, stdin=b"a\n" + b"x" * (2 << 20) + end)

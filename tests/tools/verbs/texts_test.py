@@ -7,6 +7,7 @@ import json
 import mmap
 import random
 import re
+import signal
 import struct
 import sys
 from pathlib import Path
@@ -161,6 +162,10 @@ class Embed(TextCase):
         self.assertEqual(message, 'cannot use model "d": expected architecture bert, found llama')
         self.error("embed", "v.hn4", "--tag", "e", "nowhere", "-o", "out.tgm", code=3)
         self.assertIn("no input", self.error("embed", "v.hn4", "--tag", "e", "a", "-o", "./a", code=2))
+        name = "x" * 250  # too long with the ending of the temporary name
+        message = self.error("embed", "v.hn4", "--tag", "e", "a", "-o", name, code=5)
+        self.assertIn(f'{name}"', message)
+        self.assertNotIn(".tmp", message)
         self.assertEqual(self.read("a"), b"fox\n")
         self.assertFalse((self.folder / "out.tgm").exists())
         self.assertIn("Example", self.weir("embed", "--help").stdout.decode())
@@ -202,6 +207,35 @@ class Embed(TextCase):
         self.assertIn("texts", line)
         self.assertRegex(printed, r"^e: 51 rows of 32 features in out.tgm, 0 lines skipped, [\d.,]+ texts/s, "
                                   r"[1-9][\d.,]* tokens/s\n$")
+
+
+class EmbedResumed(TextCase):
+    """A run of `weir embed` that is killed once: a short test that is run under AddressSanitizer, too."""
+
+    def test_a_killed_run_gives_the_bytes_of_a_whole_one(self):
+        draw = random.Random(11)
+        texts = [" ".join(draw.choices(["the", "foxes", "fox", "."], k=draw.randrange(40))) for _ in range(1500)]
+        texts[3::50] = ["\0"] * 30
+        self.write("a", "\n".join(texts))
+        args = ("embed", "v.hn4", "--tag", "e", "a", "--stages", 2, "--batch", 4, "--truncate")
+        self.weir(*args, "-o", "whole.tgm", "--skip-bad", "whole.jsonl")
+        self.assertEqual([bad["line"] for bad in self.lines("whole.jsonl")], list(range(4, 1501, 50)))
+        # With a checkpoint for each item, the run goes on long after its first checkpoint. On a busy machine it may still end before this
+        # test sees the checkpoint.
+        for attempt in range(10):
+            run = f"run{attempt}"
+            for name in ("out.tgm", "bad.jsonl"):
+                (self.folder / name).unlink(missing_ok=True)
+            child = self.start(*args, "-o", "out.tgm", "--skip-bad", "bad.jsonl", "--run", run, "--every", "1 items")
+            self.wait_for_checkpoint(run, child)
+            child.kill()
+            child.communicate()
+            if child.returncode != 0:
+                break
+        self.assertEqual(child.returncode, -signal.SIGKILL)
+        self.weir("resume", run, "--set", "checkpoint.every=1000 items")
+        self.assertEqual(self.read("out.tgm"), self.read("whole.tgm"))
+        self.assertEqual(self.read("bad.jsonl"), self.read("whole.jsonl"))
 
 
 class Generate(TextCase):
@@ -326,6 +360,36 @@ class Generate(TextCase):
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--kernels", "avx1024", code=2)
         self.error("generate", "v.hn4", "--tag", "e", "--prompts", "p", "-o", "o", code=2)
         self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", "-o", "o", "--temperature", -1, code=2)
+        for out in (("-o", "no/o"), ("-o", "o", "--skip-bad", "no/o"), ("-o", "no/o", "--run", "r")):
+            message = self.error("generate", "v.hn4", "--tag", "d", "--prompts", "p", *out, code=3)
+            self.assertEqual(message, 'cannot write "no/o": expected the folder "no", found none; make the folder, or choose another '
+                                      'file')
+        self.assertFalse((self.folder / "r").exists())
+
+    def test_errors_name_no_place_in_a_file_that_the_user_does_not_have(self):
+        self.write("p", "fox\n")
+        for change, code, expected in ((("--prompts", "nofile"), 3, "/nofile\" in the stage"),
+                                       (("--kv-memory", 1 << 45), 2, '"kv_memory"'), (("--every", "often"), 2, '"checkpoint.every"')):
+            for run in ((), ("--run", "r")):
+                args = {"--prompts": "p", **dict([change])}
+                message = self.error("generate", "v.hn4", "--tag", "d", "-o", "o", *(a for pair in args.items() for a in pair), *run,
+                                     code=code)
+                self.assertIn(expected, message)
+                self.assertNotIn("pipeline.toml", message)
+                self.assertNotIn("\n  at ", message)
+
+    def test_a_missing_model_is_refused_with_those_that_there_are(self):
+        self.write("p", "fox\n")
+        for verb, *args in (("embed", "p", "-o", "o"), ("generate", "--prompts", "p", "-o", "o"), ("chat",), ("model verify",),
+                            ("model export", "o", "--to", "gguf")):
+            message = self.error(*verb.split(), "v.hn4", *args, "--tag", "nope", code=3)
+            self.assertEqual(message, 'cannot find model "nope": expected the tag of a model in the volume ("d", "e"), found none of '
+                                      'that name')
+
+    def test_commands_of_the_text_model_name_those_of_other_models(self):
+        for tag, family, command in (("d", "llama", "chat"), ("e", "bert", "embed")):
+            message = self.error("speak", "v.hn4", "--tag", tag, "--prompt", "fox", "--tokens", 1, code=2)
+            self.assertRegex(message, f'tag "{tag}" from "v.hn4": expected those of a run, .*, found a {family} model; `weir {command}`')
 
 
 class Damage(TextCase):

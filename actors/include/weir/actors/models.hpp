@@ -95,7 +95,8 @@ struct model_listing {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<model_listing> list_models(const storage::hn4_volume& volume);
 /// Returns the tag to use: `tag` if it is not empty, else that of the only model.
-/// @error{not_found, the volume has no model}
+/// @error{not_found, the volume has no model, or none of this tag; the message lists its
+/// models}
 /// @error{invalid_argument, there are several models; the message lists them}
 /// @error{io, the device reports an error}
 /// @threads{safe to call concurrently}
@@ -179,7 +180,8 @@ struct model_export {
   std::uint64_t digest = 0;        ///< `models::weights_digest` of the new file
 };
 /// Writes a model as a GGUF file, or as a folder with `model.safetensors`, `config.json`,
-/// `tokenizer.json` and `tokenizer_config.json`. The weights are written last.
+/// `tokenizer.json` and `tokenizer_config.json`. The weights get their name last. A call
+/// that fails removes the files and folders that it has made.
 /// @param path  The GGUF file, or the folder, which is made if its parent exists.
 /// @error{already_exists, a file exists and the options do not replace it}
 /// @error{unsupported, the format has no such type, or no form for the tokenizer}

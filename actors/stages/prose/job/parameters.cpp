@@ -12,10 +12,13 @@
 
 #include "stages/prose/job/stored_config.hpp"
 #include "stages/prose/job/stored_model.hpp"
+#include "weir/actors/models.hpp"
 #include "weir/actors/speak.hpp"
 #include "weir/actors/system.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
 #include "weir/formats/tensogram.hpp"
+#include "weir/storage/block_device.hpp"
 #include "weir/storage/hn4.hpp"
 
 namespace weir::actors {
@@ -85,6 +88,29 @@ result<byte_vector> read_tag(const std::string& volume, const std::string& tag) 
   auto all = std::make_shared<byte_vector>(static_cast<std::size_t>(stream.bytes));
   WEIR_CHECK(reader.fill({stream.stream, 0, {mutable_bytes(*all), all, {}}}).get());
   return std::move(*all);
+}
+
+/// Refuses a tag that holds a model of another architecture, with the command that uses
+/// it. A volume or a tag that cannot be opened is left to `read_tag`, which says why.
+result<void> refuse_other_model(const std::string& volume, const std::string& tag) {
+  auto device = storage::open_mapped_device(volume);
+  if (!device) {
+    return {};
+  }
+  const auto mapped =
+      storage::hn4_volume::open(std::move(*device), storage::device_mode::read_only);
+  const auto model = mapped ? model_in_volume::open(*mapped, tag)
+                            : result<model_in_volume>(mapped.error());
+  if (!model) {
+    return {};
+  }
+  const models::architecture found = model->record().facts.family;
+  return error(errc::unsupported,
+               fmt::format("cannot load the parameters of tag {} from {}: expected those "
+                           "of a run, which `weir store` stores, found a {} model",
+                           json_quote(tag), json_quote(volume), name_of(found)))
+      .hint(found == models::architecture::llama ? "`weir chat` speaks with it"
+                                                 : "`weir embed` computes with it");
 }
 
 }  // namespace
@@ -166,6 +192,7 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
 
 /// Errors name volume and tag.
 result<parameter_set> load_parameters(const std::string& volume, const std::string& tag) {
+  WEIR_CHECK(refuse_other_model(volume, tag));
   WEIR_TRY(const byte_vector message, read_tag(volume, tag));
   return decode_parameters(message, volume + ":" + tag);
 }

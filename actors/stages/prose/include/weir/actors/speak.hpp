@@ -60,6 +60,8 @@ struct parameter_set {
 /// Loads the parameters that `store_parameters` has stored, and verifies every checksum.
 /// Also returns the errors of `decode_parameters`.
 /// @error{not_found, there is no such volume or tag}
+/// @error{unsupported, the tag holds a model of another architecture; the message names
+/// the command that uses it}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<parameter_set> load_parameters(const std::string& volume,
                                                     const std::string& tag);
@@ -98,6 +100,7 @@ struct speak_report {
 /// @error{not_found, the source does not exist, or has no checkpoint or tag}
 /// @error{invalid_argument, the temperature is negative; the prompt is empty and the
 /// context has nothing to continue; or the processor lacks the instruction set}
+/// @error{unsupported, the model reads ids of a tokenizer, or is of another architecture}
 /// @error{corrupt, the checkpoint or the message is damaged}
 /// @error{config_mismatch, the model was stored under other equations}
 /// @threads{may be called from any thread}
