@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "run/pipeline_run.hpp"
 #include "weir/base/clock.hpp"
@@ -70,6 +72,17 @@ std::uint64_t kept_by(const run_origin& origin) {
   return origin.from ? origin.from->next_item : 0;
 }
 
+/// Returns whether the outputs of all sinks begin empty. Only then a run without a
+/// checkpoint can begin again: other sinks, such as `tgm.write` in the mode `append`,
+/// would keep what they have written before.
+bool outputs_begin_empty(const flow::graph& g) {
+  constexpr std::array<std::string_view, 3> known{"json.write", "tgm.embeddings", "null"};
+  return std::ranges::all_of(g.stages, [&](const flow::graph_stage& s) {
+    return s.info.face != flow::face::sink ||
+           std::ranges::find(known, s.info.name) != known.end();
+  });
+}
+
 /// Tells that items are processed again, if that may take long.
 void announce_repeat(const run_options& options, const run_origin& origin,
                      const failed_attempt& failed) {
@@ -118,6 +131,9 @@ result<std::uint64_t> keep_finished(pipeline& p, const run_options& options,
   }
   WEIR_CHECK(p.remake_stages());  // stages that the program has made cannot be repeated
   WEIR_CHECK(go_back(origin));
+  if (!origin.from && !outputs_begin_empty(planned.source)) {
+    return std::uint64_t{0};
+  }
   for (int n = 0; n < max_repeats && failed.item > kept_by(origin); ++n) {
     announce_repeat(options, origin, failed);
     const auto earlier = run_up_to(p, options, origin, failed.item);

@@ -50,7 +50,7 @@ pipeline_text generate_pipeline(const generate_options& options,
   } else {
     text.key("bad", {std::string("list")});
     text.key("inlets.texts", {std::string("tokens.texts")});
-    text.key("inlets.bad", {std::string("tokens.bad")});
+    text.key("inlets.listed", {std::string("tokens.bad")});
   }
   text.stage("write", "json.write");
   text.key("path", {out});

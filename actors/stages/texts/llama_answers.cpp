@@ -221,7 +221,7 @@ class llama_answers final : public flow::stage_object {
     answers_.clear();
     opened_ = 0;
   }
-  /// Takes the list of the inlet `bad`. Without bad lines in front, it has a gap.
+  /// Takes the list of the inlet `listed`. Without bad lines in front, it has a gap.
   result<void> take_list(step& s) {
     bad_.clear();
     if (settings_.bad == line_policy::stop || !s.has(any_in{1})) {
@@ -452,7 +452,7 @@ All prompts of an item are answered together, as far as there is memory. An answ
 on its prompt and its seed alone, bit for bit.
 
 A prompt that is with its longest answer too long for all memory of keys and values ends
-the run. With `bad = "list"` it is left out instead: the stage then has an inlet `bad`,
+the run. With `bad = "list"` it is left out instead: the stage then has an inlet `listed`,
 which takes the list of bad lines of `text.tokens`, and an outlet `bad`, through which the
 list leaves together with these prompts.)";
 
@@ -504,7 +504,7 @@ result<void> make_llama_answers(flow::described_stage& made,
   // A line for each prompt; their lengths are not known before.
   made.info.ports = {{"texts", std::move(texts), true}, {"y", lines, false}};
   if (settings.bad == line_policy::list) {
-    made.info.ports.insert(made.info.ports.begin() + 1, {"bad", lines, true});
+    made.info.ports.insert(made.info.ports.begin() + 1, {"listed", lines, true});
     made.info.ports.push_back({"bad", lines, false});
     made.info.gaps = flow::gap_policy::pass;  // most items have no bad lines
   }

@@ -38,9 +38,8 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
 
 TEST(PipelineRun, KeepsWhatWasFinishedBeforeAFailedItem) {
   const durable_items expected = whole_run();
-  // With and without checkpoints of its own, and with the first item as the failed one.
-  for (const std::uint64_t every : {0U, 20U}) {
-    for (const std::uint64_t item : {0U, 1U, 333U}) {
+  for (const std::uint64_t every : {20U, 50U}) {
+    for (const std::uint64_t item : {0U, 101U, 333U}) {
       temp_folder folder;
       durable_items d;
       const run_options options = saving(folder, every);
@@ -63,6 +62,9 @@ TEST(PipelineRun, KeepsWhatWasFinishedBeforeAFailedItem) {
 
 /// Hands items on. Each attempt fails at the next of some items.
 struct fails_elsewhere {
+  struct settings {
+    std::uint64_t count = 0;
+  };
   static inline std::vector<std::uint64_t> items;
   std::uint64_t item = 0;
   in<std::uint64_t, 1> x;
@@ -70,8 +72,9 @@ struct fails_elsewhere {
   static void describe(stage_spec<fails_elsewhere>& s) {
     s.name("test.fails_elsewhere", "fails at another item in each attempt").stateless();
     s.port("x", &fails_elsewhere::x, "n").port("y", &fails_elsewhere::y, "n");
+    s.set("count", &settings::count, "not used");
   }
-  result<void> open(opening&) {
+  result<void> open(opening&, const settings&) {
     item = items.front();
     items.erase(items.begin());
     return {};
@@ -96,14 +99,13 @@ TEST(PipelineRun, AFailureThatComesAgainEndsTheRunWithTheFirstOne) {
        {attempts{{100, 100, never}, 100}, attempts{{100, 60, 60, never}, 60},
         attempts{{100, 60, 30, never}, 0}}) {
     temp_folder folder;
-    durable_items d;
     fails_elsewhere::items = one.items;
     const run_options options = saving(folder, 0);
     const auto attempt = [&] {
       pipeline p("elsewhere");
       auto source = p.add<number_source>("source", {.count = 200, .seed = 5});
       auto stage = p.add<fails_elsewhere>("stage");
-      auto sink = p.add<number_sink>("sink", sink_of(d));
+      auto sink = p.add("sink", "null");
       source >> stage >> sink;
       return resume(p, options);
     };
@@ -114,7 +116,7 @@ TEST(PipelineRun, AFailureThatComesAgainEndsTheRunWithTheFirstOne) {
     const auto end = attempt();
     ASSERT_TRUE(end) << end.error().message();
     EXPECT_EQ(end->resumed_item, one.kept);
-    EXPECT_EQ(d.items.size(), 200U);
+    EXPECT_EQ(end->items, 200 - one.kept);
     EXPECT_TRUE(fails_elsewhere::items.empty());
   }
 }

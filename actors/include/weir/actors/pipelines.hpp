@@ -132,7 +132,7 @@ void add_standard_stages();
 /// @error{invalid_argument, the pipeline is refused, two stages write one file, the
 /// processor lacks the instruction set `kernels`, or a stage or a task failed; the
 /// message names stage and item; a checkpoint in the folder holds the items before that
-/// one, if the outputs are written exactly once and the items could be processed again}
+/// one, if they could be processed again, see docs/pipelines.md}
 /// @error{locked, another process has a run in the folder}
 /// @error{timeout, no stage can go on; the message names what each waits for}
 /// @threads{may be called from any thread; one run at a time in a folder}
