@@ -9,18 +9,21 @@
 /// begun.
 #include "epochs/epoch_plan.hpp"
 
+#include <algorithm>
+
 #include "weir/base/error.hpp"
 
 namespace weir::actors {
 
-/// Returns the first multiple of `every_items` above `item`, or `no_boundary` without
-/// such a rule or if the multiple would overflow.
+/// Returns the first multiple of `every_items` above `item`, but at most the end of the
+/// run. Without such a rule, or if the multiple would overflow, it is the end of the run,
+/// which is `no_boundary` for a run that ends with its sources.
 std::uint64_t epoch_plan::boundary_behind(std::uint64_t item) const noexcept {
   const std::uint64_t every = rules_.every_items;
-  if (every == 0 || item / every >= epoch_order::no_boundary / every) {
-    return epoch_order::no_boundary;
-  }
-  return (item / every + 1) * every;
+  const bool regular = every != 0 && item / every < epoch_order::no_boundary / every;
+  const std::uint64_t next =
+      regular ? (item / every + 1) * every : epoch_order::no_boundary;
+  return std::min(next, rules_.end);
 }
 
 /// Begins the plan. If a stop was asked for before the launch, the first order is already
@@ -37,7 +40,12 @@ std::optional<epoch_order> epoch_plan::launch(const flow::stand& from, bool stor
   if (stopping_) {
     return epoch_order{0, boundary_, true};
   }
-  if (rules_.every_items == 0) {
+  return next_boundary();
+}
+
+/// Returns the order for the next barrier whose place is known by its number.
+std::optional<epoch_order> epoch_plan::next_boundary() const noexcept {
+  if (rules_.every_items == 0 && rules_.end == epoch_order::no_boundary) {
     return std::nullopt;
   }
   return epoch_order{boundary_, boundary_behind(boundary_), false};
@@ -77,10 +85,10 @@ std::optional<epoch_order> epoch_plan::complete(const flow::stand& barrier,
   // The time between epochs counts from the image, not from its order.
   last_ns_ = now_ns;
   boundary_ = boundary_behind(barrier.next_item);
-  if (stopping_ || rules_.every_items == 0) {
+  if (stopping_) {
     return std::nullopt;  // the order for the last epoch stands
   }
-  return epoch_order{boundary_, boundary_behind(boundary_), false};
+  return barrier.next_item < rules_.end ? next_boundary() : stop();
 }
 
 void epoch_plan::saved() {

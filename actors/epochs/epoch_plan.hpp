@@ -16,6 +16,9 @@ namespace weir::actors {
 struct epoch_rules {
   std::uint64_t every_items = 0;  ///< items between two barriers; 0: no such limit
   std::int64_t every_ns = 0;      ///< time between two checkpoints; 0: no such limit
+  /// Number of the first item that sources do not hand on. The run ends in front of it,
+  /// with a last epoch. The largest number stands for no such item.
+  std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// An order to the engine host to begin an epoch. A later order replaces one that was not
@@ -35,7 +38,8 @@ struct epoch_order {
 ///
 /// An epoch is due behind every `every_items`-th item; when `every_ns` have passed since
 /// the last one, if items were handed on since then; and once, as the last one, when the
-/// run is asked to stop, when a source has failed, or when all stages have ended.
+/// run is asked to stop, when a source has failed, when all stages have ended, or in
+/// front of the item `end`.
 ///
 /// The host carries an order out when no epoch is in flight, so that there is at most one
 /// epoch in flight and at most one save. It leaves an order that is not the last one
@@ -73,6 +77,7 @@ class epoch_plan {
 
  private:
   [[nodiscard]] std::uint64_t boundary_behind(std::uint64_t item) const noexcept;
+  [[nodiscard]] std::optional<epoch_order> next_boundary() const noexcept;
 
   epoch_rules rules_;
   flow::stand durable_;  ///< where the run began, if no checkpoint was made yet

@@ -53,6 +53,7 @@ struct engine_host_config {
   epoch_conductor_actor conductor;          ///< orders epochs
   progress_observer_actor observer;         ///< gets samples and the report
   bool stored = false;                      ///< checkpoints are kept in a folder
+  bool ends_early = false;                  ///< the conductor ends it before an item
   bool waits_shortly = false;               ///< see `wait_shortly`
   std::function<void(error)> failed;        ///< called once
   /// Called once all stages have accepted the image, if it is set. An error ends the run.

@@ -89,7 +89,9 @@ void tell_begin(host_pointer self) {
   auto& s = self->state;
   const bool stored = s.config.generation != 0;
   const flow::stand from = execution_of(self).reached();
-  s.orders.launch(from, stored, s.config.options.every_items != 0);
+  // With a boundary by number, nothing is read before its order has come.
+  const bool bounded = s.config.options.every_items != 0 || s.config.ends_early;
+  s.orders.launch(from, stored, bounded);
   // Sources stop before the item at which the next epoch begins.
   execution_of(self).stop_before(s.orders.limit());
   self->send(s.config.conductor, launch_atom_v,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
-/// its end.
+/// One attempt to run a pipeline: starts the actors of the run and waits for its end.
 ///
 /// A run consists of an engine host, one I/O host per source, sink and blocking stage, a
 /// conductor, an observer and, with a folder, a saver. The actors have threads of their
@@ -9,8 +8,8 @@
 /// queue, calls the functions of the user (`progress`, `warning`), and stops all actors
 /// when the report or an error has come.
 ///
-/// A run whose child process has died can be repeated from its newest checkpoint:
-/// `run_with_restarts` then makes all stages anew and calls `run_from` once more.
+/// `run_from` is one attempt. repeated_runs.cpp goes back to a checkpoint and calls it
+/// again.
 #include "run/pipeline_run.hpp"
 
 #include <algorithm>
@@ -98,6 +97,7 @@ struct host_failure {
   error cause;
   /// Counters at the end; null if the stages could not be opened.
   std::shared_ptr<const flow::run_counters> counters;
+  std::optional<std::uint64_t> item;  ///< see `execution::failed_item`
 };
 
 /// An event of a pipeline's run; an error is the failure of an actor, or of a run that
@@ -105,14 +105,16 @@ struct host_failure {
 using pipeline_event =
     std::variant<pipeline_progress, host_warning, pipeline_report, host_failure, error>;
 
-/// Returns the counters of a run. Only the thread of the engine host may ask for them.
-/// `parts` may be gone, if the host ended before it could fail.
-std::shared_ptr<const flow::run_counters> counters_of(
-    const std::weak_ptr<pipeline_parts>& parts) {
+/// Returns the end of a run that has failed. Only the thread of the engine host may ask
+/// for it. `parts` may be gone, if the host ended before it could fail.
+host_failure failure_of(error cause, const std::weak_ptr<pipeline_parts>& parts) {
   const auto living = parts.lock();
-  return living && living->run
-             ? std::make_shared<const flow::run_counters>(counters_of(*living))
-             : nullptr;
+  if (!living || !living->run) {
+    return {std::move(cause), nullptr, std::nullopt};
+  }
+  return {std::move(cause),
+          std::make_shared<const flow::run_counters>(counters_of(*living)),
+          living->run->failed_item()};
 }
 
 /// One call of `run_from`.
@@ -330,6 +332,7 @@ epoch_conductor_actor pipeline_runner::start_conductor() {
   epoch_conductor_config config;
   config.rules.every_items = options_.every_items;
   config.rules.every_ns = nanoseconds_of(options_.every_seconds);
+  config.rules.end = origin_.end;
   if (origin_.store) {
     config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
                                      epoch_saver_config{origin_.store});
@@ -392,9 +395,10 @@ result<void> pipeline_runner::start() {
   config->observer = start_observer();
   config->waits_shortly = waits_shortly_;
   config->stored = origin_.store != nullptr;
+  config->ends_early = origin_.end != epoch_order::no_boundary;
   config->accepted = [this] { return remove_newer(); };
   config->failed = [events = events_, weak](error e) {
-    events->push(host_failure{std::move(e), counters_of(weak)});
+    events->push(failure_of(std::move(e), weak));
   };
   host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
                             std::move(config));
@@ -419,6 +423,9 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
       }
       if (auto* failed = std::get_if<host_failure>(&e)) {
         note_counters(std::move(failed->counters));
+        if (origin_.failed_item != nullptr) {
+          *origin_.failed_item = failed->item;
+        }
         return std::move(failed->cause);
       }
       if (auto* end = std::get_if<pipeline_report>(&e)) {
@@ -484,102 +491,4 @@ result<pipeline_report> run_from(pipeline& p, const run_options& options,
   return pipeline_runner(p, options, std::move(origin)).execute();
 }
 
-namespace {
-
-/// Reads the newest checkpoint, or none if there is none.
-result<void> go_back(run_origin& origin) {
-  // Without any checkpoint the run begins again at item 0.
-  origin.from = nullptr;
-  origin.generation = 0;
-  if (!origin.store) {
-    return {};
-  }
-  WEIR_TRY(const bool empty, origin.store->empty());
-  if (!empty) {
-    WEIR_TRY(const auto newest, origin.store->read(0));
-    WEIR_TRY(auto stored, epoch_in(newest));
-    origin.generation = stored.generation;
-    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
-  }
-  return {};
-}
-
-/// Returns the error of a run in which more child processes have died than `restarts`
-/// allows.
-error no_restart_left(std::uint32_t restarts, const error& last) {
-  return error(last.code(),
-               fmt::format("cannot go back to a checkpoint once more: expected at most "
-                           "{} deaths of child processes (`restarts` of the run), found "
-                           "another one",
-                           restarts))
-      .because(last);
-}
-
-/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
-/// all stages again, as a resumed run in another process would.
-result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
-                                          run_origin origin) {
-  run_options again = options;
-  for (std::uint32_t restarts = 0;; ++restarts) {
-    origin.died = std::make_shared<std::atomic<bool>>(false);
-    origin.goes_back = restarts != options.restarts;
-    auto end = run_from(p, again, origin);
-    if (end) {
-      end->restarts = restarts;
-      return end;
-    }
-    // Any other failure would come again, so it ends the run.
-    if (!origin.died->load()) {
-      return end;
-    }
-    if (!origin.goes_back) {
-      return restarts == 0 ? std::move(end) : no_restart_left(restarts, end.error());
-    }
-    WEIR_CHECK(go_back(origin));
-    warn(options,
-         fmt::format("{}; the run goes back to item {} (restart {} of {})",
-                     end.error().message(), origin.from ? origin.from->next_item : 0,
-                     restarts + 1, options.restarts));
-    // The new attempt behaves as `resume` does, from the newest checkpoint.
-    origin.again = origin.resuming = true;
-    again.generation = 0;
-    again.resumed = nullptr;
-    if (origin.from) {
-      again.skip.clear();  // the checkpoint holds the ranges
-    }
-  }
-}
-
-/// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
-result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
-  WEIR_TRY(const auto planned, p.check());  // before a folder is made
-  WEIR_CHECK(models::check_instruction_set(options.kernels));
-  WEIR_CHECK(flow::check_outputs(planned.source, options.files));
-  WEIR_TRY(auto found, open_checkpoints(options, resuming));
-  run_origin origin;
-  origin.store = std::move(found.store);
-  origin.resuming = resuming;
-  origin.made_folder = found.made_folder;
-  origin.made_checkpoints = found.made_checkpoints;
-  if (found.at) {
-    WEIR_TRY(auto stored, epoch_in(*found.at));
-    origin.generation = stored.generation;
-    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
-  }
-  return run_with_restarts(p, options, std::move(origin));
-}
-
-}  // namespace
 }  // namespace weir::actors
-
-namespace weir {
-
-result<pipeline_report> run(pipeline& p, const run_options& options) {
-  return actors::execute(p, options, false);
-}
-
-result<pipeline_report> resume(pipeline& p, const run_options& options) {
-  return actors::execute(p, options, true);
-}
-
-}  // namespace weir

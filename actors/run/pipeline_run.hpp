@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "epochs/epoch_plan.hpp"
 #include "epochs/epoch_store.hpp"
 #include "weir/actors/pipelines.hpp"
 
@@ -43,6 +44,11 @@ struct run_origin {
   bool goes_back = false;  ///< the run may go back once more if a host dies
   /// Set when a host has died; may be null.
   std::shared_ptr<std::atomic<bool>> died{};
+  /// Number of the first item that sources do not hand on; see `epoch_rules::end`.
+  std::uint64_t end = epoch_order::no_boundary;
+  /// Receives the number of the item that has ended the run; see
+  /// `execution::failed_item`. May be null.
+  std::optional<std::uint64_t>* failed_item = nullptr;
 };
 
 /// Runs the stages until they end. A run that has finished is not begun again.

@@ -440,6 +440,23 @@ bool execution::all_ended() const noexcept {
                      [](const auto& s) { return s->ended() && s->open_calls() == 0; });
 }
 
+/// A stage counts the items that it takes as the stages in front of it do, and all
+/// sources share numbering 0.
+std::optional<std::uint64_t> execution::failed_item() const noexcept {
+  const state& s = *state_;
+  if (!s.facts.failed_stage) {
+    return std::nullopt;
+  }
+  const planned_stage& failed = s.planned.stages[*s.facts.failed_stage];
+  for (const std::uint32_t in : failed.in) {
+    const graph_edge& e = s.planned.source.edges[in];
+    if (s.planned.stages[e.from].numbering != 0) {
+      return std::nullopt;
+    }
+  }
+  return s.facts.failed_item;
+}
+
 bool execution::tasks_in_flight() const noexcept {
   return state_->facts.host->base().in_flight() != 0;
 }

@@ -586,6 +586,7 @@ result<void> stage_run::pass_end() {
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
   facts_.failed_item = seq;
+  facts_.failed_stage = index;
   return item_error(name_, seq, std::move(cause));
 }
 

@@ -84,8 +84,10 @@ struct run_facts {
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
   std::int64_t turn_ns = 0;  ///< begin of the turn; new items have left their source then
-  /// Number of the item that failed last, for hosts that run a stage alone.
+  /// Number of the item that failed last.
   std::uint64_t failed_item = 0;
+  /// Number of the stage in which that item failed; empty if no item has ended the run.
+  std::optional<std::uint32_t> failed_stage;
   /// Gets the errors of items that become gaps; null if nobody asks for them.
   std::vector<std::pair<std::uint64_t, error>>* failures_of = nullptr;
   bool alone = false;        ///< the stage has no stages around it, see `nested_stage`

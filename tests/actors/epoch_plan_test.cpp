@@ -92,6 +92,20 @@ TEST(EpochPlan, StopsOnceAndAlsoBeforeTheLaunch) {
   EXPECT_FALSE(plan.complete(at(3), 1)) << "the order for the last epoch stands";
 }
 
+TEST(EpochPlan, ARunEndsInFrontOfAnItem) {
+  epoch_plan plan({.end = 7});
+  const auto first = plan.launch(at(0), false, 0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->at, 7U);
+  EXPECT_EQ(first->then, 7U) << "no source reads the item";
+  EXPECT_FALSE(first->last);
+  const auto last = plan.complete(at(7), 1);
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->last);
+  plan.saved();
+  EXPECT_FALSE(plan.stop());
+}
+
 /// A run with a conductor and a host, in which nothing happens by itself: orders and
 /// samples are on their way until an event delivers them.
 struct small_run {
@@ -109,7 +123,7 @@ struct small_run {
   static constexpr std::int64_t period = 2;  ///< ticks between checkpoints
 
   explicit small_run(epoch_rules r) : rules(r), plan(r) {
-    orders.launch({}, false, r.every_items != 0);
+    orders.launch({}, false, r.every_items != 0 || r.end != epoch_order::no_boundary);
     give(plan.launch({}, false, 0));
   }
 
@@ -181,7 +195,7 @@ struct small_run {
         in_flight = true;
         barrier = reached();
         by_number = by_number && (orders.stopping() || rules.every_items == 0 ||
-                                  next % rules.every_items == 0);
+                                  next % rules.every_items == 0 || next == rules.end);
         orders.begun();
         break;
       case epoch_orders::action::finish: finished = true; break;
@@ -246,6 +260,7 @@ std::size_t explore(const small_run& run, int depth) {
     EXPECT_TRUE(run.by_number);
   }
   EXPECT_LE(run.next, run.orders.limit());
+  EXPECT_LE(run.next, run.rules.end);
   if (run.finished || depth == 0) {
     expect_end(run);
     if (run.rules.every_ns != 0) {
@@ -271,7 +286,9 @@ TEST(EpochPlan, EverySequenceOfEventsEndsWithADurableCheckpoint) {
        {epoch_rules{}, epoch_rules{.every_items = 1}, epoch_rules{.every_items = 2},
         epoch_rules{.every_ns = small_run::period},
         epoch_rules{.every_items = 2, .every_ns = small_run::period},
-        epoch_rules{.every_items = 3, .every_ns = 1}}) {
+        epoch_rules{.every_items = 3, .every_ns = 1}, epoch_rules{.end = 3},
+        epoch_rules{.every_items = 2, .end = 3},
+        epoch_rules{.every_ns = small_run::period, .end = 3}}) {
     leaves += explore(small_run(rules), 10);
   }
   EXPECT_GT(leaves, 100'000U);

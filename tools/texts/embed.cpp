@@ -75,7 +75,7 @@ pipeline_text embed_pipeline(const embed_options& options,
   text.key("path", {out});
   text.key("inlets.texts", {std::string("tokens.texts")});
   text.key("inlets.rows", {std::string("pool")});
-  text.add_bad_lines(options, bad);
+  text.add_bad_lines(options, bad, "tokens.bad");
   return text;
 }
 

@@ -43,12 +43,20 @@ pipeline_text generate_pipeline(const generate_options& options,
   }
   // Rows of one step of the model: at least one for each text of the batch.
   text.key("rows", {std::int64_t{std::max(tokens_of_step, options.batch)}});
-  text.key("from", {std::string("tokens.texts")});
+  // The list of the lines that are no prompts gets the prompts that are too long for the
+  // memory, too.
+  if (options.skip_bad.empty()) {
+    text.key("from", {std::string("tokens.texts")});
+  } else {
+    text.key("bad", {std::string("list")});
+    text.key("inlets.texts", {std::string("tokens.texts")});
+    text.key("inlets.listed", {std::string("tokens.bad")});
+  }
   text.stage("write", "json.write");
   text.key("path", {out});
   text.key("form", {std::string("lines")});
-  text.key("from", {std::string("answers")});
-  text.add_bad_lines(options, bad);
+  text.key("from", {std::string("answers.y")});
+  text.add_bad_lines(options, bad, "answers.bad");
   return text;
 }
 
@@ -57,7 +65,8 @@ void print_generate_summary(const text_report& report, const generate_options& o
                             const std::string& tag, output& out) {
   const std::uint64_t answers = report.figure("answers", "answers");
   const std::uint64_t tokens = report.figure("answers", "answer_tokens");
-  const std::uint64_t skipped = report.figure("tokens", "skipped");
+  const std::uint64_t skipped =
+      report.figure("tokens", "skipped") + report.figure("answers", "skipped");
   if (options.json) {
     nlohmann::ordered_json facts;
     facts["tag"] = tag;

@@ -239,12 +239,13 @@ void pipeline_text::add_tokens(const text_options& options, const std::string& t
   key("bad", {std::string(options.skip_bad.empty() ? "stop" : "list")});
 }
 
-void pipeline_text::add_bad_lines(const text_options& options, const std::string& path) {
+void pipeline_text::add_bad_lines(const text_options& options, const std::string& path,
+                                  const std::string& outlet) {
   if (!options.skip_bad.empty()) {
     stage("skipped", "json.write");
     key("path", {path});
     key("form", {std::string("lines")});
-    key("from", {std::string("tokens.bad")});
+    key("from", {outlet});
   }
 }
 
@@ -309,6 +310,29 @@ result<text_report> run_texts(const pipeline_text& text,
   return text_report{std::move(*report)};
 }
 
+/// Runs a pipeline in a run folder. The error of a bad line is that of a run without a
+/// folder, with the advice that fits a run that can be resumed.
+command_result run_in_folder(const pipeline_text& text, const text_options& options,
+                             output& out) {
+  WEIR_TRY(loaded_pipeline loaded, load_text(text));
+  command_result done = run_loaded(loaded, options.run, options.json, out);
+  if (done) {
+    return done;
+  }
+  error cause = done.error().root();
+  // A run that has begun cannot be told to list bad lines.
+  if (cause.hint().find("--skip-bad") == std::string::npos) {
+    return cause;
+  }
+  return cause.code() == errc::out_of_memory
+             ? std::move(cause).hint(fmt::format("shorten the prompt, then `weir resume "
+                                                 "{0}`, or `weir resume {0} --set "
+                                                 "answers.kv_memory=BYTES`",
+                                                 options.run))
+             : std::move(cause).hint(
+                   fmt::format("repair the line, then `weir resume {}`", options.run));
+}
+
 }  // namespace
 
 // The inputs are protected before anything is written, also with `--run` and `--toml`. A
@@ -327,8 +351,7 @@ command_result perform_texts(const text_job& job, const text_options& options,
   }
   WEIR_CHECK(expect_folders({options.out, options.skip_bad}));
   if (!options.run.empty()) {
-    WEIR_TRY(loaded_pipeline loaded, load_text(named));
-    return run_loaded(loaded, options.run, options.json, out);
+    return run_in_folder(named, options, out);
   }
   WEIR_TRY(const text_report report,
            run_texts(job.pipeline_to(unfinished_name(options.out),

@@ -39,7 +39,9 @@ class pipeline_text {
   void add_tokens(const text_options& options, const std::string& tag,
                   const std::vector<std::string>& files, std::uint32_t bytes);
   /// Adds the sink of the list of bad lines, if there is one.
-  void add_bad_lines(const text_options& options, const std::string& path);
+  /// @param outlet  Outlet of the stage that lists them.
+  void add_bad_lines(const text_options& options, const std::string& path,
+                     const std::string& outlet);
   /// Returns the text.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 

@@ -72,10 +72,13 @@ void add_text_verb(CLI::App* v, std::shared_ptr<Options> o, const char* example,
       ->check(CLI::Range(1, 256));
   add_kernels_option(*v, o->kernels);
   v->add_option("--run", o->run,
-                "Make a run folder, which `weir resume` continues (default: an\n"
-                "interrupted command writes nothing)")
+                "Make a run folder, which `weir resume` continues behind a stop and\n"
+                "in front of a bad line (default: a command that ends early\n"
+                "writes nothing)")
       ->type_name("FOLDER");
-  v->add_option("--every", o->every, "Items or time between checkpoints in the folder")
+  v->add_option("--every", o->every,
+                "Items or time between checkpoints in the folder; a killed command\n"
+                "goes on behind the last one")
       ->capture_default_str();
   v->add_flag("--toml", o->toml, "Print the pipeline for `weir run`, and run nothing");
   v->add_flag("--json", o->json, "Print a summary as JSON");

@@ -81,7 +81,8 @@ struct chat_options {
 /// Performs `weir generate`: writes the answers to prompts as lines of JSON.
 /// @error{corrupt, a line is no prompt and may not be skipped}
 /// @error{unsupported, the model is no decoder}
-/// @error{out_of_memory, the memory of a batch is too small for one prompt}
+/// @error{out_of_memory, the memory of a batch is too small for one prompt, which may not
+/// be skipped}
 /// @error{io, no_space, a file cannot be read or written}
 /// Errors of `record_of_model` and `weir::run` are passed on.
 [[nodiscard]] command_result generate_command(const generate_options& options,

@@ -40,6 +40,7 @@ struct line_entry {
 /// Describes a text: its ids stand behind the name of the file.
 struct text_entry {
   std::uint64_t line = 0;
+  std::uint64_t offset = 0;
   std::uint64_t ids = 0;
 };
 
@@ -180,7 +181,7 @@ std::vector<std::uint32_t> encode_token_item(const token_item& item) {
   const text_item_head head = head_of(item.from, item.texts.size(), item.model);
   out.add(&head, sizeof head);
   for (const token_text& text : item.texts) {
-    const text_entry entry{text.line, text.ids.size()};
+    const text_entry entry{text.line, text.offset, text.ids.size()};
     out.add(&entry, sizeof entry);
   }
   out.add(item.from.name.data(), item.from.name.size());
@@ -211,7 +212,9 @@ result<token_item> read_token_item(const runtime::tensor& x) {
     }
     const bytes_view ids = in.take(entry.ids * element);
     out.texts.push_back(
-        {entry.line, {reinterpret_cast<const std::uint32_t*>(ids.data()), entry.ids}});
+        {entry.line,
+         entry.offset,
+         {reinterpret_cast<const std::uint32_t*>(ids.data()), entry.ids}});
   }
   return out;
 }

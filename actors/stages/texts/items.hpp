@@ -41,6 +41,7 @@ struct line_item {
 /// A text as token ids, with the special ids of the tokenizer.
 struct token_text {
   std::uint64_t line = 0;              ///< number of its line
+  std::uint64_t offset = 0;            ///< of the first byte of its line
   std::span<const std::uint32_t> ids;  ///< at least one
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "stages/texts/bad_lines.hpp"
 #include "stages/texts/factories.hpp"
 #include "stages/texts/items.hpp"
 #include "stages/texts/volume_model.hpp"
@@ -24,6 +25,12 @@
 namespace weir::actors {
 namespace {
 
+/// Advice for a prompt that is too long for the memory.
+constexpr std::string_view memory_advice =
+    "kv_memory and context_tokens of llama.answers, which `weir generate` has as "
+    "--kv-memory and --context-tokens, are the memory; a run that begins with --skip-bad "
+    "FILE, or with bad = \"list\", lists such prompts and goes on";
+
 /// See the table.
 struct answer_settings {
   volume_model_settings model;
@@ -33,6 +40,7 @@ struct answer_settings {
   std::uint64_t context_tokens = 0;
   std::uint64_t kv_memory = 0;
   std::uint32_t rows = 128;
+  line_policy bad = line_policy::stop;
 };
 
 /// Settings of the model, of drawing, and of memory and speed.
@@ -70,6 +78,10 @@ settings_table<answer_settings> answer_table() {
            "tokens of a step of the model; never changes a result")
       .range(1, 1 << 14)
       .may_change();
+  table.add("bad", &answer_settings::bad,
+            {{"stop", line_policy::stop}, {"list", line_policy::list}},
+            "stop: the run ends at a prompt that is too long for the memory; list: it "
+            "leaves through the outlet bad");
   return table;
 }
 
@@ -122,6 +134,11 @@ class llama_answers final : public flow::stage_object {
 
   /// Begins an item: its prompts become answers without tokens.
   result<void> on_item(step& s) override {
+    // Another stage than text.tokens may list lines without making texts.
+    if (!s.has(any_in{0})) {
+      drop_failed();
+      return take_list(s);
+    }
     // Behind a stage with tasks the ids may still be written.
     if (!s.complete(any_in{0})) {
       WEIR_CHECK(engine_->wait(s[any_in{0}]));
@@ -137,9 +154,21 @@ class llama_answers final : public flow::stage_object {
     }
     // The item before may have failed in the middle.
     drop_failed();
+    WEIR_CHECK(take_list(s));
+    std::string bad;
     for (const token_text& text : item.texts) {
-      WEIR_CHECK(enter(item, text));
+      const auto entered = enter(text);
+      if (entered) {
+        continue;
+      }
+      if (settings_.bad == line_policy::stop) {
+        return line_error(item.from.name, text.line, entered.error())
+            .hint(std::string(memory_advice));
+      }
+      bad += listed_line(item.from.name, text.line, text.offset, entered.error().text());
+      ++skipped_;
     }
+    bad_ = merge_lists(bad_, bad);
     return {};
   }
   /// Takes the result of the step before, and submits the next one. The item is emitted
@@ -159,6 +188,7 @@ class llama_answers final : public flow::stage_object {
     // Memory that `make_bytes` returns has no users, so it is written without a task.
     WEIR_TRY(const runtime::tensor to, s.make_bytes(0, dtype::uint8, {&count, 1}));
     std::copy(lines.begin(), lines.end(), to.as<char>());
+    WEIR_CHECK(add_list(s));
     WEIR_CHECK(s.emit());
     return false;
   }
@@ -166,6 +196,7 @@ class llama_answers final : public flow::stage_object {
   void report(figures& to) const override {
     to.set("answers", done_);
     to.set("stopped", stopped_);
+    to.set("skipped", skipped_);
     to.set("answer_tokens", drawn_);
     to.set("tokens", processed_);
     to.set("bytes", bytes_);
@@ -190,7 +221,30 @@ class llama_answers final : public flow::stage_object {
     answers_.clear();
     opened_ = 0;
   }
-  result<void> enter(const token_item& item, const token_text& text);
+  /// Takes the list of the inlet `listed`. Without bad lines in front, it has a gap.
+  result<void> take_list(step& s) {
+    bad_.clear();
+    if (settings_.bad == line_policy::stop || !s.has(any_in{1})) {
+      return {};
+    }
+    if (!s.complete(any_in{1})) {
+      WEIR_CHECK(engine_->wait(s[any_in{1}]));
+    }
+    const runtime::tensor& list = s[any_in{1}];
+    bad_.assign(list.as<char>(), static_cast<std::size_t>(list.count()));
+    return {};
+  }
+  /// Adds the list of bad lines to the item, if there are any.
+  result<void> add_list(step& s) {
+    if (bad_.empty()) {
+      return {};
+    }
+    const auto count = static_cast<std::int64_t>(bad_.size());
+    WEIR_TRY(const runtime::tensor to, s.make_bytes(1, dtype::uint8, {&count, 1}));
+    std::copy(bad_.begin(), bad_.end(), to.as<char>());
+    return {};
+  }
+  result<void> enter(const token_text& text);
   result<void> collect();
   result<void> open_contexts();
   result<void> submit_step(step& s);
@@ -211,6 +265,7 @@ class llama_answers final : public flow::stage_object {
 
   std::vector<prompt_answer> answers_;  ///< of the item
   std::size_t opened_ = 0;              ///< answers whose contexts were opened
+  std::string bad_;                     ///< list of the bad lines of the item
   /// The step that is computed at the moment.
   std::optional<models::step_ticket> ticket_;
   /// The answers of the groups of the step, and whether their logits are wanted.
@@ -219,28 +274,42 @@ class llama_answers final : public flow::stage_object {
   /// Answers that were handed on, and those of them that the model has ended.
   std::uint64_t done_ = 0;
   std::uint64_t stopped_ = 0;
+  std::uint64_t skipped_ = 0;    ///< prompts that were listed and not answered
   std::uint64_t bytes_ = 0;      ///< of the lines
   std::uint64_t drawn_ = 0;      ///< tokens of answers
   std::uint64_t processed_ = 0;  ///< tokens of prompts and answers
 };
 
 /// Adds a prompt. The answer is limited by the setting and by the context of the model.
-result<void> llama_answers::enter(const token_item& item, const token_text& text) {
+/// A prompt that has to wait for the memory of others is entered. One for which all
+/// memory together is too small would wait forever, and is refused.
+result<void> llama_answers::enter(const token_text& text) {
   const std::uint64_t most = model_->facts().max_context;
   // A text of the largest length leaves no room for an answer.
   if (text.ids.size() >= most) {
-    return error(errc::out_of_range,
-                 fmt::format("cannot answer {}:{}: expected fewer than {} tokens, found "
-                             "{}",
-                             item.from.name, text.line, most, text.ids.size()));
+    return error(
+        errc::out_of_range,
+        fmt::format("cannot answer the prompt: expected fewer than {} tokens, found "
+                    "{}",
+                    most, text.ids.size()));
+  }
+  // At least one token of the answer fits.
+  const std::uint64_t limit =
+      std::min<std::uint64_t>(settings_.max_tokens, most - text.ids.size());
+  const std::uint64_t available = model_->facts().context_tokens;
+  if (text.ids.size() + limit > available) {
+    return error(
+        errc::out_of_memory,
+        fmt::format("cannot answer the prompt: expected memory of keys and values for {} "
+                    "tokens, {} of the prompt and up to {} of its answer, found memory "
+                    "for {}",
+                    text.ids.size() + limit, text.ids.size(), limit, available));
   }
   prompt_answer& a = answers_.emplace_back();
   a.line = text.line;
   a.tokens.assign(text.ids.begin(), text.ids.end());
   a.prompt = text.ids.size();
-  // At least one token of the answer fits.
-  a.limit = static_cast<std::size_t>(
-      std::min<std::uint64_t>(settings_.max_tokens, most - a.prompt));
+  a.limit = static_cast<std::size_t>(limit);
   // The seed follows from the line, so the order of the prompts does not matter.
   a.seed = settings_.seed + text.line - 1;
   return {};
@@ -280,16 +349,13 @@ result<void> llama_answers::open_contexts() {
     // Memory for the whole answer is taken at once, so an open answer always ends.
     auto opened = model_->open_context(a.prompt + a.limit);
     if (!opened) {
-      // Without another open answer, waiting would not help.
+      // An answer that ends gives memory back. All memory together suffices for each.
       const bool others = std::any_of(answers_.begin(), answers_.end(),
                                       [](const auto& o) { return o.context.value != 0; });
       if (opened.error().code() == errc::out_of_memory && others) {
-        return {};  // the next answer that ends gives memory back
+        return {};
       }
-      return std::move(opened).error().hint(
-          "kv_memory and context_tokens of llama.answers, which `weir generate` has as "
-          "--kv-memory and --context-tokens, are the memory of the texts that are "
-          "answered together");
+      return std::move(opened).error();
     }
     // From here on the context belongs to the answer.
     a.context = *opened;
@@ -383,7 +449,12 @@ answer, `finish`, which is `stop` if the model ended the answer and `length` oth
 and `seed`. `json.write` appends them to a file in the form `lines`.
 
 All prompts of an item are answered together, as far as there is memory. An answer depends
-on its prompt and its seed alone, bit for bit.)";
+on its prompt and its seed alone, bit for bit.
+
+A prompt that is with its longest answer too long for all memory of keys and values ends
+the run. With `bad = "list"` it is left out instead: the stage then has an inlet `listed`,
+which takes the list of bad lines of `text.tokens`, and an outlet `bad`, through which the
+list leaves together with these prompts.)";
 
 /// A small pipeline with `llama.answers`.
 constexpr std::string_view llama_answers_example = R"([[stage]]
@@ -431,7 +502,12 @@ result<void> make_llama_answers(flow::described_stage& made,
   WEIR_TRY(flow::port_type texts, flow::port_type::parse(token_item_type));
   WEIR_TRY(flow::port_type lines, flow::port_type::parse("u8[?]"));
   // A line for each prompt; their lengths are not known before.
-  made.info.ports = {{"texts", std::move(texts), true}, {"y", std::move(lines), false}};
+  made.info.ports = {{"texts", std::move(texts), true}, {"y", lines, false}};
+  if (settings.bad == line_policy::list) {
+    made.info.ports.insert(made.info.ports.begin() + 1, {"listed", lines, true});
+    made.info.ports.push_back({"bad", lines, false});
+    made.info.gaps = flow::gap_policy::pass;  // most items have no bad lines
+  }
   made.object = std::make_unique<llama_answers>(std::move(settings));
   return {};
 }

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "stages/source_parts.hpp"
+#include "stages/texts/bad_lines.hpp"
 #include "stages/texts/factories.hpp"
 #include "stages/texts/items.hpp"
 #include "stages/texts/volume_model.hpp"
@@ -23,9 +24,6 @@ namespace {
 
 /// The part of the state that holds the digest of the model.
 constexpr const char* digest_part = "MODEL";
-
-/// What happens at a bad line.
-enum class line_policy : std::uint8_t { stop, list };
 
 /// See the table.
 struct token_settings {
@@ -92,16 +90,16 @@ class text_tokens final : public flow::stage_object {
       auto made = text ? ids_of(*text) : text.error();
       if (made) {
         ids.push_back(std::move(*made));
-        out.texts.push_back({number, ids.back()});
+        out.texts.push_back({number, offset, ids.back()});
         continue;
       }
       // The first bad line ends the run.
       if (settings_.bad == line_policy::stop) {
-        return ends_run(item.from.name, number, made.error());
+        return line_error(item.from.name, number,
+                          error(errc::corrupt, made.error().text()))
+            .hint(std::string(list_advice));
       }
-      bad += fmt::format(
-          "{{\"file\": {}, \"line\": {}, \"offset\": {}, \"reason\": {}}}\n",
-          json_quote(item.from.name), number, offset, json_quote(made.error().text()));
+      bad += listed_line(item.from.name, number, offset, made.error().text());
     }
     // Without bad lines, the outlet `bad` gets a gap.
     skipped_ += item.lines.size() - out.texts.size();
@@ -149,16 +147,6 @@ class text_tokens final : public flow::stage_object {
     WEIR_TRY(const runtime::tensor x, to.fill_bytes(port, type, {&count, 1}));
     std::copy(bytes.begin(), bytes.end(), x.data());
     return {};
-  }
-  /// Error of a bad line that ends the run, with file and line.
-  static error ends_run(const std::string& file, std::uint64_t line,
-                        const error& reason) {
-    // The place stands in front, as compilers write it.
-    std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
-    return error(errc::corrupt, std::move(text))
-        .hint(
-            "--skip-bad FILE of `weir embed` and `weir generate`, or bad = \"list\", "
-            "lists such lines and goes on");
   }
   /// Returns the ids of a text, with the special ones of the tokenizer.
   [[nodiscard]] result<std::vector<std::uint32_t>> ids_of(const std::string& text) const {

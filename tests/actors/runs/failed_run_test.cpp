@@ -31,9 +31,93 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
     }
     const auto report = resume_numbers(d, options);
     ASSERT_TRUE(report) << report.error().message();
-    EXPECT_GE(report->resumed_item, 200U);
-    EXPECT_EQ(report->resumed_item % 50, 0U);
+    EXPECT_EQ(report->resumed_item, 333U) << "all items before were finished";
     EXPECT_EQ(d.items, expected.items);
+  }
+}
+
+TEST(PipelineRun, KeepsWhatWasFinishedBeforeAFailedItem) {
+  const durable_items expected = whole_run();
+  for (const std::uint64_t every : {20U, 50U}) {
+    for (const std::uint64_t item : {0U, 101U, 333U}) {
+      temp_folder folder;
+      durable_items d;
+      const run_options options = saving(folder, every);
+      const auto failed = run_numbers(d, options, {.fails_at = item});
+      ASSERT_FALSE(failed);
+      const std::string hint = "before number " + std::to_string(item) + ";";
+      const std::string text = failed.error().message();
+      EXPECT_EQ(text.find(hint) != std::string::npos, item != 0) << text;
+      // It fails again where it has failed before, and nothing gets lost.
+      const auto again = resume_numbers(d, options, {.fails_at = item});
+      ASSERT_FALSE(again);
+      EXPECT_EQ(again.error().message().find(hint) != std::string::npos, item != 0);
+      const auto report = resume_numbers(d, options);
+      ASSERT_TRUE(report) << report.error().message();
+      EXPECT_EQ(report->resumed_item, item);
+      EXPECT_EQ(d.items, expected.items);
+    }
+  }
+}
+
+/// Hands items on. Each attempt fails at the next of some items.
+struct fails_elsewhere {
+  struct settings {
+    std::uint64_t count = 0;
+  };
+  static inline std::vector<std::uint64_t> items;
+  std::uint64_t item = 0;
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<fails_elsewhere>& s) {
+    s.name("test.fails_elsewhere", "fails at another item in each attempt").stateless();
+    s.port("x", &fails_elsewhere::x, "n").port("y", &fails_elsewhere::y, "n");
+    s.set("count", &settings::count, "not used");
+  }
+  result<void> open(opening&, const settings&) {
+    item = items.front();
+    items.erase(items.begin());
+    return {};
+  }
+  result<void> on_item(step& s) {
+    if (s.seq() == item) {
+      return error(errc::corrupt, "planted failure");
+    }
+    s.forward(x, y);
+    return s.emit();
+  }
+};
+
+TEST(PipelineRun, AFailureThatComesAgainEndsTheRunWithTheFirstOne) {
+  struct attempts {
+    std::vector<std::uint64_t> items;  ///< at which they fail
+    std::uint64_t kept = 0;            ///< items that a checkpoint holds in the end
+  };
+  constexpr std::uint64_t never = 1000;
+  // The last attempt is that of the repaired run.
+  for (const attempts& one :
+       {attempts{{100, 100, never}, 100}, attempts{{100, 60, 60, never}, 60},
+        attempts{{100, 60, 30, never}, 0}}) {
+    temp_folder folder;
+    fails_elsewhere::items = one.items;
+    const run_options options = saving(folder, 0);
+    const auto attempt = [&] {
+      pipeline p("elsewhere");
+      auto source = p.add<number_source>("source", {.count = 200, .seed = 5});
+      auto stage = p.add<fails_elsewhere>("stage");
+      auto sink = p.add("sink", "null");
+      source >> stage >> sink;
+      return resume(p, options);
+    };
+    const auto failed = attempt();
+    ASSERT_FALSE(failed);
+    const std::string text = failed.error().message();
+    EXPECT_NE(text.find("item 100 in stage \"stage\""), std::string::npos) << text;
+    const auto end = attempt();
+    ASSERT_TRUE(end) << end.error().message();
+    EXPECT_EQ(end->resumed_item, one.kept);
+    EXPECT_EQ(end->items, 200 - one.kept);
+    EXPECT_TRUE(fails_elsewhere::items.empty());
   }
 }
 

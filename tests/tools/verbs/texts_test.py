@@ -188,6 +188,28 @@ class Embed(TextCase):
         self.assertEqual(self.read("out.tgm"), resumed)
         self.assertFalse([p.name for p in self.folder.iterdir() if p.name.endswith(".tmp")])
 
+    def test_what_was_finished_before_a_bad_line_is_resumed(self):
+        # The run is shorter than the default of --every, so that only the bad line leads to a checkpoint.
+        good = ["the fox\n", "fox\n"] * 500
+        for bad in (0, 41, 995):
+            run = f"run{bad}"
+            self.write("a", "".join(good[:bad] + ["\0\n"] + good[bad + 1:]))
+            message = self.error("embed", "v.hn4", "--tag", "e", "-o", "out.tgm", "a", "--run", run, "--batch", 8, code=4)
+            self.assertEqual(message, f"a:{bad + 1}: cannot read a document: expected text without NUL, found NUL at byte 0 of the "
+                                      f"line; repair the line, then `weir resume {run}`")
+            self.assertEqual(bool(list((self.folder / run / "checkpoint").glob("ck-*.weir"))), bad != 0)
+            # A line that is still bad ends the resumed run, and the checkpoint stays.
+            message = self.error("resume", run, code=4)
+            self.assertIn(f"a:{bad + 1}: ", message)
+            self.write("a", "".join(good))
+            said = self.weir("resume", run).stdout.decode()
+            if bad != 0:
+                self.assertIn(f"the checkpoint holds the items before number {bad // 8}", message)
+                self.assertIn(f"resumed    at item {bad // 8}, ", said)
+            resumed = self.read("out.tgm")
+            self.embed("a", "--batch", 8)
+            self.assertEqual(self.read("out.tgm"), resumed)
+
     def test_its_pipeline_is_a_file_that_weir_runs(self):
         self.write("a", "the fox\nfox\n")
         self.embed("a", "--stages", 2)
@@ -291,7 +313,34 @@ class Generate(TextCase):
         # Less than the prompt and its longest answer take is refused with both numbers.
         message = self.error("run", "p.toml", "--set", "answers.kv_memory=16384", "--set", "answers.max_tokens=100",
                              "--out", "small", code=5)
-        self.assertRegex(message, r"expected \d+ free pages of 64 tokens, found 1")
+        self.assertRegex(message, r"p:1: cannot answer the prompt: expected memory of keys and values for \d+ tokens, \d+ of the "
+                                  r"prompt and up to 100 of its answer, found memory for 64; ")
+
+    def test_prompts_that_never_fit_end_the_run_or_are_listed(self):
+        # Memory for 64 tokens. The short prompts have to wait for each other.
+        self.write("p", "the fox.\n" + "x" * 80 + "\n\nfox\n" + "y" * 70 + "\nthe fox.\n")
+        small = ("--kv-memory", "16KiB", "--max-tokens", 20)
+        self.write("good", "the fox.\n" + "x" * 80 + "\nfox\n")
+        args = ("generate", "v.hn4", "--tag", "d", "--prompts", "good", "-o", "out.jsonl", "--batch", 1, *small)
+        message = self.error(*args, code=5)
+        self.assertRegex(message, r"^good:2: cannot answer the prompt: expected memory of keys and values for \d+ tokens, \d+ of the "
+                                  r"prompt and up to 20 of its answer, found memory for 64; .*--kv-memory.*--skip-bad")
+        self.assertFalse((self.folder / "out.jsonl").exists())
+        seen = set()
+        for batch in (1, 2, 32):
+            done = self.generate("--skip-bad", "bad", "--batch", batch, *small, "--json")
+            self.assertEqual((json.loads(done.stdout)["answers"], json.loads(done.stdout)["skipped"]), (3, 3))
+            self.assertEqual([a["line"] for a in self.lines("out.jsonl")], [1, 4, 6])
+            self.assertEqual([(b["line"], b["offset"]) for b in self.lines("bad")], [(2, 9), (3, 90), (5, 95)])
+            self.assertIn("found memory for 64", self.lines("bad")[0]["reason"])
+            seen.add(self.read("out.jsonl") + self.read("bad"))
+        self.assertEqual(len(seen), 1)
+        # In a run folder the memory can be raised at the resume, which goes on with the prompt.
+        message = self.error(*args, "--run", "r", code=5)
+        self.assertRegex(message, r"^good:2: .*`weir resume r --set answers.kv_memory=BYTES`$")
+        said = self.weir("resume", "r", "--set", "answers.kv_memory=32768").stdout.decode()
+        self.assertIn("resumed    at item 1, ", said)
+        self.assertEqual([a["line"] for a in self.lines("out.jsonl")], [1, 2, 3])
 
     def test_the_instruction_set_of_a_run_holds_for_all_stages_and_may_change(self):
         self.write("p", "the fox.\nfox\n" * 40)

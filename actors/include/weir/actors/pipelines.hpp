@@ -131,7 +131,8 @@ void add_standard_stages();
 /// @error{already_exists, the folder holds a checkpoint: resume the run instead}
 /// @error{invalid_argument, the pipeline is refused, two stages write one file, the
 /// processor lacks the instruction set `kernels`, or a stage or a task failed; the
-/// message names stage and item; the last checkpoint stands}
+/// message names stage and item; a checkpoint in the folder holds the items before that
+/// one, if they could be processed again, see docs/pipelines.md}
 /// @error{locked, another process has a run in the folder}
 /// @error{timeout, no stage can go on; the message names what each waits for}
 /// @threads{may be called from any thread; one run at a time in a folder}

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,9 @@ class execution {
   void abandoned();
   /// Returns whether all stages have ended.
   [[nodiscard]] bool all_ended() const noexcept;
+  /// Returns the number of the item that has failed and thereby ended the run. Empty if
+  /// no item has failed, or if it has a number that no source counts.
+  [[nodiscard]] std::optional<std::uint64_t> failed_item() const noexcept;
 
   /// Returns whether tasks of the engine have not ended yet.
   [[nodiscard]] bool tasks_in_flight() const noexcept;
