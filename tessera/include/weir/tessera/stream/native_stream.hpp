@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Native streams: streams of other libraries on a device that the runtime uses, too.
+/// @threads{the functions are safe from any thread, but not from tasks, since some wait}
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct native_stream {
 /// Calls `enqueue`, which gives `target` work. If there is a native stream, the work runs
 /// behind what that stream has now, and the call waits for the work, so what the native
 /// stream gets later runs behind it. A capture only records, so it is not ordered.
-/// Returns the errors of `enqueue`, `wait_native` and `wait_until_reached`.
+/// Also returns the errors of `enqueue`, `wait_native` and `wait_until_reached`.
 template <class Enqueue>
 [[nodiscard]] result<void> in_order_with(const std::optional<native_stream>& native,
                                          stream& target, Enqueue&& enqueue) {
