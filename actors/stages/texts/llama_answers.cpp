@@ -57,7 +57,7 @@ settings_table<answer_settings> answer_table() {
            "divides the logits; 0 takes the likeliest token")
       .range(0, 100);
   table.add("seed", &answer_settings::seed,
-            "line N of a file draws with this seed + N - 1");
+            "line N of a file draws with this seed + N - 1; behind 2^63-1 comes 0");
   // The other settings never change a result.
   table
       .add("context_tokens", &answer_settings::context_tokens,
@@ -311,7 +311,8 @@ result<void> llama_answers::enter(const token_text& text) {
   a.prompt = text.ids.size();
   a.limit = static_cast<std::size_t>(limit);
   // The seed follows from the line, so the order of the prompts does not matter.
-  a.seed = settings_.seed + text.line - 1;
+  // Behind the largest seed that the setting takes comes 0.
+  a.seed = (settings_.seed + text.line - 1) & std::uint64_t{INT64_MAX};
   return {};
 }
 

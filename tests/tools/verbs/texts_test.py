@@ -296,6 +296,10 @@ class Generate(TextCase):
         self.write("p", prompts[3])
         self.generate("--max-tokens", 20, "--temperature", 1, "--seed", 43)
         self.assertEqual({**self.lines("out.jsonl")[0], "line": 4}, answers[3])
+        # Behind the largest seed comes 0, which --seed accepts again.
+        self.write("p", *prompts[:2])
+        self.generate("--max-tokens", 2, "--temperature", 1, "--seed", 2 ** 63 - 1)
+        self.assertEqual([a["seed"] for a in self.lines("out.jsonl")], [2 ** 63 - 1, 0])
 
     def test_memory_is_a_key_of_the_stage_in_a_pipeline(self):
         self.write("p", "the fox.\nfox\n")
