@@ -297,7 +297,7 @@ class Generate(TextCase):
         self.generate("--max-tokens", 20, "--temperature", 1, "--seed", 43)
         self.assertEqual({**self.lines("out.jsonl")[0], "line": 4}, answers[3])
         # Behind the largest seed comes 0, which --seed accepts again.
-        self.write("p", *prompts[:2])
+        self.write("p", "the fox\nthe dog\n")
         self.generate("--max-tokens", 2, "--temperature", 1, "--seed", 2 ** 63 - 1)
         self.assertEqual([a["seed"] for a in self.lines("out.jsonl")], [2 ** 63 - 1, 0])
 
