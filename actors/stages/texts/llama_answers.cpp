@@ -28,7 +28,8 @@ namespace {
 /// Advice for a prompt that is too long for the memory.
 constexpr std::string_view memory_advice =
     "kv_memory and context_tokens of llama.answers, which `weir generate` has as "
-    "--kv-memory and --context-tokens, are the memory; a run that begins with --skip-bad "
+    "--kv-memory and --context-tokens, set this memory; a run that begins with "
+    "--skip-bad "
     "FILE, or with bad = \"list\", lists such prompts and goes on";
 
 /// See the table.
