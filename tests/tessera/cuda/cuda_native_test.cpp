@@ -106,6 +106,11 @@ TEST(CudaNative, AnEventThatCannotBeAskedFailsTheWaitAndNotTheDevice) {
   changed.api.event_query = [](cuda::event_handle e) {
     return e == native_event ? static_cast<status>(907) : unchanged.event_query(e);
   };
+  // A later event may have the same address.
+  changed.api.event_destroy = [](cuda::event_handle e) {
+    native_event = e == native_event ? nullptr : native_event;
+    return unchanged.event_destroy(e);
+  };
   cuda_options options = stand_in_options();
   options.driver = &changed;
   const auto backend = or_throw(make_cuda_backend(options));
