@@ -342,6 +342,7 @@ result<std::vector<std::string>> tags_of_models(const hn4_volume& volume) {
 /// Returns tags in quotation marks, for messages.
 std::string quoted_list(const std::vector<std::string>& tags) {
   std::vector<std::string> quoted;
+  quoted.reserve(tags.size());
   for (const std::string& tag : tags) {
     quoted.push_back(json_quote(tag));
   }

@@ -90,13 +90,13 @@ void expect_product(weight_type type, int row_count, int panel_count, int inputs
   const byte_vector stored = some_rows(shape, static_cast<std::uint64_t>(inputs));
   const auto matrix = test::packed("w", shape, stored, 0);
   const int stride = inputs + 3;
-  const auto rows = random_floats(static_cast<std::size_t>(row_count * stride), 9);
+  const auto rows = random_floats(std::size_t(row_count) * std::size_t(stride), 9);
   std::vector<float> expected(static_cast<std::size_t>(row_count * 16 * panel_count));
   for (std::uint64_t o = 0; o < shape.outputs; ++o) {
     const auto weights = test::expected_weights(shape, stored, o);
     for (int r = 0; r < row_count; ++r) {
       expected[static_cast<std::size_t>(r) * shape.outputs + o] =
-          sum_of_sections(rows.data() + r * stride, weights);
+          sum_of_sections(rows.data() + std::ptrdiff_t{r} * stride, weights);
     }
   }
   for (const layer_kernels* table : tables_here()) {
@@ -111,7 +111,7 @@ void expect_product(weight_type type, int row_count, int panel_count, int inputs
     call.panel_bytes = static_cast<std::ptrdiff_t>(shape.panel_bytes());
     call.panel_count = panel_count;
     call.out = out.data();
-    call.out_stride = 16 * panel_count;
+    call.out_stride = std::ptrdiff_t{16} * panel_count;
     table->product(call);
     EXPECT_TRUE(equal_bits(out, expected))
         << table->name << " " << name_of(type) << " rows " << row_count << " panels "
@@ -164,7 +164,7 @@ std::vector<float> product_of(const layer_kernels& table, panel_kind kind,
   call.panels = panels.data();
   call.panel_bytes = static_cast<std::ptrdiff_t>(bytes);
   call.panel_count = static_cast<int>(panels.size() / bytes);
-  call.out_stride = 16 * call.panel_count;
+  call.out_stride = std::ptrdiff_t{16} * call.panel_count;
   std::vector<float> out(static_cast<std::size_t>(call.row_count * call.out_stride));
   call.out = out.data();
   table.product(call);
@@ -250,7 +250,7 @@ TEST(LayerKernels, CodesHaveTheirValues) {
     for (std::size_t i = 0; i < (q8 ? 512U : 256U); ++i) {
       panel.push_back(static_cast<std::byte>(i & 255U));
     }
-    std::vector<float> rows(32 * 32);
+    std::vector<float> rows(std::size_t{32} * 32);
     std::vector<float> expected;
     for (std::size_t k = 0; k < 32; ++k) {
       rows[33 * k] = 1;
@@ -524,9 +524,10 @@ std::map<std::string, std::vector<float>> results_of(const layer_kernels& table)
        {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
     for (const auto& [row_count, inputs] :
          {std::pair{1, 576}, std::pair{7, 96}, std::pair{13, 288}, std::pair{32, 576}}) {
-      const panel_shape shape{type, 16 * 9, static_cast<std::uint64_t>(inputs)};
+      const panel_shape shape{type, std::uint64_t{16} * 9,
+                              static_cast<std::uint64_t>(inputs)};
       const auto matrix = test::packed("w", shape, some_rows(shape, 4), 0);
-      const auto rows = random_floats(static_cast<std::size_t>(row_count * inputs), 9);
+      const auto rows = random_floats(std::size_t(row_count) * std::size_t(inputs), 9);
       out["product " + std::string(name_of(type)) + " " + std::to_string(row_count)] =
           product_of(table, kind_of(type), rows, matrix.panels, inputs);
     }
