@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// GPUs of NVIDIA as devices. The driver is found at run time; nothing is linked. The
-/// backend has only been run over a stand-in for the driver (docs/devices/cuda.md).
+/// backend has only been run over a stand-in for the driver (docs/cuda.md).
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class cuda_module {
 /// must not call functions that wait for a device: `allocate`, `allocate_host`,
 /// `pin_host`, `start_persistent`, `load`. After a failure that breaks the context, all
 /// work of the device ends as `device_lost` until the process ends. In a child of `fork`
-/// calls end as `unsupported`. @source{docs/devices/cuda.md}
+/// calls end as `unsupported`. @source{docs/cuda.md}
 class cuda_backend : public device_backend {
  public:
   /// Loads the code of a module on every device: for each device the section that

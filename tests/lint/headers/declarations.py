@@ -15,7 +15,7 @@ sys.path.insert(0, str(HERE.parent))
 import tree  # noqa: E402
 
 ENTRY_PAGE = pathlib.PurePosixPath("docs/reference.md")
-DOXYFILE = HERE.parents[2] / "docs" / "Doxyfile"
+DOXYFILE = HERE.parents[2] / "scripts" / "Doxyfile"
 CONTAINERS = ("class", "struct", "union")
 # Kinds of declarations that need a comment. A macro that only guards a header or helps another macro is no declaration.
 KINDS = CONTAINERS + ("function", "variable", "enum", "typedef")
@@ -109,7 +109,7 @@ def _warnings(text):
             path = match["file"].removeprefix(str(tree.ROOT) + "/")
             found[path, int(match["line"]), match["text"]] = None
         elif "warning:" in line or "error:" in line:
-            found["docs/Doxyfile", 0, line] = None
+            found["scripts/Doxyfile", 0, line] = None
     return list(found)
 
 

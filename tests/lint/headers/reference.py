@@ -64,7 +64,7 @@ def check(declaration, add):
         add("silent about errors", declaration, f'the function "{declaration.name}" returns a result: expected @error{{CODE, ...}}, '
             'or "Also returns the errors of ...", or "The error may have any code"')
     if "@par" in declaration.comment:
-        add("unrendered", declaration, f'an entry in the comment of "{declaration.name}" is shown as text (docs/Doxyfile, ALIASES)')
+        add("unrendered", declaration, f'an entry in the comment of "{declaration.name}" is shown as text (scripts/Doxyfile, ALIASES)')
     # Other languages and programs call C functions by name, so these names stay. Their parameters have no such users.
     names = declaration.parameters
     if not declaration.path.endswith(".h"):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs the example of docs/devices/cuda.md on the stand-in driver, with the kernels'
+/// Runs the example of docs/cuda.md on the stand-in driver, with the kernels'
 /// sources.
 #include <gtest/gtest.h>
 
