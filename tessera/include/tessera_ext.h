@@ -191,8 +191,8 @@ TESS_API tessStatus_t tessStreamWaitNative(tessStream_t stream, int device, void
 TESS_API tessStatus_t tessNativeWaitStream(void* native, int device, tessStream_t stream);
 
 /** Makes a stream from a native stream of the device of `rank`, for code that takes a
- * stream of Tessera. What it is given runs behind the work that the native stream has at
- * the time of the call, and each such call waits, at most as long as TESS_TIMEOUT_MS
+ * stream of Tessera. An operation on it runs behind the work that the native stream has
+ * at the time of the call, and the call waits, at most as long as TESS_TIMEOUT_MS
  * says, until that work and the operation have ended: what the native stream gets after
  * the call runs behind the operation. After TESS_ERR_TIMEOUT the operation goes on, and
  * the order is not kept until tessStreamSynchronize. If an operation has failed, these
