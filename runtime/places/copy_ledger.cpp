@@ -278,12 +278,18 @@ void copy_ledger::change(const footprint& bytes, Change&& next) {
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  if (const auto all = segment_of(bytes.lo);
-      end_of(all) >= bytes.hi && next(all->second) == all->second) {
+  const auto is_known = [&](std::int64_t lo, std::int64_t hi) {
+    const auto all = segment_of(lo);
+    return end_of(all) >= hi && next(all->second) == all->second;
+  };
+  if (is_known(bytes.lo, bytes.hi)) {
     return;
   }
-  for_each_run(bytes,
-               [&](std::int64_t lo, std::int64_t hi) { change_run(lo, hi, next); });
+  for_each_run(bytes, [&](std::int64_t lo, std::int64_t hi) {
+    if (!is_known(lo, hi)) {
+      change_run(lo, hi, next);
+    }
+  });
 }
 
 /// Changes one block, and joins neighbouring segments that have become equal.

@@ -30,6 +30,10 @@ namespace {
 
 /// Time between two polls of a worker that runs tasks.
 constexpr std::int64_t busy_poll_ns = 2'000;
+/// Longest time between two polls of busy workers while tasks wait for completions.
+constexpr std::int64_t max_busy_poll_ns = 200'000;
+/// Time between two polls of busy workers, as a multiple of the length of a poll.
+constexpr std::int64_t polls_per_time = 10;
 
 }  // namespace
 
@@ -311,14 +315,27 @@ bool scheduler::poll() {
     return false;
   }
   bool moved = false;
+  const std::int64_t begun = clock_.now();
   for (const auto& [number, poller] : pollers_) {
     moved = poller() || moved;
   }
   // A poller is code of the program and may have changed the rounding.
   ensure_kernel_fp();
-  polled_.store(clock_.now(), std::memory_order_relaxed);
+  const std::int64_t ended = clock_.now();
+  polled_.store(ended, std::memory_order_relaxed);
+  if (!moved) {
+    limit_polls(ended - begun);
+  }
   polling_.store(false, std::memory_order_release);
   return moved;
+}
+
+/// Sets the time between two polls of busy workers from the length of a poll that has
+/// moved nothing. A poll of sockets takes several times as long as one of shared memory.
+void scheduler::limit_polls(std::int64_t ticks) noexcept {
+  poll_ticks_.store(std::clamp(ticks * polls_per_time, clock_.to_ticks(busy_poll_ns),
+                               clock_.to_ticks(max_busy_poll_ns)),
+                    std::memory_order_relaxed);
 }
 
 /// Keeps all threads from polling, and waits for the one that does.

@@ -301,6 +301,7 @@ class scheduler {
     return (attention_.load(std::memory_order_relaxed) & polls_too) != 0;
   }
   void stop_polling() noexcept;
+  void limit_polls(std::int64_t ticks) noexcept;
   /// Calls the pollers, unless another thread does. Returns true if one of them has.
   bool poll();
   /// Polls until there is a task, `awake` returns true, the time is over (never if

@@ -107,6 +107,8 @@ result<void> pieces::submit(const piece_order& what, std::size_t number) {
   // The kernel runs even if its bytes are poisoned: a send must tell the receiver that
   // the piece does not exist, and a receive must give up its transfer.
   with.though_poisoned = true;
+  // Another rank waits for the message, so it goes before the tasks that are ready.
+  with.urgent = true;
   WEIR_TRY([[maybe_unused]] const task_id id,
            tasks_.submit(p->sends ? "send" : "receive", accesses, kernel{this, p, number},
                          with));
@@ -185,7 +187,7 @@ void pieces::note_failure(error cause) {
 // A worker polls between tasks. The submitter need not poll as well a moment later; a
 // failure is always looked at.
 bool pieces::polled_lately() const noexcept {
-  constexpr std::int64_t lately_ns = 2'000;
+  constexpr std::int64_t lately_ns = 20'000;
   return !has_failed() &&
          now_ns() - polled_ns_.load(std::memory_order_relaxed) < lately_ns;
 }

@@ -110,6 +110,7 @@ class world::ranked final : public transport_user {
   bool move_on_for_others() override;
 
   [[nodiscard]] std::uint64_t step() const noexcept { return steps_; }
+  [[nodiscard]] bool needs_pieces() const noexcept { return needs_pieces_; }
   [[nodiscard]] const world_counters& counters() const noexcept { return counters_; }
   /// Notes a failure of a task or a transfer of this rank. @threads{safe from any thread}
   void note_failure(std::uint64_t step, const char* name, const error& cause);
@@ -202,6 +203,7 @@ class world::ranked final : public transport_user {
   std::vector<std::uint64_t> received_from_;  ///< messages from each rank
   std::vector<missing_piece> missing_;
   std::uint64_t steps_ = 0;
+  bool needs_pieces_ = false;  ///< this rank receives pieces for the newest submission
   call_log log_;
   call_inquiry inquiry_;
   stop_agreement stop_;

@@ -289,6 +289,7 @@ result<void> world::ranked::enter(std::uint64_t hash, const world_submission& wi
 result<void> world::ranked::enter_accesses(const world_submission& with, const char* name,
                                            std::span<const access> accesses) {
   ++steps_;
+  needs_pieces_ = false;
   // The ranks that run the task.
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
@@ -348,6 +349,7 @@ result<void> world::ranked::fetch(shared_storage& s, const footprint& bytes, ran
     if (piece.from == link_.rank()) {
       WEIR_CHECK(move_piece(s, piece.bytes, to, name, true));
     } else if (to == link_.rank()) {
+      needs_pieces_ = true;
       WEIR_CHECK(move_piece(s, piece.bytes, piece.from, name, false));
     }
     // The next access finds the bytes there.

@@ -169,6 +169,10 @@ error world::fail(error cause) {
 std::uint64_t world::step() const noexcept {
   return ranked_->step();
 }
+// Of one rank there are no pieces.
+bool world::needs_pieces() const noexcept {
+  return ranked_ != nullptr && ranked_->needs_pieces();
+}
 void world::note_failure(std::uint64_t step, const char* name, const error& cause) {
   ranked_->note_failure(step, name, cause);
 }

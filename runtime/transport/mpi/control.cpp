@@ -32,10 +32,13 @@ constexpr std::int64_t max_life_ns = 1'000'000'000;
 constexpr std::int64_t lives_in_deadline = 5;
 /// Time without a poll after which the pump moves messages on.
 constexpr std::int64_t busy_ns = 500'000;
-/// Time for which the pump sleeps, with and without messages on their way. Short while
-/// something is on its way.
-constexpr std::chrono::milliseconds short_sleep{1};
-constexpr std::chrono::milliseconds long_sleep{50};
+/// Shortest and longest time for which the pump sleeps while messages are on their way.
+/// It doubles as long as the user polls, because each time that the pump wakes takes the
+/// processor from a worker.
+constexpr std::chrono::milliseconds shortest_sleep{1};
+constexpr std::chrono::milliseconds longest_sleep{8};
+/// Time for which the pump sleeps while no message is on its way.
+constexpr std::chrono::milliseconds idle_pump_sleep{50};
 /// Time between two looks of a rank that waits for the others at the end.
 constexpr std::chrono::microseconds idle_sleep{50};
 /// Longest text of a cause that is sent. @units{bytes}
@@ -248,10 +251,11 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
 void ranks_over_mpi::pump() {
   const std::int64_t life_ns =
       std::min(max_life_ns, options_.deadline_ns / lives_in_deadline);
+  std::chrono::milliseconds length = shortest_sleep;
   std::unique_lock lock(mutex_);
   // Woken early when the transport ends.
   while (!stops_) {
-    stopping_.wait_for(lock, operations_.empty() ? long_sleep : short_sleep,
+    stopping_.wait_for(lock, operations_.empty() ? idle_pump_sleep : length,
                        [this] { return stops_; });
     const std::int64_t now = now_ns();
     // A rank that has not taken the last sign gets no other, so signs do not pile up.
@@ -267,6 +271,9 @@ void ranks_over_mpi::pump() {
     // Nobody has polled for a while, as during a long kernel.
     if (now - polled_ns_ >= busy_ns) {
       progress();
+      length = shortest_sleep;
+    } else {
+      length = std::min(2 * length, longest_sleep);
     }
   }
 }

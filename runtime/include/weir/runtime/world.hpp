@@ -267,7 +267,9 @@ class world {
   [[nodiscard]] result<void> start_task(engine& tasks, const char* name,
                                         std::span<const access> accesses,
                                         const Kernel& kernel, const kept_object& keep) {
-    WEIR_TRY(const task_id id, tasks.submit(name, accesses, kernel));
+    submit_options with;
+    with.urgent = needs_pieces();
+    WEIR_TRY(const task_id id, tasks.submit(name, accesses, kernel, with));
     if (keep) {
       kept_.emplace_back(id, keep);
     }
@@ -331,6 +333,8 @@ class world {
   void drop_kept();
   /// Number of the newest submission.
   [[nodiscard]] std::uint64_t step() const noexcept;
+  /// True if this rank receives pieces for the newest submission.
+  [[nodiscard]] bool needs_pieces() const noexcept;
   void note_failure(std::uint64_t step, const char* name, const error& cause);
   [[nodiscard]] result<bool> submit_with(const world_submission& with, const char* name,
                                          std::span<const access> accesses,
