@@ -297,7 +297,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("weir ") + WEIR_VERSION);
   app.footer(
       "Exit codes: 0 well, 1 a check found something, 2 usage, 3 not there or there "
-      "already, 4 damaged data, 5 system, 6 run failed");
+      "already, 4 damaged data, 5 system, 6 run failed, 70 a fault of weir itself");
   // The order is that of the help.
   add_run_verbs(app, options, chosen);
   add_pipeline_verbs(app, chosen);

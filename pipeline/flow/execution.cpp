@@ -228,6 +228,7 @@ result<std::unique_ptr<execution>> execution::create(
   s->facts.calls = std::make_unique<runtime::direct_calls>(host.base());
   s->facts.seed = s->options.seed;
   s->facts.fill_slots = s->options.fill_slots;
+  s->facts.calls_sinks = s->options.calls_sinks;
   s->facts.growing = &s->growing;
   WEIR_TRY(s->facts.skipped, skipped_items::create(s->options.skip, from));
   WEIR_CHECK(s->build());
@@ -262,8 +263,10 @@ result<bool> execution::turn() {
   s.facts.let_go_of_copied_items();
   // In the order of the pipeline, so that memory is free for the stages in front.
   for (const std::uint32_t i : s.planned.order) {
-    WEIR_TRY(const bool ended, s.stages[i]->settle());
-    any = any || ended;
+    if (s.stages[i]->open_calls() != 0) {
+      WEIR_TRY(const bool ended, s.stages[i]->settle());
+      any = any || ended;
+    }
   }
   // Sources are driven by the host, with `grant` and `deliver`.
   for (const std::uint32_t i : s.planned.order) {
@@ -296,6 +299,21 @@ blank* execution::grant(std::uint32_t source) {
   // The barrier of the source is still to come.
   const bool waits = state_->facts.epoch != 0 && !s.contributed();
   return waits ? nullptr : s.grant(state_->limit);
+}
+/// Items that need more than most do are left to the host.
+source_turn execution::fill(std::uint32_t source, std::uint32_t limit) {
+  stage_run& s = *state_->stages[source];
+  source_turn done;
+  if (state_->facts.epoch == 0 || s.contributed()) {
+    s.fill_plainly(limit, state_->limit, done);
+  }
+  if (done.last == nullptr && done.delivered != limit) {
+    done.last = grant(source);
+    if (done.last != nullptr) {
+      done.more = call_next(s.object(), s.name(), *done.last);
+    }
+  }
+  return done;
 }
 bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexcept {
   return state_->stages[source]->can_grant(count, state_->limit);

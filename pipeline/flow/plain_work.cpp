@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "weir/base/clock.hpp"
+#include "weir/pipeline/host/execution.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -32,7 +33,8 @@ bool stage_run::is_plain() const noexcept {
 
 /// Pushes an item on the edges behind a plain stage. Without memory it is a gap there.
 /// The number on a feedback edge is later by its delay.
-inline void stage_run::push_plainly(item& one, const slot* memory, std::uint64_t number) {
+[[gnu::always_inline]] inline void stage_run::push_plainly(item& one, const slot* memory,
+                                                           std::uint64_t number) {
   if (only_to_ != nullptr && memory != nullptr) {
     only_to_->push(one, number, memory->bytes);
     return;
@@ -52,15 +54,16 @@ inline void stage_run::push_plainly(item& one, const slot* memory, std::uint64_t
 /// Each entry is a call of its own, whose vectors keep their one element.
 result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   edge& from = *in_.front().from;
+  const edge* const to = only_to_;
   const slot_pool* const pool = pools_.front().get();
+  const bool records = facts_.recorder != nullptr;  // only a trace needs times
   tag_tasks();
-  step s(*this);
-  // One object serves all calls: it refers to the active one.
+  step s(*this);  // serves all calls: it refers to the active one
   std::uint32_t taken = 0;
   // The conditions are those of `look`, for one inlet and one outlet.
   while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
          open() + 1 < ring_size_ && (pool == nullptr || pool->available(1)) &&
-         has_output(1)) {
+         (to != nullptr ? to->has_credit(1) : has_output(1))) {
     // The entry stays valid until something is pushed on this edge, which `on_item`
     // cannot do.
     const entry& e = from.pop();
@@ -79,30 +82,30 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     input.body = e.body;
     input.bytes = e.bytes;
     ++counters.items;
-    // Only a trace needs the time.
-    if (facts_.recorder != nullptr) {
+    if (records) [[unlikely]] {
       c.taken_ns = now_ns();
     }
     // `step` finds the call through the stage.
     active_ = &c;
     auto done = guarded([&] { return object_.on_item(s); });
     active_ = nullptr;
-    if (!done) {
+    if (!done) [[unlikely]] {
       return at_item(c.seq, std::move(done.error()));
     }
-    // An item must be made exactly once, or skipped.
-    if (c.emissions + (c.skipped ? 1U : 0U) != 1) {
+    // An item must be made exactly once, or skipped; its number then goes on as a gap.
+    if (c.emissions != 1 || c.skipped) [[unlikely]] {
       WEIR_CHECK(emitted_once(c, "on_item"));
-    }
-    // A skipped number goes on as a gap.
-    if (c.skipped) {
       push_gap(c.seq);
     }
-    if (c.first == 0 && !c.emitted.empty()) {
+    if (c.first != 0) {
+      ++next_open_;  // its tasks have not ended
+      continue;
+    }
+    if (!c.emitted.empty()) {
       mark_emitted_complete(c);
     }
-    if (c.first == 0 && open() == 0) {
-      finish_plainly(c);
+    if (open() == 0) {
+      finish_without_tasks(c);
     } else {
       ++next_open_;
     }
@@ -110,11 +113,14 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   return taken;
 }
 
-/// The same for a sink, which gets the items later.
+/// The same for a sink, which gets the items later unless the host lets turns call it.
 /// A gap ends here, because a sink has nothing behind it.
 result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
   edge& from = *in_.front().from;
   std::uint32_t taken = 0;
+  if (facts_.calls_sinks) {
+    WEIR_TRY(taken, write_plainly(limit));
+  }
   for (; taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
          open() + 1 < ring_size_;
        ++taken) {
@@ -144,25 +150,109 @@ result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
   return taken;
 }
 
+/// Returns whether a filled item is what most items of a plain source are. Others have
+/// attributes or new memory, or are recorded, skipped or not filled.
+inline bool stage_run::is_usual(const blank& filled) const noexcept {
+  return filled.filled.front() && !filled.slots.front()->grown && filled.about.empty() &&
+         !filled.about_final && filled.granted_ns == 0 &&
+         !facts_.skipped.contain(filled.seq);
+}
+
+/// Makes the next item of a plain source, of a slot without attributes.
+inline void stage_run::hand_on_slot(slot& filled) {
+  item& one = items_->take();
+  one.seq = next_seq_++;
+  one.left_source_ns = facts_.turn_ns;
+  one.slots.front() = &filled;
+  one.holders = 1;  // until all edges have it
+  push_plainly(one, &filled, one.seq);
+  let_go(one);
+  ++counters.items;
+  ++counters.emitted;
+}
+
+/// Calls the sink for the items that are complete, as long as no older item is open.
+/// Their calls end at once, so the ring of calls is not used.
+result<std::uint32_t> stage_run::write_plainly(std::uint32_t limit) {
+  if (facts_.recorder != nullptr || open() != 0) {
+    return 0;
+  }
+  edge& from = *in_.front().from;
+  call& c = current();
+  call::input& input = c.inputs.front();
+  ready now;
+  now.holder = &c;
+  taken t(now);
+  std::uint32_t written = 0;
+  for (; written < limit && !from.empty() && from.front().kind <= entry_kind::gap;
+       ++written) {
+    item* const body = from.front().body;
+    if (body != nullptr && !body->slots[input.outlet]->complete) {
+      break;  // a task writes it
+    }
+    const entry& e = from.pop();
+    WEIR_EXPECT(e.number == next_seq_);
+    c.seq = next_seq_++;
+    if (body == nullptr) {
+      from.give_back(0);
+      continue;
+    }
+    input.body = body;
+    input.bytes = e.bytes;
+    ++counters.items;
+    if (auto put = guarded([&] { return object_.put(t); }); !put) {
+      return item_error(name_, c.seq, std::move(put.error()));
+    }
+    latency.written(std::min(facts_.turn_ns, body->left_source_ns));
+    from.give_back(input.bytes);
+    let_go(*body);
+    input.body = nullptr;
+  }
+  return written;
+}
+
+/// See the declaration. One blank serves all items, because each comes back at once.
+void stage_run::fill_plainly(std::uint32_t limit, std::uint64_t before,
+                             source_turn& done) {
+  if (!plain_ || only_to_ == nullptr || joined_ || end_read_ || granted_ != 0 ||
+      facts_.recorder != nullptr) {
+    return;
+  }
+  slot_pool& pool = *pools_.front();
+  blank& b = *blanks_[first_blank_ & (blanks_.size() - 1)];
+  b.stage = this;
+  b.granted_ns = 0;
+  b.filled = {};
+  b.nothing_yet = b.about_final = b.wants_mark = false;
+  pull p(b);
+  while (done.delivered < limit && next_seq_ < before && only_to_->has_credit(1) &&
+         pool.available(1)) {
+    slot& s = pool.take_blank();
+    b.seq = next_seq_;
+    b.filled.front() = false;
+    b.slots.front() = &s;
+    auto more = guarded([&] { return object_.next(p); });
+    if (!more || !*more || b.nothing_yet || !is_usual(b)) {
+      granted_ = 1;
+      done.last = &b;
+      done.more = more ? std::move(more)
+                       : result<bool>(item_error(name_, b.seq, std::move(more.error())));
+      return;
+    }
+    hand_on_slot(s);
+    ++done.delivered;
+  }
+}
+
 /// Hands on a filled item of a plain source. Returns false, and does nothing, if the item
-/// has attributes or new memory, or is recorded, skipped or not filled.
+/// is not a usual one.
 bool stage_run::hand_on_plainly(blank& filled) {
-  slot* const s = filled.slots.front();
-  if (!filled.filled.front() || s->grown || !filled.about.empty() || filled.about_final ||
-      filled.granted_ns != 0 || facts_.skipped.contain(filled.seq)) {
+  if (!is_usual(filled)) {
     return false;
   }
   ++first_blank_;
   --granted_;
-  item& one = items_->take();
-  one.seq = next_seq_++;
-  one.left_source_ns = facts_.turn_ns;
-  one.slots.front() = s;
-  one.holders = 1;  // until all edges have it
-  push_plainly(one, s, one.seq);
-  let_go(one);
-  ++counters.items;
-  ++counters.emitted;
+  hand_on_slot(*filled.slots.front());
   return true;
 }
 
@@ -188,7 +278,7 @@ bool stage_run::hand_on_plainly(blank& filled) {
 /// that it took and has not changed its attributes, both items are equal, and the edges
 /// behind the stage hold the one that is there.
 /// The item then counts one holder more per edge, and no new item is taken.
-void stage_run::publish_plainly(call& c) {
+[[gnu::always_inline]] inline void stage_run::publish_plainly(call& c) {
   item* one = c.inputs.front().body;
   slot* const s = c.made.front();
   // The tensor was forwarded: the item that is there names it already.

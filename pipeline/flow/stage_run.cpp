@@ -241,6 +241,11 @@ result<bool> stage_run::work(std::uint32_t limit) {
       if (n == limit) {
         break;
       }
+      // `look` would tell the same.
+      if (const inlet& i = in_.front(); i.from->empty() && !i.ended) {
+        ++counters.blocked_input;
+        return worked;
+      }
     }
     switch (look()) {
       case next_action::take:
@@ -471,10 +476,6 @@ result<void> stage_run::emit(call& c) {
   WEIR_CHECK(check_attributes(c));
   if (info_.face != face::late && skips_failures_) {
     c.wants_emit = true;
-    return {};
-  }
-  if (plain_) {
-    publish_plainly(c);
     return {};
   }
   if (in_on_done_) {

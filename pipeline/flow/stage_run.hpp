@@ -25,6 +25,7 @@
 namespace weir::flow {
 
 class stage_run;
+struct source_turn;
 
 /// One call of a stage, from the first item that it takes until its tasks have ended.
 struct call {
@@ -77,6 +78,7 @@ struct run_facts {
   std::unique_ptr<runtime::direct_calls> calls;
   std::uint64_t seed = 1;      ///< seed of the run
   int fill_slots = -1;         ///< see `execution_options`
+  bool calls_sinks = false;    ///< see `execution_options`
   std::uint64_t failures = 0;  ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;     ///< epoch in flight; 0 if there is none
   image* growing = nullptr;    ///< image of the epoch in flight
@@ -179,6 +181,9 @@ class stage_run {
   [[nodiscard]] result<void> mark_here();
   /// Returns the number of the first item behind the newest barrier.
   [[nodiscard]] std::uint64_t marked() const noexcept { return marked_; }
+  /// Lets a plain source fill items as long as it does what most do, and hands each on at
+  /// once. Stops with an item that needs more, which then counts as granted.
+  void fill_plainly(std::uint32_t limit, std::uint64_t before, source_turn& done);
   /// Returns whether granted items are with the source.
   [[nodiscard]] bool has_grants() const noexcept { return granted_ != held_; }
   /// Gives granted items back unfilled, when a source stops.
@@ -295,14 +300,17 @@ class stage_run {
   [[nodiscard]] bool is_plain() const noexcept;
   [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
   [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
+  [[nodiscard]] result<std::uint32_t> write_plainly(std::uint32_t limit);
+  [[nodiscard]] bool is_usual(const blank& filled) const noexcept;
   [[nodiscard]] bool hand_on_plainly(blank& filled);
+  void hand_on_slot(slot& filled);
   void push_plainly(item& one, const slot* memory, std::uint64_t number);
   [[nodiscard]] item& make_plainly(call& c);
   void publish_plainly(call& c);
   void finish_rest(call& c);
-  /// Returns a call of a plain stage to its empty state. Only what such a call can have
-  /// set is cleared.
-  void finish_plainly(call& c) {
+  /// Returns a call of a plain stage that has submitted no task to its empty state. Only
+  /// what such a call can have set is cleared.
+  void finish_without_tasks(call& c) {
     call::input& input = c.inputs.front();
     // The credit and the holder of the input go back.
     input.from->give_back(input.bytes);
@@ -314,6 +322,10 @@ class stage_run {
     }
     c.skipped = false;
     c.emissions = 0;
+  }
+  /// Returns a call of a plain stage to its empty state.
+  void finish_plainly(call& c) {
+    finish_without_tasks(c);
     c.first = c.last = c.next = 0;
   }
   [[nodiscard]] result<bool> settle_plainly();

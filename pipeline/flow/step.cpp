@@ -148,13 +148,14 @@ void step::skip() {
 }
 /// Hands the tensor of an inlet on. Both items then name the same slot.
 void step::pass(int inlet, int outlet) {
-  const auto& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
+  flow::call& c = *stage_.active_;
+  const auto& one = c.inputs[static_cast<std::size_t>(inlet)];
   const auto o = static_cast<std::size_t>(outlet);
-  WEIR_EXPECT(one.body != nullptr && stage_.active_->made[o] == nullptr);
+  WEIR_EXPECT(one.body != nullptr && c.made[o] == nullptr);
   flow::slot* s = one.body->slots[one.outlet];
   // One more name: the input keeps its own until the call has ended.
   ++s->names;
-  stage_.active_->made[o] = s;
+  c.made[o] = s;
 }
 /// Notes a task of the call; tasks have rising numbers.
 void step::note_task(task_id id) noexcept {

@@ -97,12 +97,13 @@ class serial_host {
       // Items behind the last barrier would be written although no checkpoint has them.
       for (std::uint32_t n = 0; n < options_.turn_items && !failure_ && !last_begun_;
            ++n) {
-        // A source gets one item at a time here.
-        blank* b = run_.grant(source);
+        auto [delivered, b, more] = run_.fill(source, options_.turn_items - n);
+        any = any || delivered != 0;
+        n += delivered;
+        // Credits or memory are used up, or the source has had its turn.
         if (b == nullptr) {
           break;
         }
-        auto more = call_next(stage, name_of(source), *b);
         if (!more) {
           // The blank was not filled.
           run_.take_back(source);
@@ -265,6 +266,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.load = options.load;
   run_options.kernels = options.kernels;
   run_options.skip = options.skip;
+  run_options.calls_sinks = true;
   // Opens the stages and continues from the image.
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
                                        std::move(run_options), from ? &*from : nullptr));

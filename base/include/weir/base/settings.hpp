@@ -286,7 +286,7 @@ class settings_table {
           return {std::string(word)};
         }
       }
-      return {setting_value::foreign{"a constant without a name"}};
+      return {setting_value::foreign{"a constant that has no word"}};
     };
     s.set = [member, words](Owner& owner, const setting_value& value) {
       for (const auto& [word, constant] : words) {

@@ -32,6 +32,18 @@ struct execution_options {
   /// Items that sources read and the run does not process: they become gaps. Images hold
   /// the ranges, which then count in resumed runs, too.
   std::vector<item_range> skip{};
+  /// True if sinks work on the thread of the host: `turn` then calls those that take
+  /// whole items one by one. `next_ready` hands out what is left.
+  bool calls_sinks = false;
+};
+
+/// The result of `execution::fill`: how far a source has come.
+struct source_turn {
+  std::uint32_t delivered = 0;  ///< items that it has filled and that were handed on
+  /// Granted item with which it has stopped, and which the host gives back by `deliver`,
+  /// `take_back` or `end`. Null if nothing more could be granted.
+  blank* last = nullptr;
+  result<bool> more = true;  ///< answer of `call_next` for `last`
 };
 
 /// A place that the sources of a run have reached.
@@ -91,6 +103,9 @@ class execution {
   /// Returns an empty item for a source to fill, or a null pointer without credit. Items
   /// must be given back in the order in which they were granted.
   [[nodiscard]] blank* grant(std::uint32_t source);
+  /// Lets a source on the thread of the host fill up to `limit` items by `call_next`, and
+  /// hands on those that need nothing else.
+  [[nodiscard]] source_turn fill(std::uint32_t source, std::uint32_t limit);
   /// Returns whether `grant` would return at least `count` items, or all those before the
   /// limit of `stop_before`. For items of varying size one suffices.
   [[nodiscard]] bool can_grant(std::uint32_t source, std::uint32_t count) const noexcept;
