@@ -5,6 +5,7 @@
 #include "weir/base/system/memory.hpp"
 
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,6 +134,19 @@ memory_facts memory_of_machine(const char* root) noexcept {
   } catch (const std::bad_alloc&) {
   }
   return facts;
+}
+
+void prefer_huge_pages(std::byte* begin, std::int64_t bytes) noexcept {
+  constexpr std::int64_t least = std::int64_t{8} << 20;
+  if (bytes < least) {
+    return;
+  }
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + static_cast<std::uintptr_t>(bytes)) / page * page;
+  static_cast<void>(
+      ::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE));
 }
 
 }  // namespace weir

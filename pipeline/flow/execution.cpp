@@ -268,7 +268,7 @@ result<bool> execution::turn() {
       any = any || ended;
     }
   }
-  // Sources are driven by the host, with `grant` and `deliver`.
+  // Sources are driven by the host, with `grant` and `deliver`, or with `fill`.
   for (const std::uint32_t i : s.planned.order) {
     if (s.planned.source.stages[i].info.face != face::source) {
       WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));

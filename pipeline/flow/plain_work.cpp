@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The short path of plain stages: sources with one outlet, sinks with one inlet, and
-/// stages that make one item of each item of one inlet. They do what
-/// `stage_run::hand_on`, `take`, `publish`, `finish` and `settle` do, without the cases
-/// that such a stage cannot have. Most stages of most pipelines are plain, so the cost of
-/// a hop is decided here.
+/// stages that make one item of each item of one inlet. They do what `stage_run::grant`,
+/// `hand_on`, `take`, `publish`, `finish`, `settle`, `next_ready` and `done` do, without
+/// the cases that such a stage cannot have. Most stages of most pipelines are plain, so
+/// the cost of a hop is decided here.
 #include "flow/stage_run.hpp"
 
 #include <algorithm>

@@ -28,9 +28,8 @@
 namespace weir::runtime {
 namespace {
 
-/// Time between two polls of a worker that runs tasks.
+/// Shortest and longest time between two polls of a worker that runs tasks.
 constexpr std::int64_t busy_poll_ns = 2'000;
-/// Longest time between two polls of busy workers while tasks wait for completions.
 constexpr std::int64_t max_busy_poll_ns = 200'000;
 /// Time between two polls of busy workers, as a multiple of the length of a poll.
 constexpr std::int64_t polls_per_time = 10;

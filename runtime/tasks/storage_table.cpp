@@ -3,9 +3,6 @@
 /// Allocation and naming of storages.
 #include "tasks/storage_table.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -15,28 +12,12 @@ namespace {
 
 /// Storages begin at cache lines.
 constexpr std::size_t alignment = 64;
-/// Storages of so many bytes are put into huge pages, of which they have some whole ones.
-constexpr std::int64_t bytes_for_huge_pages = std::int64_t{8} << 20;
 
 /// Returns the first aligned address in the block. Blocks have room for the alignment.
 /// Cache lines are 64 bytes, so two storages never share one.
 std::byte* aligned(void* block) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   return static_cast<std::byte*>(block) + (alignment - address % alignment) % alignment;
-}
-
-/// Asks the system for huge pages for the whole pages of a large block, so that the
-/// processor translates fewer addresses. The system may refuse, which changes nothing.
-void ask_for_huge_pages(void* block, std::int64_t bytes) noexcept {
-  if (bytes < bytes_for_huge_pages) {
-    return;
-  }
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = reinterpret_cast<std::uintptr_t>(block);
-  const std::uintptr_t begin = (first + page - 1) / page * page;
-  const std::uintptr_t end = (first + static_cast<std::uintptr_t>(bytes)) / page * page;
-  static_cast<void>(
-      ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 }
 
 }  // namespace
@@ -55,7 +36,6 @@ result<storage> storage_table::allocate(std::int64_t bytes, std::string_view own
         fmt::format("allocation failed for \"{}\": expected {} bytes, found no memory",
                     owner, bytes));
   }
-  ask_for_huge_pages(block, bytes);
   storage s = add(aligned(block), bytes, owner_index(owner));
   // The address of the block, and not the aligned one, is what `free` takes.
   details_[s.id.index].memory.reset(block);

@@ -107,7 +107,7 @@ result<void> pieces::submit(const piece_order& what, std::size_t number) {
   // The kernel runs even if its bytes are poisoned: a send must tell the receiver that
   // the piece does not exist, and a receive must give up its transfer.
   with.though_poisoned = true;
-  // Another rank waits for the message, so it goes before the tasks that are ready.
+  // A rank waits for the message, so it goes before the tasks that are ready.
   with.urgent = true;
   WEIR_TRY([[maybe_unused]] const task_id id,
            tasks_.submit(p->sends ? "send" : "receive", accesses, kernel{this, p, number},

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "weir/base/system/memory.hpp"
 #include "weir/each_tile.hpp"
 #include "weir/runtime/state/world_state.hpp"
 #include "weir/tiles.hpp"
@@ -84,8 +85,13 @@ class world {
   template <class T, class... Extent>
   [[nodiscard]] auto make(const layout& cut, Extent... extents) {
     constexpr int rank = sizeof...(Extent);
-    return world_tensor<T, rank>(
-        make_bytes<T, rank>({static_cast<std::int64_t>(extents)...}), cut);
+    const auto all = make_bytes<T, rank>({static_cast<std::int64_t>(extents)...});
+    // Tiles of whole rows lie side by side; of others a rank touches a part of each page.
+    if (ranks_.ranks() == 1 || cut.columns == 0) {
+      const runtime::storage& memory = all.bytes().store();
+      prefer_huge_pages(memory.base, memory.size);
+    }
+    return world_tensor<T, rank>(all, cut);
   }
   /// Returns one number for each tile of a tensor, which has the owner of the tile.
   template <class U, class T, int Rank>

@@ -34,9 +34,10 @@ constexpr std::int64_t lives_in_deadline = 5;
 constexpr std::int64_t busy_ns = 500'000;
 /// Shortest and longest time for which the pump sleeps while messages are on their way.
 /// It doubles as long as the user polls, because each time that the pump wakes takes the
-/// processor from a worker.
+/// processor from a worker. The longest one is also how late the pump may notice that a
+/// long kernel has begun.
 constexpr std::chrono::milliseconds shortest_sleep{1};
-constexpr std::chrono::milliseconds longest_sleep{8};
+constexpr std::chrono::milliseconds longest_sleep{4};
 /// Time for which the pump sleeps while no message is on its way.
 constexpr std::chrono::milliseconds idle_pump_sleep{50};
 /// Time between two looks of a rank that waits for the others at the end.
@@ -269,12 +270,12 @@ void ranks_over_mpi::pump() {
       }
     }
     // Nobody has polled for a while, as during a long kernel.
-    if (now - polled_ns_ >= busy_ns) {
+    const bool is_polled = now - polled_ns_ < busy_ns;
+    if (!is_polled) {
       progress();
-      length = shortest_sleep;
-    } else {
-      length = std::min(2 * length, longest_sleep);
     }
+    length = is_polled && !operations_.empty() ? std::min(2 * length, longest_sleep)
+                                               : shortest_sleep;
   }
 }
 

@@ -68,9 +68,11 @@ const char* name_of_level(int level) {
 }
 
 /// Lets OpenMPI copy messages of up to 16 KiB between ranks of one machine through shared
-/// memory. By default, it does so up to 4 KiB, and larger messages cost a system call
-/// that takes longer than the copy. What the user has set stays. The names are those of
-/// OpenMPI 4 and 5; other libraries do not read them.
+/// memory. By default, it does so up to 4 KiB with the header of the message, and larger
+/// messages cost a system call that takes longer than the copy. Limits that the
+/// environment or `mpirun --mca` sets stay; those of OpenMPI's parameter files are
+/// overridden. The names are those of OpenMPI 4 and 5; other libraries do not read them.
+/// MPI_Init changes the environment as well, so no thread may read it meanwhile.
 void prefer_copies() {
   for (const char* name :
        {"OMPI_MCA_btl_vader_eager_limit", "OMPI_MCA_btl_sm_eager_limit"}) {

@@ -3,7 +3,10 @@
 /// Sources whose items are skipped, that fail, and that do not keep pace with others.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "support/number_stages.hpp"
+#include "support/tape.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::test {
@@ -280,6 +283,108 @@ TEST(PipelineSources, AnImageWithTooManyItemsOfALoopIsRefused) {
   EXPECT_EQ(refused.error().code(), errc::corrupt) << refused.error().message();
   EXPECT_NE(refused.error().message().find("at most 2 items"), std::string::npos)
       << refused.error().message();
+}
+
+/// A source whose items differ in form: some have attributes, larger tensors, or come
+/// only when it is asked again.
+struct mixed_source {
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  std::uint64_t at = 0;
+  bool asked = false;  ///< the present item was asked for before
+  static constexpr std::uint64_t items = 200;
+  static void describe(stage_spec<mixed_source>& s) {
+    s.name("test.mixed", "items of several forms").port("x", &mixed_source::x, "n");
+  }
+  static std::int64_t length(std::uint64_t n) { return n % 13 == 5 ? 700 : 2; }
+  result<bool> next(pull& p) {
+    if (at == items) {
+      return false;
+    }
+    if (at % 11 == 4 && !std::exchange(asked, true)) {
+      p.nothing_yet();
+      return true;
+    }
+    asked = false;
+    WEIR_TRY(auto v, p.fill(x, length(at)));
+    std::fill(v.begin(), v.end(), at);
+    if (at % 7 == 3) {
+      p.emitted()["seventh"] = at;
+    }
+    ++at;
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+/// A stage of which every third item is written by a task, and every 17th is skipped.
+struct every_third {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<every_third>& s) {
+    s.name("test.third", "some items by tasks").stateless().forwards();
+    s.port("x", &every_third::x, "n").port("y", &every_third::y, "m");
+  }
+  result<void> on_item(step& s) {
+    if (s.seq() % 17 == 16) {
+      s.skip();
+      return {};
+    }
+    if (s.seq() % 3 != 0) {
+      s.forward(x, y);
+      return s.emit();
+    }
+    const auto from = s[x];
+    WEIR_TRY(const auto to, s.make(y, from.extent(0)));
+    s.submit(
+        "copy", [](auto a, auto b) { std::copy(a.begin(), a.end(), b.begin()); },
+        read(from), write(to));
+    return s.emit();
+  }
+};
+
+// Usual items take a short path of sources, stages and sinks; all others a long one. With
+// one item in a turn, and with a task between them, each follows each.
+TEST(PipelineSources, ItemsOfDifferentFormsKeepOrderContentsAndAttributes) {
+  tape expected;
+  for (std::uint64_t n = 0; n < mixed_source::items; ++n) {
+    if (n % 17 == 16 || (n >= 30 && n < 33)) {
+      continue;
+    }
+    recorded one;
+    one.seq = n;
+    one.type = dtype::uint64;
+    one.shape = {mixed_source::length(n)};
+    const std::vector<std::uint64_t> values(
+        static_cast<std::size_t>(mixed_source::length(n)), n);
+    one.data.resize(values.size() * sizeof(std::uint64_t));
+    std::memcpy(one.data.data(), values.data(), one.data.size());
+    if (n % 7 == 3) {
+      one.about["seventh"] = n;
+    }
+    expected.push_back(std::move(one));
+  }
+  const tape_builder build = [](pipeline& p, std::vector<tape>& tapes) {
+    p.add<mixed_source>("source") >> p.add<every_third>("third") >>
+        add_recorder(p, "sink", tapes.front());
+  };
+  for (const unsigned workers : {1U, 2U}) {
+    for (const std::uint32_t turn : {1U, 3U, 32U}) {
+      SCOPED_TRACE(testing::Message() << workers << " workers, " << turn << " items");
+      flow::here_options options;
+      options.workers = workers;
+      options.turn_items = turn;
+      options.skip = {{30, 33}};
+      const auto found = run_tapes(build, 1, options);
+      ASSERT_TRUE(found) << found.error().message();
+      EXPECT_EQ(found->front(), expected);
+    }
+  }
+  expect_resumable(build, 1, 9);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ struct world_submission {
 /// the first wait that needs it, with an error that names the rank and its failure.
 ///
 /// A storage has the whole size on every rank, at addresses that differ; memory is used
-/// for the bytes that the rank touches. A failed task poisons its readers on all ranks.
+/// for the pages that the rank touches. A failed task poisons its readers on all ranks.
 /// Bytes of poisoned writes are undefined until they are written again.
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class world {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory that this process may use.
+/// The memory that this process may use, and the size of its pages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weir {
@@ -24,5 +25,14 @@ struct memory_facts {
 /// @threads{safe to call concurrently}
 /// @source{Linux, Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst}
 [[nodiscard]] memory_facts memory_of_machine(const char* root = "") noexcept;
+
+/// Asks the system for huge pages (2 MiB) for the whole pages of a block of 8 MiB or
+/// more, so that the processor translates fewer addresses. Does nothing for smaller ones,
+/// and nothing changes if the system refuses. Each page that is touched then takes 2 MiB,
+/// so this is for blocks whose bytes are used side by side.
+/// @param begin  First byte of memory of the process. @units{bytes: bytes}
+/// @threads{safe to call concurrently}
+/// @source{Linux, Documentation/admin-guide/mm/transhuge.rst}
+void prefer_huge_pages(std::byte* begin, std::int64_t bytes) noexcept;
 
 }  // namespace weir

@@ -32,8 +32,8 @@ struct execution_options {
   /// Items that sources read and the run does not process: they become gaps. Images hold
   /// the ranges, which then count in resumed runs, too.
   std::vector<item_range> skip{};
-  /// True if sinks work on the thread of the host: `turn` then calls those that take
-  /// whole items one by one. `next_ready` hands out what is left.
+  /// True if sinks work on the thread of the host: `turn` then calls a sink of one inlet
+  /// for items whose bytes are complete. `next_ready` hands out all other items.
   bool calls_sinks = false;
 };
 
@@ -41,7 +41,7 @@ struct execution_options {
 struct source_turn {
   std::uint32_t delivered = 0;  ///< items that it has filled and that were handed on
   /// Granted item with which it has stopped, and which the host gives back by `deliver`,
-  /// `take_back` or `end`. Null if nothing more could be granted.
+  /// `take_back` or `end`. Null if the limit was reached or nothing could be granted.
   blank* last = nullptr;
   result<bool> more = true;  ///< answer of `call_next` for `last`
 };
@@ -59,12 +59,12 @@ struct stand {
 /// item of that number, or have ended. A barrier stands behind the items that were handed
 /// on, so that no source keeps the others of its group from a checkpoint.
 ///
-/// The host alternates between `turn`, sources (`grant`, `deliver`, `end`), blocking
-/// stages (`next_exchange`, `give_back`) and sinks (`next_ready`, `done`). To make a
-/// checkpoint it calls `begin_epoch`, answers `wants_cursor` and `wants_settle`, waits
-/// until `complete`, saves the image and calls `committed`. Every function may be called
-/// only by the submitter of the engine; a `blank`, an `exchange` and a `ready` may be
-/// used by another thread until they are given back.
+/// The host alternates between `turn`, sources (`grant` or `fill`, `deliver`, `end`),
+/// blocking stages (`next_exchange`, `give_back`) and sinks (`next_ready`, `done`). To
+/// make a checkpoint it calls `begin_epoch`, answers `wants_cursor` and `wants_settle`,
+/// waits until `complete`, saves the image and calls `committed`. Every function may be
+/// called only by the submitter of the engine; a `blank`, an `exchange` and a `ready` may
+/// be used by another thread until they are given back.
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class execution {
  public:
@@ -103,8 +103,9 @@ class execution {
   /// Returns an empty item for a source to fill, or a null pointer without credit. Items
   /// must be given back in the order in which they were granted.
   [[nodiscard]] blank* grant(std::uint32_t source);
-  /// Lets a source on the thread of the host fill up to `limit` items by `call_next`, and
-  /// hands on those that need nothing else.
+  /// Lets a source on the thread of the host fill up to `limit` items, and hands on those
+  /// that have one tensor, in the memory that was granted, and no attributes. It stops at
+  /// the first other item, which the host gives back before it calls `fill` or `grant`.
   [[nodiscard]] source_turn fill(std::uint32_t source, std::uint32_t limit);
   /// Returns whether `grant` would return at least `count` items, or all those before the
   /// limit of `stop_before`. For items of varying size one suffices.
