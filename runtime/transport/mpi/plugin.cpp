@@ -72,7 +72,8 @@ const char* name_of_level(int level) {
 /// messages cost a system call that takes longer than the copy. Limits that the
 /// environment or `mpirun --mca` sets stay; those of OpenMPI's parameter files are
 /// overridden. The names are those of OpenMPI 4 and 5; other libraries do not read them.
-/// MPI_Init changes the environment as well, so no thread may read it meanwhile.
+/// MPI_Init changes the environment as well, so no thread may read it meanwhile. The
+/// limit is `small_bytes` of `ranks_over_mpi.cpp`.
 void prefer_copies() {
   for (const char* name :
        {"OMPI_MCA_btl_vader_eager_limit", "OMPI_MCA_btl_sm_eager_limit"}) {

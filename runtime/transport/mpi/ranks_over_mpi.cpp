@@ -21,9 +21,9 @@
 namespace weir::mpi {
 namespace {
 
-/// Messages of at most so many bytes are sent at once by all MPI libraries, so that
-/// nothing slows down a sender whose receiver is busy.
-constexpr std::size_t small_bytes = 4096;
+/// Messages of at most so many bytes are sent at once by MPI libraries, so that nothing
+/// slows down a sender whose receiver is busy. The plug-in sets this limit of OpenMPI.
+constexpr std::size_t small_bytes = 16'384;
 /// Of so many small messages to a rank, one ends only after its receive has begun.
 /// The other small messages end at once, whether or not their receiver is near. This one
 /// counts as unsent until then, so `max_unsent` limits a sender that is far ahead.
