@@ -4,6 +4,7 @@ TESSERA_LIBRARY names."""
 import pathlib
 import re
 import sys
+import time
 import unittest
 
 try:
@@ -30,6 +31,13 @@ class Session(unittest.TestCase):
 
     def kernel(self, name):
         return ts.module.load(IMAGE).kernel[name]
+
+    def becomes(self, value, expected, seconds=30):
+        """Waits until `value()` returns what is expected, and fails after `seconds`."""
+        end = time.monotonic() + seconds
+        while value() != expected and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertEqual(value(), expected)
 
     def says(self, kind, *words):
         return self.assertRaisesRegex(kind, ".*".join(re.escape(w) for w in words))
