@@ -19,7 +19,6 @@
 #include "host/host_epochs.hpp"
 #include "host/host_report.hpp"
 #include "host/host_run.hpp"
-#include "host/short_wait.hpp"
 #include "volume/constants.hpp"
 #include "weir/base/clock.hpp"
 
@@ -287,7 +286,7 @@ void work_a_little(host_pointer self) {
       // Tasks of other workers are running; `idle` returns early when one ends.
       engine.idle(idle_ns);
     } else {
-      wait_shortly(self, s.config.waits_shortly);
+      static_cast<void>(s.short_wait([self] { return !self->mailbox().empty(); }));
       goes_on = false;
     }
     // A waiting message may be an answer, which is more urgent than the next round.

@@ -16,6 +16,7 @@
 #include "host/interfaces.hpp"
 #include "progress/interfaces.hpp"
 #include "shim/shim.hpp"
+#include "weir/base/system/yielding_wait.hpp"
 #include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::actors {
@@ -54,7 +55,6 @@ struct engine_host_config {
   progress_observer_actor observer;         ///< gets samples and the report
   bool stored = false;                      ///< checkpoints are kept in a folder
   bool ends_early = false;                  ///< the conductor ends it before an item
-  bool waits_shortly = false;               ///< see `wait_shortly`
   std::function<void(error)> failed;        ///< called once
   /// Called once all stages have accepted the image, if it is set. An error ends the run.
   std::function<result<void>()> accepted;
@@ -87,6 +87,7 @@ struct engine_host_shell {
   bool drain_requested = false;  ///< the conductor knows that sources or stages ended
   std::optional<error> failure;  ///< why a source failed; ends the run after a checkpoint
   epoch_orders orders;
+  yielding_wait short_wait;  ///< for an answer
   std::int64_t start_ns = 0;
   std::int64_t progress_ns = 0;  ///< last time that anything happened
   // Kept between rounds because it adapts the number of tasks per round.

@@ -7,7 +7,6 @@
 /// of items as values; only a sink's failure is an error of the request.
 #include "host/io_host.hpp"
 
-#include "host/short_wait.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -62,15 +61,14 @@ result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
 /// The next request usually comes within microseconds, and waking a sleeping thread costs
 /// more than that.
 template <class T, class Self>
-caf::typed_response_promise<T> answer_now(Self self, const io_host_config& c,
-                                          result<T> answer) {
+caf::typed_response_promise<T> answer_now(Self self, result<T> answer) {
   auto promise = self->template make_response_promise<T>();
   if (answer) {
     promise.deliver(std::move(*answer));
   } else {
     promise.deliver(to_caf(answer.error()));
   }
-  wait_shortly(self, c.waits_shortly);
+  static_cast<void>(self->state.short_wait([self] { return !self->mailbox().empty(); }));
   return promise;
 }
 
@@ -83,17 +81,16 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
   return {
       answers("I/O host, fill",
               [self, config](fill_atom, const local<blank_batch>& batch) {
-                return answer_now<local<filled_batch>>(self, config,
-                                                       fill(config, *batch));
+                return answer_now<local<filled_batch>>(self, fill(config, *batch));
               }),
       answers("I/O host, process",
               [self, config](work_atom, const local<exchange_batch>& batch) {
                 return answer_now<local<exchanged_batch>>(
-                    self, config, work(config, self->state, *batch));
+                    self, work(config, self->state, *batch));
               }),
       answers("I/O host, write",
               [self, config](write_atom, const local<ready_batch>& batch) {
-                return answer_now<std::uint64_t>(self, config, write(config, *batch));
+                return answer_now<std::uint64_t>(self, write(config, *batch));
               }),
       answers("I/O host, cursor",
               [config](cursor_atom) -> result<local<flow::small_record>> {

@@ -11,6 +11,7 @@
 
 #include "host/interfaces.hpp"
 #include "shim/shim.hpp"
+#include "weir/base/system/yielding_wait.hpp"
 
 namespace weir::actors {
 
@@ -21,12 +22,12 @@ struct io_host_config {
   /// Gets the time inside the functions of the stage added; owned by `owner`, not null.
   std::atomic<std::int64_t>* busy_ns = nullptr;
   std::shared_ptr<const void> owner;  ///< keeps what the pointers refer to
-  bool waits_shortly = false;         ///< see `wait_shortly`
 };
 /// State that CAF keeps for an I/O host.
 struct io_host_shell {
   static constexpr const char* name = "weir.io_host";
   bool ended_early = false;  ///< the last batch of the blocking stage ended early
+  yielding_wait short_wait;  ///< for the next request
 };
 /// Returns the behavior of an I/O host; CAF calls this when it spawns the actor.
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,

@@ -152,6 +152,11 @@ result<void> child_process::spawn(int socket, int words) {
 /// A child whose pipe is full would stop before it answers, so its output is read here,
 /// too.
 result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
+  const auto events = static_cast<short>(to_write ? POLLOUT : POLLIN);
+  static_cast<void>(short_wait_([&] {
+    pollfd one{fd, events, 0};
+    return ::poll(&one, 1, 0) > 0;
+  }));
   while (true) {
     const std::int64_t left = until_ns - now_ns();
     if (left <= 0) {
@@ -159,8 +164,7 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
     }
     // A timeout of at least 1 ms: rounding down to 0 would make the last millisecond
     // spin.
-    std::array<pollfd, 2> both{
-        {{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0}, {words_, POLLIN, 0}}};
+    std::array<pollfd, 2> both{{{fd, events, 0}, {words_, POLLIN, 0}}};
     // A longer wait than a timeout can express is several waits.
     const std::int64_t ms = std::min<std::int64_t>(left / 1'000'000 + 1, INT_MAX);
     const int ready = ::poll(both.data(), words_ >= 0 ? 2 : 1, static_cast<int>(ms));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "process/channel.hpp"
+#include "weir/base/system/yielding_wait.hpp"
 
 namespace weir::actors {
 
@@ -65,11 +66,12 @@ class child_process {
   child_options options_;
   pid_t pid_ = -1;
   int socket_ = -1;
-  int words_ = -1;         ///< pipe of its standard error
-  std::string heard_;      ///< end of what it has said
-  std::size_t shown_ = 0;  ///< bytes of it that were shown
-  int status_ = 0;         ///< exit status, once it has ended
-  bool ended_ = false;     ///< it was waited for
+  int words_ = -1;            ///< pipe of its standard error
+  yielding_wait short_wait_;  ///< for the answer, before the thread sleeps
+  std::string heard_;         ///< end of what it has said
+  std::size_t shown_ = 0;     ///< bytes of it that were shown
+  int status_ = 0;            ///< exit status, once it has ended
+  bool ended_ = false;        ///< it was waited for
   std::uint64_t sequence_ = 0;
 };
 

@@ -22,6 +22,7 @@
 #include "process/memory.hpp"
 #include "process/messages.hpp"
 #include "volume/constants.hpp"
+#include "weir/base/system/yielding_wait.hpp"
 #include "weir/pipeline/append_file.hpp"
 #include "weir/pipeline/host/nested_stage.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
@@ -34,9 +35,12 @@ constexpr std::uint64_t max_request = std::uint64_t{1} << 40;
 
 /// The child has no deadline: the run may be idle for days. If the run ends, its socket
 /// closes, and `poll` returns.
-result<bool> wait_for_ever(int fd, bool to_write) {
+/// @param short_wait  Waits for the next request, which usually comes at once, before the
+/// process sleeps.
+result<bool> wait_for_ever(int fd, bool to_write, yielding_wait& short_wait) {
   // Both directions wait for the same socket.
   pollfd one{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0};
+  static_cast<void>(short_wait([&one] { return ::poll(&one, 1, 0) > 0; }));
   while (::poll(&one, 1, -1) < 0) {
     if (errno != EINTR) {
       return system_error("wait for", "the run", errno);
@@ -70,8 +74,12 @@ class stage_server {
   /// not.
   // One request, one answer, until the run says `end` or closes the socket.
   int run() {
+    yielding_wait short_wait;
+    const wait_for_socket wait = [&short_wait](int fd, bool to_write) {
+      return wait_for_ever(fd, to_write, short_wait);
+    };
     while (true) {
-      auto request = receive_message(wire::socket_fd, max_request, wait_for_ever);
+      auto request = receive_message(wire::socket_fd, max_request, wait);
       if (!request) {
         return request.error().code() == errc::abandoned ? 0 : 1;
       }
@@ -94,7 +102,7 @@ class stage_server {
       head.count = r.count;
       head.flags = r.flags;
       head.bytes = r.payload.size();
-      if (!send_message(wire::socket_fd, head, r.payload, wait_for_ever)) {
+      if (!send_message(wire::socket_fd, head, r.payload, wait)) {
         return 0;
       }
     }

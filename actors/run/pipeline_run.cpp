@@ -26,7 +26,6 @@
 #include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
 #include "volume/constants.hpp"
-#include "weir/base/system/processors.hpp"
 #include "weir/models/instruction_sets.hpp"
 #include "weir/pipeline/host/hosted_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
@@ -76,20 +75,6 @@ result<bool> prepare_folder(const run_options& options, bool resuming) {
 struct host_warning {
   std::string text;
 };
-
-/// Returns the threads and child processes that a run keeps busy: the workers of its
-/// engine, the hosts of sources, sinks and blocking stages, and their children.
-std::uint32_t busy_threads(const flow::plan& p, std::uint32_t workers) {
-  std::uint32_t count = workers;
-  for (const flow::graph_stage& s : p.source.stages) {
-    const flow::face kind = s.info.face;
-    const bool outside = kind == flow::face::source || kind == flow::face::sink ||
-                         kind == flow::face::blocking;
-    const bool child = flow::host_of(s) == flow::host_kind::process;
-    count += (outside ? 1 : 0) + (child ? 1 : 0);
-  }
-  return count;
-}
 
 /// The end of a run that failed.
 /// `cause` is what the caller gets.
@@ -197,11 +182,10 @@ class pipeline_runner {
   std::unique_ptr<supervised_system> system_;
   engine_host_actor host_;
   epoch_conductor_actor conductor_;
-  flow::plan planned_;          ///< as the run sees it, see `flow::move_to_hosts`
-  flow::plan checked_;          ///< as its author has written it
-  bool opened_ = false;         ///< the stages were opened
-  bool waits_shortly_ = false;  ///< see `wait_shortly`
-  pipeline_progress last_;      ///< progress that was seen last
+  flow::plan planned_;      ///< as the run sees it, see `flow::move_to_hosts`
+  flow::plan checked_;      ///< as its author has written it
+  bool opened_ = false;     ///< the stages were opened
+  pipeline_progress last_;  ///< progress that was seen last
 };
 
 /// Moves stages to their own engines and to child processes, which live as long as this
@@ -317,10 +301,10 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   for (std::uint32_t i = 0; i < planned_.source.stages.size(); ++i) {
     const flow::graph_stage& s = planned_.source.stages[i];
     if (s.info.face == kind) {
-      hosts.push_back({i, system_->spawn_io(s.name.c_str(), group, io_host,
-                                            io_host_config{parts->objects[i].get(),
-                                                           s.name, &parts->busy_ns[i],
-                                                           parts, waits_shortly_})});
+      hosts.push_back(
+          {i, system_->spawn_io(s.name.c_str(), group, io_host,
+                                io_host_config{parts->objects[i].get(), s.name,
+                                               &parts->busy_ns[i], parts})});
     }
   }
   return hosts;
@@ -375,7 +359,6 @@ result<void> pipeline_runner::start() {
   checked_ = planned_;
   WEIR_CHECK(start_hosts(planned_, parts->objects, false));
   parts->busy_ns = std::vector<std::atomic<std::int64_t>>(parts->objects.size());
-  waits_shortly_ = busy_threads(planned_, options_.workers) <= allowed_processors();
   conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
@@ -393,7 +376,6 @@ result<void> pipeline_runner::start() {
   config->options = options_;
   config->conductor = conductor_;
   config->observer = start_observer();
-  config->waits_shortly = waits_shortly_;
   config->stored = origin_.store != nullptr;
   config->ends_early = origin_.end != epoch_order::no_boundary;
   config->accepted = [this] { return remove_newer(); };

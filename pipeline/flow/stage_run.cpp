@@ -72,6 +72,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
   ring_size_ = std::bit_ceil(open_calls + std::size_t{1});
   calls_.resize(ring_size_);
+  gate_accesses_.reserve(in_.size() * info_.takes);
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);
     c.emitted.reserve(info_.gives);

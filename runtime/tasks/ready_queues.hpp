@@ -53,9 +53,11 @@ class ready_queues {
   /// A queue that one thread uses alone.
   class ring {
    public:
+    /// Allocates the memory for as many tasks.
+    void allocate(std::uint32_t window) { tasks_.resize(window); }
     void push(task& t, std::uint32_t window) {
       if (tasks_.empty()) {
-        tasks_.resize(window);
+        allocate(window);
       }
       tasks_[tail_++ & (tasks_.size() - 1)] = &t;
     }
