@@ -159,14 +159,12 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
   }));
   while (true) {
     const std::int64_t left = until_ns - now_ns();
-    if (left <= 0) {
-      return false;
-    }
     // A timeout of at least 1 ms: rounding down to 0 would make the last millisecond
-    // spin.
+    // spin. Behind the deadline, an answer that is there still counts.
     std::array<pollfd, 2> both{{{fd, events, 0}, {words_, POLLIN, 0}}};
     // A longer wait than a timeout can express is several waits.
-    const std::int64_t ms = std::min<std::int64_t>(left / 1'000'000 + 1, INT_MAX);
+    const std::int64_t ms =
+        left > 0 ? std::min<std::int64_t>(left / 1'000'000 + 1, INT_MAX) : 0;
     const int ready = ::poll(both.data(), words_ >= 0 ? 2 : 1, static_cast<int>(ms));
     if (ready < 0 && errno != EINTR) {
       return system_error("wait for", "a child process", errno);
@@ -178,6 +176,9 @@ result<bool> child_process::wait(int fd, bool to_write, std::int64_t until_ns) {
     }
     if (ready > 0 && both[0].revents != 0) {
       return true;
+    }
+    if (left <= 0) {
+      return false;
     }
   }
 }

@@ -88,7 +88,8 @@ struct ready_queues::special_queues {
 ready_queues::ready_queues(unsigned workers, unsigned hinted, std::uint32_t window)
     : window_(window), workers_(workers), hinted_(hinted) {
   if (workers == 1) {
-    // Programs that have begun allocate nothing; few of them have urgent tasks.
+    // Allocated now, so that a run allocates nothing later. Few programs have urgent
+    // tasks, whose ring is allocated at its first use.
     ring_.allocate(window);
     return;
   }

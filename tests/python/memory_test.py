@@ -63,7 +63,8 @@ class Memory(Session):
         stream.synchronize()
         ts.default_stream().synchronize()
         mesh.trim_pool()
-        # Memory of the mesh goes back behind all its streams. The destroyed one, which nobody can wait for, ends by itself.
+        # Memory of the mesh goes back behind all its streams, also the third one, which is destroyed by now. It ends on a
+        # thread of the runtime, and no call waits for it.
         self.becomes(lambda: mesh.memory()[0], before)
 
     def test_freed_in_a_function_of_a_stream_are_still_there(self):

@@ -17,18 +17,18 @@ namespace weir {
 ///
 /// Two threads that exchange messages often answer each other within microseconds. To
 /// sleep and to be woken takes both of them longer than that, above all in a virtual
-/// machine, where waking a processor that rests is a call of the host. The wait therefore
-/// looks again and again, and calls `sched_yield` between two looks, so that the thread
-/// which should answer can run on the same processor.
+/// machine, where waking an idle processor requires an exit to the hypervisor. The wait
+/// therefore looks again and again, and calls `sched_yield` between two looks, so that
+/// the thread which should answer can run on the same processor.
 ///
 /// A stream that brings an item only now and then should cost little. Each wait in vain
-/// therefore shortens the next one by an eighth, down to `min_ns`, and a wait that
-/// succeeds restores `max_ns`.
+/// therefore shortens the next ones by an eighth, down to `min_ns`, and each wait that
+/// succeeds lengthens them by an eighth, up to `max_ns`.
 ///
 /// A yield also lets other programs run. If they use the processor up, the call returns
 /// only milliseconds later, while a sleeping thread would have been woken at once. After
-/// such a call the object does not wait for `rest` times as long, so that these calls
-/// take at most one twentieth of the time.
+/// such a call the object does not wait for `rest` times as long. Slow yields of one
+/// object therefore take at most about one twentieth of the time.
 /// @threads{one at a time}
 class yielding_wait {
  public:
@@ -44,8 +44,12 @@ class yielding_wait {
   static constexpr std::int64_t slow_ns = 500'000;
   /// How many times as long as a slow yield no wait begins.
   static constexpr std::int64_t rest = 20;
+  /// A yield counts as at most so long, because the whole machine may have stood still.
+  /// @units{nanoseconds}
+  static constexpr std::int64_t max_slow_ns = 50'000'000;
 
-  /// Calls `ready` until it returns true, for at most `max_ns` and one yield.
+  /// Calls `ready` until it returns true, for at most `max_ns` and one yield. Calls it
+  /// once if the object does not wait.
   /// @param ready  Takes no arguments, returns a `bool` and does not block.
   /// @returns whether `ready` has returned true
   template <class Ready>
@@ -54,18 +58,21 @@ class yielding_wait {
       return true;
     }
     const std::int64_t begin = now_ns();
-    for (std::int64_t now = begin; now >= rests_until_ && now - begin < limit_ns_;) {
+    for (std::int64_t now = begin; now >= rests_until_;) {
       ::sched_yield();
       const std::int64_t before = std::exchange(now, now_ns());
       if (now - before > slow_ns) {
-        rests_until_ = now + rest * (now - before);
+        rests_until_ = now + rest * std::min(now - before, max_slow_ns);
       }
       if (ready()) {
-        limit_ns_ = max_ns;
+        limit_ns_ = std::min(limit_ns_ + limit_ns_ / 8, max_ns);
         return true;
       }
+      if (now - begin >= limit_ns_) {
+        limit_ns_ = std::max(limit_ns_ - limit_ns_ / 8, min_ns);
+        return false;
+      }
     }
-    limit_ns_ = std::max(limit_ns_ - limit_ns_ / 8, min_ns);
     return false;
   }
 
