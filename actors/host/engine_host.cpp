@@ -286,7 +286,7 @@ void work_a_little(host_pointer self) {
       // Tasks of other workers are running; `idle` returns early when one ends.
       engine.idle(idle_ns);
     } else {
-      static_cast<void>(s.short_wait([self] { return !self->mailbox().empty(); }));
+      wait_for_message(self, s.short_wait);
       goes_on = false;
     }
     // A waiting message may be an answer, which is more urgent than the next round.

@@ -16,7 +16,6 @@
 #include "host/interfaces.hpp"
 #include "progress/interfaces.hpp"
 #include "shim/shim.hpp"
-#include "weir/base/system/yielding_wait.hpp"
 #include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::actors {

@@ -68,7 +68,7 @@ caf::typed_response_promise<T> answer_now(Self self, result<T> answer) {
   } else {
     promise.deliver(to_caf(answer.error()));
   }
-  static_cast<void>(self->state.short_wait([self] { return !self->mailbox().empty(); }));
+  wait_for_message(self, self->state.short_wait);
   return promise;
 }
 

@@ -11,7 +11,6 @@
 
 #include "host/interfaces.hpp"
 #include "shim/shim.hpp"
-#include "weir/base/system/yielding_wait.hpp"
 
 namespace weir::actors {
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "weir/actors/messages.hpp"
+#include "weir/base/system/yielding_wait.hpp"
 
 namespace weir::actors {
 
@@ -49,6 +50,15 @@ auto spawn_own_thread(caf::actor_system& system, const system_options& o, Fun fu
 template <class Fun, class Config>
 auto spawn_shared(caf::actor_system& system, Fun fun, Config config) {
   return system.spawn(fun, std::move(config));
+}
+
+/// Waits a short time for the next message of an actor before its thread sleeps. Does
+/// nothing if the actor shares a thread with those that should send the message.
+template <class Self>
+void wait_for_message(Self self, yielding_wait& wait) {
+  if (self->getf(caf::abstract_actor::is_detached_flag)) {
+    static_cast<void>(wait([self] { return !self->mailbox().empty(); }));
+  }
 }
 
 /// Converts the exception that is being handled to an error. Call it in a catch block.
