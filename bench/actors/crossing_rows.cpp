@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about the way of an item from one host to another, and about progress.
+#include <sched.h>
+
 #include <string>
 
 #include "clean.hpp"
@@ -63,14 +65,38 @@ double cross_ns() {
                    thread_pair(), threads::more));
 }
 
+/// Keeps the calling thread, and threads that it starts, on one processor.
+class one_processor {
+ public:
+  one_processor() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    int first = 0;
+    while (!CPU_ISSET(first, &before_)) {
+      ++first;
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  one_processor(const one_processor&) = delete;
+  one_processor& operator=(const one_processor&) = delete;
+  ~one_processor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_{};
+};
+
 /// Returns the share by which the processor time of an item grows if progress is
 /// published ten times a second. Stages and edges always count, so what counting costs
-/// cannot be measured.
+/// cannot be measured. On several processors, hosts that wait for each other would take
+/// most of the time.
 double observe_share() {
   constexpr std::uint64_t count = 1'000'000;
   return median(clean_samples(
              2, samples,
              [] {
+               const one_processor here;
                const double silent = actors_seconds(count, 3, false);
                return actors_seconds(count, 3, true) / silent;
              },
