@@ -297,16 +297,15 @@ error child_process::lost(error cause) {
   error e(code, fmt::format("cannot go on with the child process {} of the stage \"{}\": "
                             "expected an answer, found {}{}",
                             pid_, options_.stage, found, words));
-  if (code == errc::corrupt) {
-    static_cast<void>(std::move(e).because(std::move(cause)));
-  }
-  return std::move(e).hint(
+  error whole = code == errc::corrupt ? error(std::move(e).because(std::move(cause)))
+                                      : std::move(e);
+  return std::move(whole).hint(
       "`restarts` of the run lets it go back to its last checkpoint and start the "
       "process again");
 }
 
 /// Ends the child because its answer breaks a rule of the wire; see `lost`.
-error child_process::broken(error cause) {
+error child_process::broken(const error& cause) {
   return lost(error(errc::corrupt, cause.message()));
 }
 

@@ -48,7 +48,7 @@ class child_process {
                                          bytes_view payload = {},
                                          std::uint64_t max_bytes = wire::max_text);
   /// Ends the child because an answer does not keep to the wire, and returns the error.
-  [[nodiscard]] error broken(error cause);
+  [[nodiscard]] error broken(const error& cause);
   /// Lets the child end: at first it is asked to, later it is killed.
   void end() noexcept;
 

@@ -150,7 +150,7 @@ class stage_server {
     }
   }
   /// Answers without a payload, if the call has succeeded.
-  static result<stage_answer> none(result<void> done) {
+  static result<stage_answer> none(const result<void>& done) {
     WEIR_CHECK(done);
     return stage_answer{};
   }
@@ -288,7 +288,8 @@ class stage_server {
       to.source_ns = c.source_ns;
       to.turn_ns = c.turn_ns;
       WEIR_TRY(about_[i],
-               get_attributes(memory_->at(layout_.attributes + i * wire::attribute_bytes),
+               get_attributes(memory_->at(layout_.attributes +
+                                          std::size_t{i} * wire::attribute_bytes),
                               c.about_bytes));
       to.about = &about_[i];
       to.inputs.clear();
