@@ -94,6 +94,7 @@ TEST(PipelineRun, AFailureThatComesAgainEndsTheRunWithTheFirstOne) {
     std::uint64_t kept = 0;            ///< items that a checkpoint holds in the end
   };
   constexpr std::uint64_t never = 1000;
+  add_standard_stages();
   // The last attempt is that of the repaired run.
   for (const attempts& one :
        {attempts{{100, 100, never}, 100}, attempts{{100, 60, 60, never}, 60},
