@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about the way of an item from one host to another, and about progress.
-#include <sched.h>
-
 #include <string>
 
 #include "clean.hpp"
+#include "one_processor.hpp"
 #include "pipeline/chains.hpp"
 #include "rows.hpp"
 #include "weir/actors/pipelines.hpp"
@@ -64,28 +63,6 @@ double cross_ns() {
                    },
                    thread_pair(), threads::more));
 }
-
-/// Keeps the calling thread, and threads that it starts, on one processor.
-class one_processor {
- public:
-  one_processor() {
-    ::sched_getaffinity(0, sizeof before_, &before_);
-    int first = 0;
-    while (!CPU_ISSET(first, &before_)) {
-      ++first;
-    }
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    ::sched_setaffinity(0, sizeof one, &one);
-  }
-  one_processor(const one_processor&) = delete;
-  one_processor& operator=(const one_processor&) = delete;
-  ~one_processor() { ::sched_setaffinity(0, sizeof before_, &before_); }
-
- private:
-  cpu_set_t before_{};
-};
 
 /// Returns the share by which the processor time of an item grows if progress is
 /// published ten times a second. Stages and edges always count, so what counting costs

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about launches, events and replayed graphs on one device.
-#include <sched.h>
-
 #include <atomic>
 #include <ctime>
 
 #include "clean.hpp"
+#include "one_processor.hpp"
 #include "rows.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 
@@ -74,24 +73,6 @@ double launch_ns() {
   });
   return s * 1e9 / batch;
 }
-
-/// Keeps this thread, and the threads that it creates, on the present processor.
-class one_processor {
- public:
-  one_processor() {
-    ::sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
-    ::sched_setaffinity(0, sizeof one, &one);
-  }
-  ~one_processor() { ::sched_setaffinity(0, sizeof before_, &before_); }
-  one_processor(const one_processor&) = delete;
-  one_processor& operator=(const one_processor&) = delete;
-
- private:
-  cpu_set_t before_{};
-};
 
 /// Returns the launches per second of processor time of all threads, from the first call
 /// to the end of the last kernel, on one processor. On two processors the time in which a
