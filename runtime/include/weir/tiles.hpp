@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -264,6 +266,25 @@ class world_tensor {
       pieces = std::move(cut);
     }
     return {std::move(pieces), {all_.bytes().template as<T>(), shape, strides, b.lo}};
+  }
+
+  /// Returns the bytes of all tiles of one of `ranks` ranks if no bytes of other ranks
+  /// lie between them, as with tiles of whole rows, and nothing otherwise.
+  [[nodiscard]] std::span<std::byte> bytes_of_rank(std::int64_t rank,
+                                                   std::int64_t ranks) const {
+    for (std::size_t d = 1; d < Rank; ++d) {
+      if (ranks > 1 && tile_[d] < extent(d)) {
+        return {};
+      }
+    }
+    const auto first_row_of = [&](std::int64_t of_rank) {
+      return std::min((of_rank * count_ + ranks - 1) / ranks * tile_[0], extent(0));
+    };
+    const runtime::tensor& whole = all_.bytes();
+    const std::int64_t first = first_row_of(rank);
+    const std::int64_t rows = first_row_of(rank + 1) - first;
+    return {whole.store().base + whole.offset() + first * whole.strides()[0],
+            static_cast<std::size_t>(rows * whole.strides()[0])};
   }
 
  private:

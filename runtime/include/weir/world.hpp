@@ -18,6 +18,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,13 +86,12 @@ class world {
   template <class T, class... Extent>
   [[nodiscard]] auto make(const layout& cut, Extent... extents) {
     constexpr int rank = sizeof...(Extent);
-    const auto all = make_bytes<T, rank>({static_cast<std::int64_t>(extents)...});
-    // Tiles of whole rows lie side by side; of others a rank touches a part of each page.
-    if (ranks_.ranks() == 1 || cut.columns == 0) {
-      const runtime::storage& memory = all.bytes().store();
-      prefer_huge_pages(memory.base, memory.size);
-    }
-    return world_tensor<T, rank>(all, cut);
+    const world_tensor<T, rank> made(
+        make_bytes<T, rank>({static_cast<std::int64_t>(extents)...}), cut);
+    // A huge page is taken whole, so none may hold bytes that this rank never touches.
+    const std::span<std::byte> own = made.bytes_of_rank(ranks_.rank(), ranks_.ranks());
+    prefer_huge_pages(own.data(), static_cast<std::int64_t>(own.size()));
+    return made;
   }
   /// Returns one number for each tile of a tensor, which has the owner of the tile.
   template <class U, class T, int Rank>

@@ -284,6 +284,27 @@ TEST(Tiles, PartsOverEdgesAreClippedOrWrapped) {
   EXPECT_EQ(t.tiles_inside(4).size(), 0U);
 }
 
+TEST(Tiles, BytesOfARankAreThoseOfItsTilesIfNoOthersLieBetween) {
+  engine e(1);
+  world w(e);
+  const auto t = w.make<double>(rows(3), 10, 8);  // tiles of 3, 3, 3 and 1 rows
+  const auto rows_of = [&](int rank, int ranks) {
+    return t.bytes_of_rank(rank, ranks).size() / (8 * sizeof(double));
+  };
+  EXPECT_EQ(rows_of(0, 1), 10U);
+  EXPECT_EQ(rows_of(0, 3), 6U);  // tiles 0 and 1
+  EXPECT_EQ(rows_of(1, 3), 3U);
+  EXPECT_EQ(rows_of(2, 3), 1U);
+  EXPECT_EQ(rows_of(3, 5), 1U);
+  EXPECT_EQ(rows_of(4, 9), 3U);  // tile 2 belongs to rank 4, the next one to rank 6
+  EXPECT_EQ(rows_of(5, 9), 0U);
+  const std::byte* const base = t.all().bytes().store().base;
+  EXPECT_EQ(t.bytes_of_rank(1, 3).data(), base + 6 * 8 * sizeof(double));
+  const auto cut = w.make<double>(columns(4), 10, 8);
+  EXPECT_EQ(cut.bytes_of_rank(1, 2).size(), 0U);
+  EXPECT_EQ(cut.bytes_of_rank(0, 1).size(), 10 * 8 * sizeof(double));
+}
+
 TEST(Tiles, WritesOverTheEdgeOfATileAreNotLost) {
   const doubles expected{1, 1, 5, 5, 5, 5, 1, 1};
   expect_equal_on_ranks(expected, [](world& w) {
