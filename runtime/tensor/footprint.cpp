@@ -13,6 +13,7 @@
 /// progression.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include <fmt/core.h>
 
@@ -30,40 +31,46 @@ error leaves_range(const char* found) {
       fmt::format("view is too large: expected bytes in [0, 2^63), found {}", found));
 }
 
-/// The dimensions that matter, with positive strides. `offset` is that of the lowest
-/// byte.
+/// The dimensions that matter, with positive strides in ascending order. `lo` is the
+/// lowest byte and `span` the number of bytes up to the highest one.
 struct open_form {
-  std::array<progression, max_dims> steps{};
+  std::array<progression, max_dims> steps;
   int depth = 0;
-  std::int64_t offset = 0;
+  std::int64_t lo = 0;
+  std::int64_t span = 0;
+
+  /// Adds a repetition. Dimensions of row-major views come in ascending order.
+  void insert(const progression& added) noexcept {
+    const auto comes_before = [](const progression& a, const progression& b) {
+      return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
+    };
+    int place = depth++;
+    for (; place > 0 && comes_before(added, steps[static_cast<std::size_t>(place - 1)]);
+         --place) {
+      steps[static_cast<std::size_t>(place)] = steps[static_cast<std::size_t>(place - 1)];
+    }
+    steps[static_cast<std::size_t>(place)] = added;
+  }
 };
 
-/// Drops dimensions of one element and repeated ones (stride 0), and turns dimensions
-/// with negative strides around.
-result<open_form> without_trivial(std::int64_t offset,
-                                  std::span<const std::int64_t> shape,
-                                  std::span<const std::int64_t> strides) {
-  open_form form;
-  form.offset = offset;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    std::int64_t stride = strides[i];
+/// Drops dimensions of one element and repeated ones (stride 0), turns dimensions with
+/// negative strides around, and sorts them. @pre no byte leaves [0, 2^63)
+void open_view(open_form& form, std::int64_t offset, std::span<const std::int64_t> shape,
+               std::span<const std::int64_t> strides,
+               std::int64_t element_size) noexcept {
+  form.lo = offset;
+  form.span = element_size;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    const std::int64_t stride = strides[i];
     // All elements of such a dimension have the same bytes.
     if (shape[i] == 1 || stride == 0) {
       continue;
     }
-    std::int64_t reach = 0;
-    if (!checked_mul(stride, shape[i] - 1, reach)) {
-      return leaves_range("a stride times its extent beyond 2^63");
-    }
-    if (stride < 0) {
-      if (!checked_add(form.offset, reach, form.offset) || form.offset < 0) {
-        return leaves_range("a first byte below 0");
-      }
-      stride = -stride;
-    }
-    form.steps[static_cast<std::size_t>(form.depth++)] = {stride, shape[i]};
+    const std::int64_t reach = stride * (shape[i] - 1);
+    form.lo += std::min<std::int64_t>(reach, 0);
+    form.span += std::abs(reach);
+    form.insert({std::abs(stride), shape[i]});
   }
-  return form;
 }
 
 /// Merges progressions into the run or into the progression inside them, where the union
@@ -107,8 +114,6 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
                     "each, found {} extents and {} strides",
                     max_dims, shape.size(), strides.size()));
   }
-  footprint out;
-  out.id = id;
   bool empty = element_size == 0;
   for (const std::int64_t n : shape) {
     if (n < 0) {
@@ -121,27 +126,44 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
     return leaves_range("a first byte below 0");
   }
   if (empty) {
-    return out;
+    return of_checked_view(id, 0, {}, {}, 0);
   }
-  WEIR_TRY(open_form form, without_trivial(offset, shape, strides));
+  std::int64_t lo = offset;
   std::int64_t span = element_size;
-  // The span of all bytes must fit into 63 bits.
-  for (int i = 0; i < form.depth; ++i) {
-    const progression p = form.steps[static_cast<std::size_t>(i)];
-    if (!checked_add(span, p.stride * (p.count - 1), span)) {
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    std::int64_t reach = 0;
+    if (shape[i] > 1 && !checked_mul(strides[i], shape[i] - 1, reach)) {
+      return leaves_range("a stride times its extent beyond 2^63");
+    }
+    if (reach < 0 && (!checked_add(lo, reach, lo) || lo < 0)) {
+      return leaves_range("a first byte below 0");
+    }
+    if (!checked_add(span, std::abs(reach), span)) {
       return leaves_range("a last byte beyond 2^63");
     }
   }
-  if (!checked_add(form.offset, span, out.hi)) {
+  std::int64_t end = 0;
+  if (!checked_add(lo, span, end)) {
     return leaves_range("a last byte beyond 2^63");
   }
-  // From here on no sum can overflow, since every byte lies in [lo, hi).
-  out.lo = form.offset;
+  return of_checked_view(id, offset, shape, strides, element_size);
+}
+
+/// No sum can overflow, since every byte lies in [lo, hi).
+footprint footprint::of_checked_view(storage_id id, std::int64_t offset,
+                                     std::span<const std::int64_t> shape,
+                                     std::span<const std::int64_t> strides,
+                                     std::int64_t element_size) noexcept {
+  footprint out;
+  out.id = id;
+  if (element_size == 0 || std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    return out;
+  }
+  open_form form;
+  open_view(form, offset, shape, strides, element_size);
+  out.lo = form.lo;
+  out.hi = form.lo + form.span;
   out.run = element_size;
-  std::sort(form.steps.begin(), form.steps.begin() + form.depth,
-            [](const progression& a, const progression& b) {
-              return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
-            });
   merge(form, out.run);
   out.depth = static_cast<std::uint8_t>(form.depth);
   std::int64_t inside = out.run;

@@ -100,6 +100,18 @@ result<tensor> tensor::over(const storage& s, dtype type,
   return strided(s, type, offset, shape, std::span(strides.data(), shape.size()));
 }
 
+tensor tensor::box(std::span<const std::int64_t> lo,
+                   std::span<const std::int64_t> hi) const noexcept {
+  tensor part = *this;
+  for (std::size_t d = 0; d < dims_; ++d) {
+    part.offset_ += lo[d] * strides_[d];
+    part.shape_[d] = hi[d] - lo[d];
+  }
+  part.bytes_ = footprint::of_checked_view(store_.id, part.offset_, part.shape(),
+                                           strides(), info_of(type_).size);
+  return part;
+}
+
 /// As in Python, `stop` may be -1 for a negative step, so that element 0 can be included.
 result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
                              std::int64_t step) const {

@@ -106,7 +106,7 @@ void measure() {
   if (!link) {
     throw std::runtime_error("expected WEIR_PRETEND=RANK/RANKS, found no such variable");
   }
-  weir::engine tasks(weir::bench::options_of_rank());
+  weir::engine tasks(weir::bench::options_of_rank(tiles_of_rank));
   weir::world w(tasks, link);
   steps_of_plates plates(w);
   const double submitted =

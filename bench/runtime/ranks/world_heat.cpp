@@ -41,7 +41,9 @@ void measure(const weir::bench::sampled_options& with) {
   const std::int64_t n = with.size;
   const auto link = weir::or_throw(weir::launched_ranks());
   const int rank = link ? static_cast<int>(link->rank()) : 0;
-  weir::engine tasks(weir::bench::options_of_rank());
+  const std::int64_t ranks = link ? link->ranks() : 1;
+  const std::int64_t tiles = (n + with.tile - 1) / with.tile;
+  weir::engine tasks(weir::bench::options_of_rank((tiles + ranks - 1) / ranks));
   weir::world w(tasks, link);
   const auto a = w.make<double>(weir::rows(with.tile), n, n);
   const auto b = w.make<double>(weir::rows(with.tile), n, n);

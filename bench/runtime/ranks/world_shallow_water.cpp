@@ -20,7 +20,7 @@ void measure(const weir::bench::sampled_options& with) {
   const std::int64_t n = with.size;
   const auto link = weir::or_throw(weir::launched_ranks());
   const int rank = link ? static_cast<int>(link->rank()) : 0;
-  weir::engine tasks(weir::bench::options_of_rank());
+  weir::engine tasks(weir::bench::options_of_rank(16));
   weir::world w(tasks, link);
   std::unique_ptr<shallow_water::basin> water;
   weir::bench::print_samples(

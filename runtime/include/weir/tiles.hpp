@@ -221,17 +221,7 @@ class world_tensor {
     if (!inside) {
       return {sliced(b), b.index, count_};
     }
-    // One view at once: a slice for each dimension would find the bytes of each.
-    const runtime::tensor& whole = all_.bytes();
-    std::array<std::int64_t, Rank> shape{};
-    std::int64_t offset = whole.offset();
-    for (std::size_t d = 0; d < Rank; ++d) {
-      shape[d] = b.hi[d] - b.lo[d];
-      offset += b.lo[d] * whole.strides()[d];
-    }
-    return {tensor<T, Rank>(or_throw(runtime::tensor::strided(
-                whole.store(), whole.type(), offset, shape, whole.strides()))),
-            b.index, count_};
+    return {tensor<T, Rank>(all_.bytes().box(b.lo, b.hi)), b.index, count_};
   }
   /// Returns one element of a tensor of one dimension, in tiles of one element.
   [[nodiscard]] tile_part<T, Rank> of_index(std::int64_t index) const

@@ -34,11 +34,12 @@ std::string flags_of_mapping(const void* address) {
   return "";
 }
 
-/// Returns the flags of the memory in the middle of a tensor of 64 MiB.
-std::string flags_of_tensor(world& w, const layout& cut) {
+/// Returns the flags of the memory behind a quarter, or behind three quarters, of a
+/// tensor of 64 MiB.
+std::string flags_of_tensor(world& w, const layout& cut, int quarters) {
   const auto large = w.make<double>(cut, 4096, 2048);
   const runtime::storage& memory = large.all().bytes().store();
-  return flags_of_mapping(memory.base + memory.size / 2);
+  return flags_of_mapping(memory.base + memory.size / 4 * quarters);
 }
 
 class HugePages : public testing::Test {
@@ -59,25 +60,31 @@ class HugePages : public testing::Test {
 TEST_F(HugePages, HoldTensorsOfOneRank) {
   engine e(1);
   world w(e);
-  EXPECT_NE(flags_of_tensor(w, rows(64)).find(" hg"), std::string::npos);
-  EXPECT_NE(flags_of_tensor(w, columns(64)).find(" hg"), std::string::npos);
+  for (const int quarters : {1, 3}) {
+    EXPECT_NE(flags_of_tensor(w, rows(64), quarters).find(" hg"), std::string::npos);
+    EXPECT_NE(flags_of_tensor(w, columns(64), quarters).find(" hg"), std::string::npos);
+  }
 }
 
-// A rank touches some columns of each row, so huge pages would take the memory of all.
-TEST_F(HugePages, HoldNoTensorsThatSeveralRanksHaveCutIntoColumns) {
+// A huge page is taken whole at the first touch. A rank touches all of its own rows, few
+// of those of other ranks, and some columns of each row.
+TEST_F(HugePages, HoldOnlyRowsOfTheirOwnRank) {
   runtime::in_process_network net({.ranks = 2});
-  std::array<std::string, 2> by_rows;
-  std::array<std::string, 2> by_columns;
+  std::array<std::string, 2> own_rows;
+  std::array<std::string, 2> other_rows;
+  std::array<std::string, 2> own_columns;
   runtime::on_ranks(net, 2, [&](runtime::rank_id rank, runtime::transport& link) {
     engine e(1);
     world w(e, link);
-    by_columns[rank] = flags_of_tensor(w, columns(64));
-    by_rows[rank] = flags_of_tensor(w, rows(64));
+    own_columns[rank] = flags_of_tensor(w, columns(64), rank == 0 ? 1 : 3);
+    own_rows[rank] = flags_of_tensor(w, rows(64), rank == 0 ? 1 : 3);
+    other_rows[rank] = flags_of_tensor(w, rows(64), rank == 0 ? 3 : 1);
     EXPECT_TRUE(w.wait());
   });
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(by_columns[rank].find(" hg"), std::string::npos) << rank;
-    EXPECT_NE(by_rows[rank].find(" hg"), std::string::npos) << rank;
+    EXPECT_EQ(own_columns[rank].find(" hg"), std::string::npos) << rank;
+    EXPECT_EQ(other_rows[rank].find(" hg"), std::string::npos) << rank;
+    EXPECT_NE(own_rows[rank].find(" hg"), std::string::npos) << rank;
   }
 }
 

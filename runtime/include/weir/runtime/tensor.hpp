@@ -93,6 +93,13 @@ struct footprint : footprint_head {
                                                  std::span<const std::int64_t> shape,
                                                  std::span<const std::int64_t> strides,
                                                  std::int64_t element_size);
+  /// Returns the same for a view that was checked before: extents are not negative, and
+  /// no byte leaves [0, 2^63).
+  /// @units{offset, strides, element_size: bytes; shape: elements}
+  [[nodiscard]] static footprint of_checked_view(storage_id id, std::int64_t offset,
+                                                 std::span<const std::int64_t> shape,
+                                                 std::span<const std::int64_t> strides,
+                                                 std::int64_t element_size) noexcept;
 
  private:
   void copy_steps(const footprint& from) noexcept {
@@ -147,6 +154,11 @@ class tensor {
   /// of 0}
   [[nodiscard]] result<tensor> slice(int dim, std::int64_t start, std::int64_t stop,
                                      std::int64_t step = 1) const;
+  /// Returns the view of the elements [lo, hi) of all dimensions, for callers that have
+  /// checked the indices. @pre 0 <= lo <= hi <= extent in every dimension
+  /// @shape{lo, hi: one number per dimension}
+  [[nodiscard]] tensor box(std::span<const std::int64_t> lo,
+                           std::span<const std::int64_t> hi) const noexcept;
   /// Returns the view of one index of one dimension, without that dimension.
   /// @error{out_of_range; there is no such dimension or index}
   [[nodiscard]] result<tensor> select(int dim, std::int64_t index) const;
