@@ -32,7 +32,7 @@ namespace {
 constexpr std::int64_t busy_poll_ns = 2'000;
 constexpr std::int64_t max_busy_poll_ns = 200'000;
 /// Time between two polls of busy workers, as a multiple of the length of a poll.
-constexpr std::int64_t polls_per_time = 20;
+constexpr std::int64_t polls_per_time = 30;
 
 }  // namespace
 
