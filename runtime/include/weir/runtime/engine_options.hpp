@@ -45,8 +45,8 @@ struct engine_options {
   /// Moves work on that completes tasks, such as messages, and returns true if anything
   /// has moved. Called on threads that run tasks, by one at a time and only while tasks
   /// wait for their completion: by one idle worker again and again, between tasks when
-  /// thirty times the length of a call have passed (2 to 200 us), and with one worker inside
-  /// of waits. Must not throw, wait or use the engine; `complete` is allowed.
+  /// thirty times the length of a call have passed (2 to 200 us), and with one worker
+  /// inside of waits. Must not throw, wait or use the engine; `complete` is allowed.
   std::function<bool()> poller;
   /// Longest time that the destructor waits for the completion of tasks whose kernels
   /// have returned. @units{nanoseconds}
