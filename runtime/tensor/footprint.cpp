@@ -39,7 +39,7 @@ struct open_form {
   std::int64_t lo = 0;
   std::int64_t span = 0;
 
-  /// Adds a repetition. Dimensions of row-major views come in ascending order.
+  /// Adds a repetition in its place.
   void insert(const progression& added) noexcept {
     const auto comes_before = [](const progression& a, const progression& b) {
       return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
@@ -60,6 +60,7 @@ void open_view(open_form& form, std::int64_t offset, std::span<const std::int64_
                std::int64_t element_size) noexcept {
   form.lo = offset;
   form.span = element_size;
+  // From the last dimension on, the strides of most views ascend.
   for (std::size_t i = shape.size(); i-- > 0;) {
     const std::int64_t stride = strides[i];
     // All elements of such a dimension have the same bytes.
@@ -126,7 +127,9 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
     return leaves_range("a first byte below 0");
   }
   if (empty) {
-    return of_checked_view(id, 0, {}, {}, 0);
+    footprint none;
+    none.id = id;
+    return none;
   }
   std::int64_t lo = offset;
   std::int64_t span = element_size;
@@ -149,7 +152,7 @@ result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
   return of_checked_view(id, offset, shape, strides, element_size);
 }
 
-/// No sum can overflow, since every byte lies in [lo, hi).
+/// Makes the footprint of a view that was checked: no sum can overflow.
 footprint footprint::of_checked_view(storage_id id, std::int64_t offset,
                                      std::span<const std::int64_t> shape,
                                      std::span<const std::int64_t> strides,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Strided views, and the views that can be derived from them without moving a byte. All
-/// of them are made by strided(), which checks that they stay inside their storage.
+/// but those of box() are made by strided(), which checks that they stay inside their
+/// storage.
 #include <algorithm>
 #include <numeric>
 #include <vector>

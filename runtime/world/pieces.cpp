@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "places/byte_runs.hpp"
 #include "weir/base/clock.hpp"
 
@@ -36,6 +38,17 @@ void unpack(const piece& p) {
     std::memcpy(p.base + lo, from, static_cast<std::size_t>(hi - lo));
     from += hi - lo;
   });
+}
+
+/// Returns the failure of a send. If the receiver is lost, the text names the task that
+/// needs the piece, as it does for a receive.
+error failure_of_send(const piece& p, error cause) {
+  if (cause.code() != errc::rank_lost) {
+    return cause;
+  }
+  return error(cause.code(), fmt::format("{}; the task step {} \"{}\" needs bytes that "
+                                         "have not come to rank {}",
+                                         cause.text(), p.step, p.name, p.other));
 }
 
 }  // namespace
@@ -184,10 +197,11 @@ void pieces::note_failure(error cause) {
   }
 }
 
-// A worker polls between tasks. The submitter need not poll as well a moment later; a
-// failure is always looked at.
+// Threads that run tasks poll between two of them, at the latest after this time (see
+// `engine_options::poller`). The submitter need not poll as well; a failure is always
+// looked at.
 bool pieces::polled_lately() const noexcept {
-  constexpr std::int64_t lately_ns = 20'000;
+  constexpr std::int64_t lately_ns = 200'000;
   return !has_failed() &&
          now_ns() - polled_ns_.load(std::memory_order_relaxed) < lately_ns;
 }
@@ -228,7 +242,7 @@ void pieces::end_transfer(transfer_end&& one, std::vector<ending>& out) {
   open_.erase(found);
   if (p.sends) {
     if (!one.outcome) {
-      note_failure(std::move(one.outcome).error());
+      note_failure(failure_of_send(p, std::move(one.outcome).error()));
     }
     // The task of a send ends without a failure: its bytes are good, and the world ends
     // by `failure_`.

@@ -403,7 +403,11 @@ result<void> world::ranked::advance() {
     end_idle();
     return {};
   }
-  // Nothing to do at all.
+  // A rank without a task looks for messages at once.
+  WEIR_TRY(const bool arrived, move_on());
+  if (arrived) {
+    return {};
+  }
   begin_idle();
   WEIR_CHECK(question_others());
   tasks_.idle(idle_ns);
@@ -498,7 +502,7 @@ result<bool> world::ranked::move_on() {
   return moved;
 }
 
-/// Moves on unless a worker has just polled, as it does between tasks.
+/// Moves on unless a thread that runs tasks has polled not long ago.
 result<bool> world::ranked::move_on_at_times() {
   return pieces_.polled_lately() ? result<bool>(false) : move_on();
 }

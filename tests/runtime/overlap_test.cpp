@@ -78,10 +78,15 @@ TEST(Footprint, RejectsViewsBeyond63Bits) {
   EXPECT_EQ(code(INT64_MAX - 2, {1}, {4}), errc::out_of_range);
   EXPECT_EQ(code(0, {2}, {INT64_MIN}), errc::out_of_range);
   EXPECT_EQ(code(0, {3, 3}, {INT64_MAX / 3, INT64_MAX / 3}), errc::out_of_range);
+  EXPECT_EQ(code(INT64_MAX, {2}, {INT64_MIN}), errc::out_of_range);
+  EXPECT_EQ(code(20, {3, 3}, {-8, -4}), errc::out_of_range);  // 4 bytes too low
   EXPECT_EQ(code(0, {-1}, {4}), errc::invalid_argument);
   EXPECT_EQ(code(0, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}),
             errc::invalid_argument);
   EXPECT_TRUE(footprint::of_view(id, INT64_MAX - 4, i64s{1}, i64s{4}, 4));
+  EXPECT_TRUE(footprint::of_view(id, 24, i64s{3, 3}, i64s{-8, -4}, 4));
+  EXPECT_EQ(view(8, {1, 2}, {INT64_MIN, 4}, 4), view(8, {2}, {4}, 4));
+  EXPECT_TRUE(view(0, {0, 2}, {INT64_MAX, INT64_MAX}, 4).empty());
 }
 
 TEST(Overlap, AnswersCe1IndexBoundsExactly) {

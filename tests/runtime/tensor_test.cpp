@@ -184,5 +184,34 @@ TEST_F(Tensor, StaysInsideItsParentThroughRandomChains) {
   }
 }
 
+TEST_F(Tensor, ABoxEqualsTheSlicesOfItsDimensions) {
+  const std::uint64_t seed = 4711;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  test::dice d(seed);
+  for (int i = 0; i < 5'000; ++i) {
+    const auto kind = test::all_view_classes[static_cast<std::size_t>(i % 5)];
+    const tensor parent = test::random_view(d, s, kind);
+    if (parent.count() == 0) {
+      continue;
+    }
+    tensor sliced = parent;
+    i64s lo;
+    i64s hi;
+    for (const std::int64_t n : parent.shape()) {
+      lo.push_back(d.in(0, n - 1));
+      hi.push_back(d.in(lo.back() + 1, n));
+      sliced =
+          or_throw(sliced.slice(static_cast<int>(lo.size()) - 1, lo.back(), hi.back()));
+    }
+    const tensor box = parent.box(lo, hi);
+    ASSERT_EQ(list(box.shape()), list(sliced.shape()));
+    ASSERT_EQ(list(box.strides()), list(sliced.strides()));
+    ASSERT_EQ(box.offset(), sliced.offset());
+    ASSERT_EQ(box.type(), sliced.type());
+    ASSERT_EQ(box.bytes(), sliced.bytes());
+    ASSERT_EQ(test::bytes_in(box), test::bytes_in(box.bytes()));
+  }
+}
+
 }  // namespace
 }  // namespace weir::runtime

@@ -3,6 +3,7 @@
 /// Options of the engine of a rank in the programs over worlds.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -11,12 +12,14 @@
 namespace weir::bench {
 
 /// Returns the options of an engine with one worker and a window of about eight steps,
-/// from the number of tiles that a rank computes in a step. Some steps ahead hide the way
-/// of messages, and each submission looks for conflicts with few tasks.
-inline runtime::engine_options options_of_rank(std::int64_t tiles) {
+/// and of four steps of few tasks. Some steps ahead hide the way of messages, and each
+/// submission looks for conflicts with few tasks.
+/// @param tasks  Number of tasks that a rank runs in a step.
+inline runtime::engine_options options_of_rank(std::int64_t tasks) {
   runtime::engine_options options;
   options.workers = 1;
-  options.window = std::bit_ceil(static_cast<unsigned>(8 * tiles));
+  options.window =
+      std::bit_ceil(static_cast<unsigned>(std::max<std::int64_t>(8 * tasks, 32)));
   return options;
 }
 

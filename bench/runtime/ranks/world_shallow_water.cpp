@@ -20,7 +20,10 @@ void measure(const weir::bench::sampled_options& with) {
   const std::int64_t n = with.size;
   const auto link = weir::or_throw(weir::launched_ranks());
   const int rank = link ? static_cast<int>(link->rank()) : 0;
-  weir::engine tasks(weir::bench::options_of_rank(16));
+  const std::int64_t ranks = link ? link->ranks() : 1;
+  const std::int64_t tiles = (n + with.tile - 1) / with.tile;
+  // A step has three tasks for each tile, and those of its length.
+  weir::engine tasks(weir::bench::options_of_rank(3 * ((tiles + ranks - 1) / ranks) + 2));
   weir::world w(tasks, link);
   std::unique_ptr<shallow_water::basin> water;
   weir::bench::print_samples(

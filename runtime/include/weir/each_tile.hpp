@@ -259,7 +259,7 @@ class tile_series final : public runtime::task_series {
   }
   [[nodiscard]] std::int64_t end_of(runtime::rank_id executor,
                                     runtime::rank_id ranks) const noexcept override {
-    return ((std::int64_t{executor} + 1) * owners_ + ranks - 1) / ranks;
+    return first_tile_of(std::int64_t{executor} + 1, ranks, owners_);
   }
   [[nodiscard]] runtime::byte_range hull_of(std::size_t number, std::int64_t first,
                                             std::int64_t last) const noexcept override {

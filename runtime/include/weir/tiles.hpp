@@ -140,6 +140,13 @@ struct wrapped_part {
   wrapped_view<T, Rank> elements;       ///< view that the kernel gets
 };
 
+/// Returns the first tile of a rank, of `tiles` tiles: tile i belongs to rank
+/// i * ranks / tiles.
+[[nodiscard]] constexpr std::int64_t first_tile_of(std::int64_t rank, std::int64_t ranks,
+                                                   std::int64_t tiles) {
+  return (rank * tiles + ranks - 1) / ranks;
+}
+
 template <class T, int Rank>
 struct each_part;
 template <class T>
@@ -258,8 +265,9 @@ class world_tensor {
     return {std::move(pieces), {all_.bytes().template as<T>(), shape, strides, b.lo}};
   }
 
-  /// Returns the bytes of all tiles of one of `ranks` ranks if no bytes of other ranks
-  /// lie between them, as with tiles of whole rows, and nothing otherwise.
+  /// Returns the bytes of the tiles of one of `ranks` ranks, if tiles are whole rows or
+  /// there is one rank, and nothing otherwise.
+  /// @pre 0 <= rank < ranks, and the tensor is row-major
   [[nodiscard]] std::span<std::byte> bytes_of_rank(std::int64_t rank,
                                                    std::int64_t ranks) const {
     for (std::size_t d = 1; d < Rank; ++d) {
@@ -268,7 +276,9 @@ class world_tensor {
       }
     }
     const auto first_row_of = [&](std::int64_t of_rank) {
-      return std::min((of_rank * count_ + ranks - 1) / ranks * tile_[0], extent(0));
+      return std::min(
+          first_tile_of(of_rank, ranks, count_) * std::min(tile_[0], extent(0)),
+          extent(0));
     };
     const runtime::tensor& whole = all_.bytes();
     const std::int64_t first = first_row_of(rank);

@@ -35,9 +35,9 @@ std::string flags_of_mapping(const void* address) {
 }
 
 /// Returns the flags of the memory behind a quarter, or behind three quarters, of a
-/// tensor of 64 MiB.
-std::string flags_of_tensor(world& w, const layout& cut, int quarters) {
-  const auto large = w.make<double>(cut, 4096, 2048);
+/// tensor of `rows` rows of 16 KiB.
+std::string flags_of_tensor(world& w, const layout& cut, int quarters, int rows = 4096) {
+  const auto large = w.make<double>(cut, rows, 2048);
   const runtime::storage& memory = large.all().bytes().store();
   return flags_of_mapping(memory.base + memory.size / 4 * quarters);
 }
@@ -73,16 +73,19 @@ TEST_F(HugePages, HoldOnlyRowsOfTheirOwnRank) {
   std::array<std::string, 2> own_rows;
   std::array<std::string, 2> other_rows;
   std::array<std::string, 2> own_columns;
+  std::array<std::string, 2> few_rows;
   runtime::on_ranks(net, 2, [&](runtime::rank_id rank, runtime::transport& link) {
     engine e(1);
     world w(e, link);
     own_columns[rank] = flags_of_tensor(w, columns(64), rank == 0 ? 1 : 3);
     own_rows[rank] = flags_of_tensor(w, rows(64), rank == 0 ? 1 : 3);
+    few_rows[rank] = flags_of_tensor(w, rows(64), rank == 0 ? 1 : 3, 768);  // 6 MiB own
     other_rows[rank] = flags_of_tensor(w, rows(64), rank == 0 ? 3 : 1);
     EXPECT_TRUE(w.wait());
   });
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(own_columns[rank].find(" hg"), std::string::npos) << rank;
+    EXPECT_EQ(few_rows[rank].find(" hg"), std::string::npos) << rank;
     EXPECT_EQ(other_rows[rank].find(" hg"), std::string::npos) << rank;
     EXPECT_NE(own_rows[rank].find(" hg"), std::string::npos) << rank;
   }

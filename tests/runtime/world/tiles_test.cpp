@@ -284,25 +284,43 @@ TEST(Tiles, PartsOverEdgesAreClippedOrWrapped) {
   EXPECT_EQ(t.tiles_inside(4).size(), 0U);
 }
 
-TEST(Tiles, BytesOfARankAreThoseOfItsTilesIfNoOthersLieBetween) {
+/// Expects that `bytes_of_rank` gives each rank the bytes of its tiles, one behind the
+/// other, and together the whole tensor.
+template <int Rank>
+void expect_bytes_of_ranks(const world_tensor<double, Rank>& t) {
+  const runtime::tensor& whole = t.all().bytes();
+  const std::int64_t row = whole.strides()[0];
+  for (std::int64_t ranks = 1; ranks <= 9; ++ranks) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(ranks));
+    const auto tiles = t.tiles();
+    for (const auto& box : tiles) {
+      const std::int64_t owner =
+          box.index * ranks / static_cast<std::int64_t>(tiles.size());
+      rows[static_cast<std::size_t>(owner)] += box.hi[0] - box.lo[0];
+    }
+    const std::byte* next = whole.data();
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const auto own = t.bytes_of_rank(rank, ranks);
+      EXPECT_EQ(own.data(), next) << rank << " of " << ranks;
+      EXPECT_EQ(own.size(), rows[static_cast<std::size_t>(rank)] * row);
+      next += own.size();
+    }
+  }
+}
+
+TEST(Tiles, BytesOfARankAreThoseOfItsTilesIfTheseAreWholeRows) {
   engine e(1);
   world w(e);
-  const auto t = w.make<double>(rows(3), 10, 8);  // tiles of 3, 3, 3 and 1 rows
-  const auto rows_of = [&](int rank, int ranks) {
-    return t.bytes_of_rank(rank, ranks).size() / (8 * sizeof(double));
-  };
-  EXPECT_EQ(rows_of(0, 1), 10U);
-  EXPECT_EQ(rows_of(0, 3), 6U);  // tiles 0 and 1
-  EXPECT_EQ(rows_of(1, 3), 3U);
-  EXPECT_EQ(rows_of(2, 3), 1U);
-  EXPECT_EQ(rows_of(3, 5), 1U);
-  EXPECT_EQ(rows_of(4, 9), 3U);  // tile 2 belongs to rank 4, the next one to rank 6
-  EXPECT_EQ(rows_of(5, 9), 0U);
-  const std::byte* const base = t.all().bytes().store().base;
-  EXPECT_EQ(t.bytes_of_rank(1, 3).data(), base + 6 * 8 * sizeof(double));
+  for (std::int64_t extent = 1; extent <= 12; ++extent) {
+    expect_bytes_of_ranks(w.make<double>(rows(3), extent));
+    expect_bytes_of_ranks(w.make<double>(rows(3), extent, 8));
+    expect_bytes_of_ranks(w.make<double>(blocks(3, 8), extent, 8));
+    expect_bytes_of_ranks(w.make<double>(rows(5), extent, 2, 4));
+  }
   const auto cut = w.make<double>(columns(4), 10, 8);
   EXPECT_EQ(cut.bytes_of_rank(1, 2).size(), 0U);
   EXPECT_EQ(cut.bytes_of_rank(0, 1).size(), 10 * 8 * sizeof(double));
+  EXPECT_EQ(w.make<double>(rows(3), 0, 8).bytes_of_rank(0, 2).size(), 0U);
 }
 
 TEST(Tiles, WritesOverTheEdgeOfATileAreNotLost) {

@@ -93,8 +93,9 @@ struct footprint : footprint_head {
                                                  std::span<const std::int64_t> shape,
                                                  std::span<const std::int64_t> strides,
                                                  std::int64_t element_size);
-  /// Returns the same for a view that was checked before: extents are not negative, and
-  /// no byte leaves [0, 2^63).
+  /// Returns the bytes of a strided view in canonical form, without checks.
+  /// @pre `shape` and `strides` have one length of at most `max_dims`, no extent is
+  /// negative, and no byte leaves [0, 2^63)
   /// @units{offset, strides, element_size: bytes; shape: elements}
   [[nodiscard]] static footprint of_checked_view(storage_id id, std::int64_t offset,
                                                  std::span<const std::int64_t> shape,
@@ -155,8 +156,8 @@ class tensor {
   [[nodiscard]] result<tensor> slice(int dim, std::int64_t start, std::int64_t stop,
                                      std::int64_t step = 1) const;
   /// Returns the view of the elements [lo, hi) of all dimensions, for callers that have
-  /// checked the indices. @pre 0 <= lo <= hi <= extent in every dimension
-  /// @shape{lo, hi: one number per dimension}
+  /// checked the indices. @pre 0 <= lo < hi <= extent in every dimension
+  /// @shape{lo, hi: one number per dimension} @units{lo, hi: elements}
   [[nodiscard]] tensor box(std::span<const std::int64_t> lo,
                            std::span<const std::int64_t> hi) const noexcept;
   /// Returns the view of one index of one dimension, without that dimension.

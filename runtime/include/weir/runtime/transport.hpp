@@ -57,8 +57,8 @@ class transport_user {
 /// One rank's access to the others. Nothing moves but inside of calls: memory of a
 /// receive is written inside of `poll` alone, and never after the end of the transfer or
 /// of its channel.
-/// @threads{safe from any thread, apart from `enter`, `leave` and `move_others_on`, which
-/// belong to one thread; each rank has an object of its own}
+/// @threads{safe from any thread, apart from `open_channel`, `enter`, `leave` and
+/// `move_others_on`, which belong to one thread; each rank has an object of its own}
 class transport {
  public:
   virtual ~transport() = default;
@@ -72,7 +72,7 @@ class transport {
   /// Returns true if the other ranks do not exist, see `make_pretended_ranks`.
   [[nodiscard]] virtual bool is_pretended() const noexcept { return false; }
   /// Returns a channel that no other user of the transport has. All ranks open their
-  /// channels in the same order.
+  /// channels in the same order. If it waits for them, the users move on meanwhile.
   [[nodiscard]] virtual std::uint32_t open_channel() = 0;
   /// Forgets all transfers of a channel. Their memory is not touched afterwards, and
   /// later calls begin no transfers in it.
@@ -107,8 +107,9 @@ class transport {
   /// Says that a kernel has ended, which is a sign of life as well.
   virtual void kernel_ends() noexcept {}
   /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
-  /// receive ends with an error of these codes if no bytes arrive:
-  /// @error{rank_lost; the sender has shown no sign of life for the deadline}
+  /// transfer ends with an error of these codes if no bytes arrive, a send only with the
+  /// first one:
+  /// @error{rank_lost; the other rank has shown no sign of life for the deadline}
   /// @error{timeout; a message of the sender was lost}
   /// @error{upstream_failed; the sender has no bytes}
   /// @error{diverged; the message has another size than the memory}
