@@ -88,7 +88,7 @@ class pieces {
   };
   /// Returns the oldest receive whose task waits for its message.
   [[nodiscard]] std::optional<awaited_piece> oldest_awaited();
-  /// Returns true if `poll` was called less than 20 us ago and no send has failed.
+  /// Returns true if `poll` was called less than 200 us ago and no send has failed.
   [[nodiscard]] bool polled_lately() const noexcept;
   /// Returns true if a send has failed.
   [[nodiscard]] bool has_failed() const noexcept {

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -131,27 +132,65 @@ class OpenMpi(FromMpi):
         self.assertRegex(words, 'the task (step [0-9]+ )?"sweep" needs bytes that have not come')
         self.assertLess(time.monotonic() - begun, DEADLINE_MS / 1000 + 20)
 
-    def start_stopping(self, deadline_ms):
-        """Starts two ranks of which rank 1 stops itself. Returns the launcher and the process of rank 1."""
-        command = [str(w) for w in (*self.launcher, "-n", 2, PROGRAM, "stopped", 1, deadline_ms)]
+    def start_stopping(self, deadline_ms, name="stopped"):
+        """Starts two ranks, which write their status at the end; rank 1 stops itself. Returns the launcher and the process of rank 1."""
+        with_status = ("sh", "-c", '"$@"; echo "status $?" >&2', "sh")
+        command = [str(w) for w in (*self.launcher, "-n", 2, *with_status, PROGRAM, name, 1, deadline_ms)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    start_new_session=True, env=environment(TMPDIR=self.temporary.name))
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         return process, int(process.stdout.readline().split()[1])
 
-    def test_a_stopped_rank_is_named_by_the_others(self):
+    def end_ranks(self):
+        for one in self.ranks_of_this_test():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+
+    def expect_name_of_stopped_rank(self, name, words, deadline_ms=DEADLINE_MS):
+        """Rank 0 must end within the deadline + 2 s with status 6 and words that name rank 1, which is stopped."""
         for last_try in (False, True):  # another program may have the processors once
-            process, stopped = self.start_stopping(DEADLINE_MS)
+            process, stopped = self.start_stopping(deadline_ms, name)
             begun = time.monotonic()
-            line = process.stderr.readline()
+            # Ranks that never end are ended, so that the test fails instead of waiting for ever.
+            watchdog = threading.Timer(30, self.end_ranks)
+            watchdog.start()
+            lines = [process.stderr.readline(), process.stderr.readline()]
             took = time.monotonic() - begun
-            os.kill(stopped, signal.SIGKILL)
+            watchdog.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGKILL)
             process.communicate(timeout=60)
-            self.assertRegex(line, line_of(0, f"rank_lost: .*rank 1 within {DEADLINE_MS} ms"))
-            if took <= DEADLINE_MS / 1000 + 2:
+            self.assertRegex(lines[0], line_of(0, words + f"expected a sign of life of rank 1 within {deadline_ms} ms"))
+            self.assertEqual(lines[1], "status 6\n")
+            if took <= deadline_ms / 1000 + 2:
                 break
-            self.assertFalse(last_try, f"named after {took:.1f} s")
+            self.assertFalse(last_try, f"ended after {took:.1f} s")
+
+    def test_a_stopped_rank_is_named_by_the_others(self):
+        self.expect_name_of_stopped_rank("stopped", "rank_lost: .*message [0-9]+ of channel [0-9]+ .*")
+
+    def test_a_stopped_rank_is_named_by_a_rank_that_only_sends_to_it(self):
+        for name in ("sending", "trickling", "releasing"):  # in a full window, with small messages, in a release
+            with self.subTest(name=name):
+                self.expect_name_of_stopped_rank(name, "rank_lost: message [0-9]+ of channel [0-9]+ not sent to rank 1: ", 1000)
+
+    def test_a_stopped_rank_is_named_by_a_rank_that_opens_a_channel(self):
+        self.expect_name_of_stopped_rank("opening", "rank_lost: message 0 of channel 256 not moved: .*found none: ", 1000)
+
+    def test_a_rank_may_come_three_deadlines_late_to_a_channel(self):
+        status, out, words = self.launch(2, "opening_late", 1, 500)
+        self.assertEqual((status, out), (0, "opening_late 0000000000000007\n"), words)
+
+    def test_a_send_to_a_rank_that_has_left_the_channel_ends(self):
+        status, out, words = self.launch(2, "leaving", 1)
+        self.assertEqual((status, out), (0, "leaving 0000000000000002\n"), words)
+
+    def test_worlds_move_on_while_another_one_is_made(self):
+        alone = run([PROGRAM, "worlds_before", 1])
+        self.assertEqual(alone[0], 0, alone)
+        status, out, words = self.launch(2, "worlds_before", 1)
+        self.assertEqual((status, out), (0, alone[1]), words)
 
     def test_a_rank_that_goes_on_before_the_deadline_changes_no_bit(self):
         alone = run([PROGRAM, "stopped", 1])
@@ -340,6 +379,11 @@ class Alone(unittest.TestCase):
         for more in ({}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"PMI_SIZE": "1"}, {"SLURM_NTASKS": "4"}):
             status, out, words = run([PROGRAM, "heat", 1], **{**more, "WEIR_MPI_FOLDER": "/nonexistent"})
             self.assertEqual((status, out.split()[:1]), (0, ["heat"]), words)
+            # The plug-ins are there now, and the loader names every file that it maps, at the start and later.
+            status, _, words = run([PROGRAM, "heat", 1], **more, LD_DEBUG="files")
+            loaded = re.findall(r"file=(\S+) \[0\];  generating link map", words)
+            self.assertEqual((status, [name for name in loaded if re.search("libmpi|libopen-|libpmi|libweir-", name)]), (0, []), words)
+            self.assertTrue(any("libc.so" in name for name in loaded), words)
 
     def test_a_missing_plug_in_is_named_with_its_folder(self):
         for variable, file in (("OMPI_COMM_WORLD_SIZE", "libweir-openmpi.so"), ("PMI_SIZE", "libweir-mpich.so")):

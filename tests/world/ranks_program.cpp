@@ -12,7 +12,9 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "support/case_count.hpp"
 #include "weir/base/hash.hpp"
@@ -305,6 +307,108 @@ result<std::uint64_t> late_message(weir::runtime::transport& link) {
                   : weir::error(weir::errc::internal, "expected all bytes");
 }
 
+/// Writes the number of this process for the test, and sends itself a signal.
+void raise_known(int signal) {
+  std::printf("pid %d\n", getpid());
+  std::fflush(stdout);
+  raise(signal);
+}
+
+/// The last rank is stopped, or is late by three deadlines of 500 ms, when all ranks open
+/// so many channels that a communicator is copied. Rank 1 then sends a number in the last
+/// one.
+result<std::uint64_t> opening(weir::runtime::transport& link, bool stops) {
+  if (link.rank() + 1 == link.ranks()) {
+    if (stops) {
+      raise_known(SIGSTOP);
+    } else {
+      usleep(1'500'000);
+    }
+  }
+  std::uint32_t channel = 0;
+  while (channel < 256) {
+    channel = link.open_channel();
+  }
+  std::uint64_t number = link.rank() == 1 ? 7 : 0;
+  const auto bytes = std::as_writable_bytes(std::span(&number, 1));
+  const weir::runtime::message_key key{channel, 0};
+  WEIR_CHECK(outcome_of_transfer(
+      link, channel,
+      link.rank() == 1 ? link.send(0, key, bytes) : link.receive(1, key, bytes)));
+  return number;
+}
+
+/// Rank 1 leaves a channel in which rank 0 sends a large message, and goes on.
+result<std::uint64_t> leaving(weir::runtime::transport& link) {
+  const weir::runtime::message_key left{link.open_channel(), 0};
+  const weir::runtime::message_key kept{link.open_channel(), 0};
+  std::vector<std::byte> large(1 << 20);
+  const auto small = std::span(large).first(1);
+  if (link.rank() == 1) {
+    link.abandon(left.channel, weir::error(weir::errc::stopping, "planted end"));
+    WEIR_CHECK(outcome_of_transfer(link, kept.channel, link.receive(0, kept, small)));
+  } else {
+    WEIR_CHECK(outcome_of_transfer(link, left.channel, link.send(1, left, large)));
+    WEIR_CHECK(outcome_of_transfer(link, kept.channel, link.send(1, kept, small)));
+  }
+  return std::uint64_t{2};
+}
+
+/// Adds the numbers of one row to another one.
+void add_rows(view<const double, 2> in, view<double, 2> out) {
+  for (std::int64_t k = 0; k < out.extent(1); ++k) {
+    out(0, k) += in(0, k);
+  }
+}
+
+/// Rank 0 sends pieces of `width` numbers to rank 1, which is stopped before, and waits
+/// for space in the window of its engine, or in a release. It awaits no piece itself.
+result<std::uint64_t> sending(world& w, std::int64_t width, int steps) {
+  auto a = w.make<double>(weir::rows(1), 2, width);
+  auto b = w.make<double>(weir::rows(1), 2, width);
+  number_elements(w, a);
+  number_elements(w, b);
+  WEIR_CHECK(w.wait());
+  if (w.base().rank() == 1) {
+    raise_known(SIGSTOP);
+  }
+  const auto own = a.of_tile(a.tiles().front());
+  const auto of_rank_1 = b.of_tile(b.tiles().back());
+  try {
+    for (int step = 0; step < steps; ++step) {
+      w.submit("add", add_rows, weir::read(b.of_tile(b.tiles().front())),
+               weir::update(own));
+      w.submit("take", add_rows, weir::read(own), weir::update(of_rank_1));
+    }
+    w.release(a);
+  } catch (const std::exception&) {
+    WEIR_CHECK(w.wait());  // the failure with its code
+    throw;
+  }
+  return hash_of(w, b);
+}
+
+/// Rank 1 has no space in its window before a piece comes, whose task rank 0 has not run
+/// when it makes so many worlds that all ranks copy a communicator.
+result<std::uint64_t> worlds_before_a_piece(world& w, weir::engine& e,
+                                            weir::runtime::transport* link) {
+  auto a = w.make<double>(weir::rows(1), 2, 8);
+  number_elements(w, a);
+  const auto piece = a.of_tile(a.tiles().front());
+  for (int step = 0; step < 5000; ++step) {
+    w.submit("take", add_rows, weir::read(piece),
+             weir::update(a.of_tile(a.tiles().back())));
+  }
+  std::vector<std::unique_ptr<world>> kept;
+  for (int i = 0; i < 64; ++i) {
+    kept.push_back(link == nullptr ? std::make_unique<world>(e)
+                                   : std::make_unique<world>(e, *link));
+  }
+  WEIR_TRY(const auto sum, small_heat(*kept.back()));
+  WEIR_TRY(const auto h, hash_of(w, a));
+  return sum + h;
+}
+
 /// The last rank ends its process, or is stopped, in the middle of the work.
 result<std::uint64_t> losing(world& w, int signal) {
   auto a = w.make<double>(weir::rows(8), 64, 64);
@@ -317,9 +421,7 @@ result<std::uint64_t> losing(world& w, int signal) {
     if (step == 50) {
       WEIR_CHECK(w.wait());
       if (w.base().ranks() > 1 && w.base().rank() + 1 == w.base().ranks()) {
-        std::printf("pid %d\n", getpid());
-        std::fflush(stdout);
-        raise(signal);
+        raise_known(signal);
       }
     }
   }
@@ -390,6 +492,16 @@ const std::map<std::string, rank_program>& other_programs() {
       {"stopped", [](const program_place& at) { return losing(at.w, SIGSTOP); }},
       {"saving", [](const program_place& at) { return saving(at.w, at.folder); }},
       {"late", [](const program_place& at) { return late_message(*at.link); }},
+      {"leaving", [](const program_place& at) { return leaving(*at.link); }},
+      {"sending", [](const program_place& at) { return sending(at.w, 8192, 3000); }},
+      {"trickling", [](const program_place& at) { return sending(at.w, 8, 3000); }},
+      {"releasing", [](const program_place& at) { return sending(at.w, 8192, 1); }},
+      {"opening", [](const program_place& at) { return opening(*at.link, true); }},
+      {"opening_late", [](const program_place& at) { return opening(*at.link, false); }},
+      {"worlds_before",
+       [](const program_place& at) {
+         return worlds_before_a_piece(at.w, at.tasks, at.link);
+       }},
   };
   return all;
 }

@@ -292,19 +292,24 @@ ranks_over_mpi::~ranks_over_mpi() {
   if (ends) {
     static_cast<void>(mpi_.finish());
     was_made = started_mpi_;
+    return;
+  }
+  // MPI may still use the buffers of transfers that it has not ended, so they are never
+  // freed.
+  for (auto& [at, one] : operations_) {
+    static_cast<void>(one.release());
   }
 }
 
-/// Returns true if a rank has shown no sign of life for the deadline. The own rank does
-/// not count.
-bool ranks_over_mpi::is_silent() const {
+/// The own rank does not count.
+std::optional<rank_id> ranks_over_mpi::silent_rank(std::int64_t begun) const {
   const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
-    if (r != rank_ && now - heard_[r] > options_.deadline_ns) {
-      return true;
+    if (r != rank_ && now - std::max(begun, heard_[r]) > options_.deadline_ns) {
+      return r;
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 /// Returns true if a transfer of a user is under way. Control messages do not count.
@@ -335,7 +340,7 @@ bool ranks_over_mpi::all_are_here() {
         }
       }
       // A failure of any rank ends the wait.
-      if (has_failed_ || is_silent()) {
+      if (has_failed_ || silent_rank(0)) {
         return false;
       }
       if (ready && barriers == 2) {

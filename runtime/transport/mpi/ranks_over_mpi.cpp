@@ -5,13 +5,15 @@
 /// An operation is one send or one receive in MPI. Its buffer belongs to the operation,
 /// since MPI may use it after the user of the transport has given up. A receive that was
 /// given up stays in MPI (`given_up_`), and its message is kept if it comes late
-/// (`late_`).
+/// (`late_`). A send that was given up stays there, too, and its message may still go.
 #include "ranks_over_mpi.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstring>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -33,6 +35,8 @@ constexpr std::size_t max_kept_bytes = std::size_t{1} << 20;
 constexpr std::size_t max_kept_buffers = 64;
 /// Time between two looks for signs of life and for ends of channels.
 constexpr std::int64_t look_ns = 10'000'000;
+/// Time between two looks of a rank that waits for a copy of the communicator.
+constexpr std::chrono::microseconds copy_sleep{50};
 
 /// Returns the tag of a message. The slot of the channel in its communicator, and the
 /// low bits of the number. Messages between two ranks keep their order, so bits above
@@ -58,26 +62,48 @@ std::string name_of_transfer(rank_id from, const message_key& key) {
 }  // namespace
 
 /// A copy of a communicator is made when all tags are used. All ranks open channels in
-/// the same order, so all take part.
+/// the same order, so all take part. The lock is free between two looks, so that the pump
+/// shows signs of life, and the worlds that exist move on, because a rank may need their
+/// pieces before it comes to its copy.
 std::uint32_t ranks_over_mpi::open_channel() {
-  const std::lock_guard lock(mutex_);
+  /// Stands for the world that is being made, which does not move on yet.
+  struct : runtime::transport_user {
+    bool move_on_for_others() override { return false; }
+  } newest;
+  std::unique_lock lock(mutex_);
   channels_.emplace_back();
   const auto channel = static_cast<std::uint32_t>(channels_.size() - 1);
   const std::uint32_t needed = channel / channels_of_communicator + 1;
   const std::int64_t begun = now_ns();
+  // A channel without a communicator exists, but nothing can be moved in it.
   while (communicators_ < needed && !has_failed_) {
-    bool ready = false;
-    has_failed_ = mpi_.begin_copy() != 0;
-    while (!ready && !has_failed_) {
-      progress();
-      has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0 ||
-                    // A rank that does not come ends the wait.
-                    now_ns() - begun > options_.deadline_ns;
+    move_copy_on(begun);
+    lock.unlock();
+    if (!move_others_on(newest)) {
+      std::this_thread::sleep_for(copy_sleep);
     }
-    // A channel without a communicator exists, but nothing can be moved in it.
-    communicators_ += ready ? 1 : 0;
+    lock.lock();
   }
   return channel;
+}
+
+/// A rank that is late but shows signs of life is awaited. One that is silent ends the
+/// wait, and also the transport, since the copy would never end.
+void ranks_over_mpi::move_copy_on(std::int64_t begun) {
+  progress();
+  if (!is_copying_) {
+    has_failed_ = has_failed_ || mpi_.begin_copy() != 0;
+    is_copying_ = !has_failed_;
+  }
+  bool ready = false;
+  has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0;
+  if (ready) {
+    is_copying_ = false;
+    ++communicators_;
+  } else if (const auto silent = silent_rank(begun); silent && !has_failed_) {
+    has_failed_ = true;
+    copy_failure_ = ": " + words_of_silence(*silent, begun, now_ns());
+  }
 }
 
 // MPI counts bytes with an int.
@@ -105,8 +131,8 @@ result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
   if (key.channel / channels_of_communicator >= communicators_) {
     return error(errc::rank_lost,
                  fmt::format("message {} of channel {} not moved: expected a "
-                             "communicator that all ranks have opened, found none",
-                             key.number, key.channel));
+                             "communicator that all ranks have opened, found none{}",
+                             key.number, key.channel, copy_failure_));
   }
   return {};
 }
@@ -169,6 +195,7 @@ result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
   one.key = key;
   one.is_send = true;
   one.buffer = std::move(buffer);
+  one.begun_ns = now_ns();
   // Now and then a small message waits for its receive, so a fast sender cannot run away
   // from a slow receiver.
   const bool waits =
@@ -441,29 +468,67 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
   channels_[one.key.channel].ended.push_back({one.id, std::move(outcome), abandoned});
 }
 
-/// Ends the receives from ranks that have been silent for the deadline. A rank may come
-/// back, and its user may begin the receive again, so MPI's part of it is kept.
+/// Returns the words for a rank that has been silent for the deadline, counted from a
+/// time or from its last sign of life.
+std::string ranks_over_mpi::words_of_silence(rank_id other, std::int64_t since,
+                                             std::int64_t now) const {
+  return fmt::format(
+      "expected a sign of life of rank {} within {} ms, found none for {} ms", other,
+      options_.deadline_ns / 1'000'000,
+      (now - std::max(since, heard_[other])) / 1'000'000);
+}
+
+/// Ends the transfers with ranks that have been silent for the deadline. A rank may come
+/// back, and its user may begin a receive again, so MPI's part of it is kept. A send
+/// cannot be taken back: it keeps its buffer until MPI ends it. A send to a rank that has
+/// left the channel, and may live on, ends without an error, as it does between threads.
 void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::vector<operation*> late;
+  const auto add_if_late = [&](operation& one) {
+    // Counted from the begin of the transfer, or from the last sign of life.
+    if (now - std::max(one.begun_ns, heard_[one.other]) > options_.deadline_ns) {
+      late.push_back(&one);
+    }
+  };
   for (const auto& [key, one] : receives_) {
-    // Counted from the begin of the receive, or from the last sign of life.
-    if (now - std::max(one->begun_ns, heard_[one->other]) > options_.deadline_ns) {
-      late.push_back(one);
+    add_if_late(*one);
+  }
+  for (const auto& [at, one] : operations_) {
+    if (!one->is_send || one->is_forgotten) {
+      continue;
+    }
+    if (gone_.contains({one->other, one->key.channel})) {
+      tell_end(*one, {});
+      one->is_forgotten = true;
+    } else {
+      add_if_late(*one);
     }
   }
+  // Users report the first failure, which is that of the oldest transfer.
+  std::sort(late.begin(), late.end(),
+            [](const operation* a, const operation* b) { return a->id < b->id; });
   for (operation* const one : late) {
-    const std::int64_t silent = now - std::max(one->begun_ns, heard_[one->other]);
-    // The user is told now; MPI is asked to cancel, which may fail.
-    tell_end(*one,
-             error(errc::rank_lost,
-                   fmt::format("{} not received: expected a sign of life of rank {} "
-                               "within {} ms, found none for {} ms",
-                               name_of_transfer(one->other, one->key), one->other,
-                               options_.deadline_ns / 1'000'000, silent / 1'000'000)));
-    one->is_forgotten = true;
-    given_up_.insert_or_assign(sender_and_key{one->other, one->key}, one);
-    cancel(*one, std::nullopt);
+    give_up(*one, now);
   }
+}
+
+/// The user is told now. MPI is asked to cancel a receive, which may fail.
+void ranks_over_mpi::give_up(operation& one, std::int64_t now) {
+  const std::string silence = words_of_silence(one.other, one.begun_ns, now);
+  if (one.is_send) {
+    tell_end(one,
+             error(errc::rank_lost,
+                   fmt::format("message {} of channel {} not sent to rank {}: {}",
+                               one.key.number, one.key.channel, one.other, silence)));
+    one.is_forgotten = true;
+    return;
+  }
+  tell_end(one, error(errc::rank_lost,
+                      fmt::format("{} not received: {}",
+                                  name_of_transfer(one.other, one.key), silence)));
+  one.is_forgotten = true;
+  given_up_.insert_or_assign(sender_and_key{one.other, one.key}, &one);
+  cancel(one, std::nullopt);
 }
 
 /// Asks MPI to end a receive. If its message has begun to arrive, it ends as usual. Asks

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -109,13 +110,19 @@ class ranks_over_mpi final : public runtime::transport {
   void look_for_control_messages(std::int64_t now);
   void take_farewell(rank_id from, std::span<const std::byte> bytes);
   void end_overdue(std::int64_t now);
+  void give_up(operation& one, std::int64_t now);
+  void move_copy_on(std::int64_t begun);
   void tell_end(const operation& one, result<void> outcome, bool abandoned = false);
   [[nodiscard]] error failure_of_mpi(const operation& one, int code) const;
 
   void pump();
   [[nodiscard]] bool has_transfers() const;
   [[nodiscard]] bool all_are_here();
-  [[nodiscard]] bool is_silent() const;
+  /// Returns a rank that has shown no sign of life for the deadline, counted from `begun`
+  /// or from its last sign.
+  [[nodiscard]] std::optional<rank_id> silent_rank(std::int64_t begun) const;
+  [[nodiscard]] std::string words_of_silence(rank_id other, std::int64_t since,
+                                             std::int64_t now) const;
 
   const calls& mpi_;
   const mpi_options options_;
@@ -129,6 +136,8 @@ class ranks_over_mpi final : public runtime::transport {
   bool is_leaving_ = false;  ///< no more signs of life are sent
   bool has_failed_ = false;  ///< a user has failed, or MPI has reported an error
   std::uint32_t communicators_ = 1;
+  bool is_copying_ = false;   ///< one more communicator is being made
+  std::string copy_failure_;  ///< end of the text that says why it was not made
   std::vector<channel_state> channels_;
   operation_map operations_;
   std::map<sender_and_key, operation*> receives_;  ///< receives that are not forgotten

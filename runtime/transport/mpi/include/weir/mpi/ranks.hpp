@@ -17,8 +17,8 @@ namespace weir {
 
 /// Options of a transport over MPI.
 struct mpi_options {
-  /// Time without a sign of life of a rank after which receives from it fail. A thread of
-  /// each rank sends signs of life, also while kernels run. @units{nanoseconds}
+  /// Time without a sign of life of a rank after which transfers with it fail. A thread
+  /// of each rank sends signs of life, also while kernels run. @units{nanoseconds}
   std::int64_t deadline_ns = 60'000'000'000;
   /// Largest number of bytes of messages that were begun and that MPI has not sent yet. A
   /// send beyond it fails. @units{bytes}
