@@ -84,22 +84,34 @@ class random_pipeline {
   void build(pipeline& p, std::uint64_t shape, std::vector<durable_items>& disks,
              const std::vector<flow::host_kind>& others = {}) const {
     std::mt19937_64 windows(shape);
+    const sink_adder make_sink = [&](pipeline& to, const std::string& name,
+                                     std::size_t number) {
+      return to.add<number_sink>(name, sink_of(disks[number]));
+    };
     std::vector<node> nodes;
     for (const auto& add : add_) {
-      nodes.push_back(add(p, disks));
+      nodes.push_back(add(p, make_sink));
       nodes.back().window(static_cast<std::uint32_t>(1 + windows() % 5));
       const std::string& name = p.built().stages.back().name;
       if (!others.empty() && windows() % 2 == 0 && !name.starts_with("sink")) {
         nodes.back().host(others[windows() % others.size()]);
       }
     }
-    for (const auto& e : edges_) {
-      if (e.delay == 0) {
-        static_cast<void>(nodes[e.from][e.outlet] >> nodes[e.to][e.inlet]);
-      } else {
-        nodes[e.from][e.outlet].feed_back(nodes[e.to][e.inlet], e.delay);
-      }
+    connect_all(nodes);
+  }
+  /// Adds sink `number` with a name to a pipeline.
+  using sink_adder = std::function<node(pipeline&, const std::string&, std::size_t)>;
+  /// Builds the pipeline with all stages on one kind of host, and with other sinks, which
+  /// work there as well. `shape` varies windows.
+  void build_on(pipeline& p, std::uint64_t shape, flow::host_kind host,
+                const sink_adder& make_sink) const {
+    std::mt19937_64 windows(shape);
+    std::vector<node> nodes;
+    for (const auto& add : add_) {
+      nodes.push_back(add(p, make_sink).host(host));
+      nodes.back().window(static_cast<std::uint32_t>(1 + windows() % 5));
     }
+    connect_all(nodes);
   }
   /// Returns for each sink its items.
   [[nodiscard]] const std::vector<durable_items>& expected() const { return expected_; }
@@ -113,6 +125,15 @@ class random_pipeline {
   }
 
  private:
+  void connect_all(std::vector<node>& nodes) const {
+    for (const auto& e : edges_) {
+      if (e.delay == 0) {
+        static_cast<void>(nodes[e.from][e.outlet] >> nodes[e.to][e.inlet]);
+      } else {
+        nodes[e.from][e.outlet].feed_back(nodes[e.to][e.inlet], e.delay);
+      }
+    }
+  }
   struct planned_edge {
     std::uint32_t from;
     std::string outlet;
@@ -127,7 +148,7 @@ class random_pipeline {
     const auto index = static_cast<std::uint32_t>(add_.size());
     const std::string name = kind + std::to_string(index);
     names_.push_back(name);
-    add_.push_back([name, settings](pipeline& p, std::vector<durable_items>&) {
+    add_.push_back([name, settings](pipeline& p, const sink_adder&) {
       return add_named<S>(p, name, settings);
     });
     return index;
@@ -157,8 +178,8 @@ class random_pipeline {
     const std::string name = "sink" + std::to_string(index);
     const std::size_t number = expected_.size();
     names_.push_back(name);
-    add_.push_back([name, number](pipeline& p, std::vector<durable_items>& disks) {
-      return p.add<number_sink>(name, sink_of(disks[number]));
+    add_.push_back([name, number](pipeline& p, const sink_adder& make_sink) {
+      return make_sink(p, name, number);
     });
     connect(from, index, "x");
     durable_items d;
@@ -367,7 +388,7 @@ class random_pipeline {
   std::mt19937_64 random_;
   std::uint64_t seed_;
   int numberings_ = 0;
-  std::vector<std::function<node(pipeline&, std::vector<durable_items>&)>> add_;
+  std::vector<std::function<node(pipeline&, const sink_adder&)>> add_;
   std::vector<std::string> names_;
   std::vector<planned_edge> edges_;
   std::vector<loose_end> ends_;

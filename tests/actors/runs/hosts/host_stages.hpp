@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that fail, and a sink that is slow, for runs on every kind of host.
+/// Stages that fail, that compute for a long time, and sinks of files, for runs on every
+/// kind of host.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -112,12 +119,82 @@ struct slow_file {
   result<void> rewind(offset where) { return to.rewind(where); }
 };
 
+/// Appends the number and the elements of each item to a file. Unlike `number_sink` it
+/// can work in a child process.
+struct numbered_file {
+  using offset = append_file::offset;
+  struct settings {
+    std::string path;
+  };
+  in<std::uint64_t, 1> x;
+  append_file to;
+  static void describe(stage_spec<numbered_file>& s) {
+    s.name("test.numbered_file", "appends items to a file");
+    s.port("x", &numbered_file::x, "3");
+    s.set("path", &settings::path, "file to write").required().path(path_use::output);
+  }
+  result<void> open(opening& run, const settings& s) { return to.open(run, s.path); }
+  result<void> put(taken& t) {
+    const std::array<std::uint64_t, 1> number{t.seq()};
+    WEIR_CHECK(to.append(std::as_bytes(std::span(number))));
+    return to.append(t[x]);
+  }
+  result<offset> settle() { return to.settle(); }
+  result<void> rewind(offset where) { return to.rewind(where); }
+};
+
+/// Reads the file of a `numbered_file`.
+inline durable_items items_in(const std::string& path) {
+  durable_items all;
+  std::ifstream in(path, std::ios::binary);
+  std::array<std::uint64_t, 1 + elements> one{};
+  while (in.read(reinterpret_cast<char*>(one.data()), sizeof(one))) {  // NOLINT
+    numbers n{};
+    std::copy(one.begin() + 1, one.end(), n.begin());
+    all.items.emplace_back(one[0], n);
+  }
+  if (in.gcount() != 0) {
+    throw std::runtime_error(path + " ends within an item");
+  }
+  return all;
+}
+
+/// Writes the number of its process to a file, and then computes for ten minutes.
+struct computes_long {
+  struct settings {
+    std::string path;
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::string path;
+  static void describe(stage_spec<computes_long>& s) {
+    s.name("test.computes_long", "computes for ten minutes");
+    s.port("x", &computes_long::x, "3").port("y", &computes_long::y, "3");
+    s.set("path", &settings::path, "absolute path of the file").required();
+  }
+  result<void> open(opening&, const settings& with) {
+    path = with.path;
+    return {};
+  }
+  result<void> on_item(step& s) {
+    std::ofstream(path + ".new") << ::getpid();
+    std::filesystem::rename(path + ".new", path);  // the file is whole when it is there
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    s.skip();
+    return {};
+  }
+};
+
 /// Adds these stages to a catalog.
 inline void add_host_stages(flow::catalog& to) {
   or_throw(to.add<fails_at<false>>());
   or_throw(to.add<fails_at<true>>());
   or_throw(to.add<throws_in>());
   or_throw(to.add<slow_file>());
+  or_throw(to.add<numbered_file>());
+  or_throw(to.add<computes_long>());
 }
 
 }  // namespace weir::test
