@@ -41,11 +41,6 @@ std::uint64_t step::seq() const noexcept {
 std::uint64_t step::round() const noexcept {
   return stage_.active_->round;
 }
-/// Lane of the first item that is there.
-std::uint32_t step::lane() const noexcept {
-  const flow::item* one = first_item(*stage_.active_);
-  return one != nullptr ? one->lane : 0;
-}
 /// Attributes of the first item that is there.
 const attributes& step::about() const noexcept {
   const flow::item* one = first_item(*stage_.active_);

@@ -367,7 +367,7 @@ must have one shape.
 
 `pad` fills the last batch with zeros and gives every batch an attribute `items` with
 the number of its items, which `unbatch` understands. The batch has the attributes of
-its first item. State: the items of an incomplete batch.)";
+its first item.)";
 
 /// A small pipeline with `batch`.
 constexpr std::string_view batch_example = R"([[stage]]
@@ -390,7 +390,8 @@ path = "out.tgm"
 )";
 
 /// Further paragraphs of the reference of `unbatch`.
-constexpr std::string_view unbatch_details = R"(Padding of `batch` is left out.)";
+constexpr std::string_view unbatch_details =
+    R"(The items have numbers of their own. Padding of `batch` is left out.)";
 
 /// A small pipeline with `unbatch`.
 constexpr std::string_view unbatch_example = R"([[stage]]

@@ -303,9 +303,9 @@ integers are computed modulo their range. A mean is the sum divided by the numbe
 tensors.
 
 Over items: each `size` consecutive items make one with a number of its own; gaps are
-left out. The result has the attributes of the first item. Checkpoints hold the items of
-an incomplete group. Over lanes: inlet `x` has one more slowest dimension, whose elements
-are the lanes, and the numbers stay.)";
+left out. The result has the attributes of the first item. Over lanes: inlet `x` has one
+more slowest dimension, whose elements are the lanes, the numbers stay, and there is no
+state.)";
 
 /// A small pipeline with `reduce`.
 constexpr std::string_view reduce_example = R"([[stage]]

@@ -268,12 +268,12 @@ result<void> make_rate(described_stage& made, const given_settings& given) {
   made.info.name = "rate";
   made.info.documentation = "lets a limited number of items pass in a second, drops none";
   made.info.face = face::blocking;
+  made.info.stateless = true;
   made.info.details = rate_details;
   made.info.example = rate_example;
   WEIR_TRY(const rate_settings settings, read_settings(made.info, rate_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   made.info.ports = {{"x", type, true}, {"y", type, false}};
-  made.info.stateless = true;
   made.object = std::make_unique<rate_stage>(settings);
   return {};
 }

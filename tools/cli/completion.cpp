@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/stage_keys.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::tools {
@@ -58,9 +59,12 @@ std::vector<stage_words> stages_with_keys() {
     for (const setting_info& one : info->settings) {
       stage.keys.push_back(one.name + "=");
     }
-    // Keys of every stage, besides its own settings.
-    for (const char* key : {"name=", "window=", "from=", "on_error="}) {
-      stage.keys.emplace_back(key);
+    // Keys of every stage, besides its own settings. In a line the stage itself stands
+    // in place of the key `use`.
+    for (const std::string& key : keys_of_every_stage()) {
+      if (key != "use") {
+        stage.keys.push_back(key + "=");
+      }
     }
     all.push_back(std::move(stage));
   }

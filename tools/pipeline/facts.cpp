@@ -75,6 +75,51 @@ facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
   return one;
 }
 
+/// Adds the smallest and the largest number of a range to the facts of a setting.
+struct bounds_writer {
+  facts& to;
+
+  void operator()(const integer_range& range) const {
+    to["min"] = range.low;
+    to["max"] = range.high;
+    // Most ranges have no step.
+    if (range.step != 1) {
+      to["step"] = range.step;
+    }
+    // Words stand for numbers outside of the range.
+    for (const integer_range::word& one : range.words) {
+      to["words"].push_back(one.text);
+    }
+  }
+  void operator()(const real_range& range) const {
+    // The ends of a range of all numbers are no bounds.
+    const real_range all;
+    if (range.low != all.low) {
+      to["min"] = range.low;
+    }
+    if (range.high != all.high) {
+      to["max"] = range.high;
+    }
+  }
+  void operator()(const word_range& range) const { to["words"] = range.words; }
+  void operator()(const list_range& range) const {
+    to["shortest"] = range.shortest;
+    // Most lists have no largest number of items.
+    if (range.longest != list_range().longest) {
+      to["longest"] = range.longest;
+    }
+    facts items = facts::object();
+    std::visit(bounds_writer{items}, range.items);
+    // Items that are texts have no bounds.
+    if (!items.empty()) {
+      to["items"] = std::move(items);
+    }
+  }
+  // Nothing is known beyond the words of `takes`.
+  void operator()(const boolean_range& /*range*/) const {}
+  void operator()(const text_range& /*range*/) const {}
+};
+
 /// Returns a setting as `weir inspect --json` shows it. The default is text in TOML, as a
 /// file would write it.
 facts setting_facts(const flow::stage_info& info, std::size_t index) {
@@ -85,6 +130,8 @@ facts setting_facts(const flow::stage_info& info, std::size_t index) {
   one["name"] = setting.name;
   one["documentation"] = setting.documentation;
   one["takes"] = setting.expected();
+  // Programs need the numbers of the range and not its words.
+  std::visit(bounds_writer{one}, setting.range);
   one["unit"] = setting.unit;
   // Null tells a missing default from an empty text.
   one["default"] = has_default ? facts(toml_text(info.defaults[index])) : facts();

@@ -90,6 +90,19 @@ setting_list settings_of(const flow::stage_info& info) {
   return all;
 }
 
+/// Returns what checkpoints hold for a stage, one part on a line.
+std::string state_text(const flow::stage_info& info) {
+  std::string out;
+  for (const flow::state_info& one : info.state) {
+    out += fmt::format("  {} ({})\n", one.name, one.tensor ? "tensor" : "value");
+  }
+  // The flow keeps the first items of a call until the last one has come.
+  if (info.takes > 1) {
+    out += "  the items of a group that is not complete\n";
+  }
+  return out;
+}
+
 /// Returns the behaviour of a stage in sentences, apart from its ports.
 std::string behaviour_text(const flow::stage_info& info) {
   std::string out;
@@ -275,11 +288,13 @@ command_result inspect_command(const stages_options& options, output& out) {
   const bool differ = info.ports.empty() && !shown.ports.empty();
   if (options.json) {
     facts all = stage_facts(info);
-    // Only ports and state are taken from the example. Everything else is general.
+    // What may depend on settings is that of the example. Everything else is general.
     const facts of_example = stage_facts(shown);
     all["ports_of_example"] = differ;
-    all["ports"] = of_example["ports"];
-    all["state"] = of_example["state"];
+    for (const char* key :
+         {"ports", "state", "takes", "gives", "holds", "own_numbering", "stateless"}) {
+      all[key] = of_example[key];
+    }
     out.write(facts_text(all));
     return 0;
   }
@@ -291,11 +306,8 @@ command_result inspect_command(const stages_options& options, output& out) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }
   // State comes from the example, too, as it may depend on settings.
-  if (!shown.state.empty()) {
-    out.write("\nstate in checkpoints\n");
-    for (const flow::state_info& one : shown.state) {
-      out.print("  {} ({})\n", one.name, one.tensor ? "tensor" : "value");
-    }
+  if (const std::string state = state_text(shown); !state.empty()) {
+    out.print("\nstate in checkpoints\n{}", state);
   }
   // Parts without content have no heading.
   if (const std::string more = behaviour_text(info); !more.empty()) {

@@ -117,6 +117,31 @@ std::string ports_part(std::span<const flow::port_info> ports) {
   return out.empty() ? out : fmt::format("Ports in the example: {}.\n\n", out);
 }
 
+/// Returns a sentence about what checkpoints hold for a stage, or that it has no state.
+std::string state_part(const flow::stage_info& info) {
+  std::vector<std::string> held;
+  for (const flow::state_info& one : info.state) {
+    held.push_back(fmt::format("`{}` ({})", one.name, one.tensor ? "tensor" : "value"));
+  }
+  // The flow keeps the first items of a call until the last one has come.
+  if (info.takes > 1) {
+    held.emplace_back("the items of a group that is not complete");
+  }
+  // Each source has a cursor and each sink an offset. They are worth a sentence where
+  // there is nothing else.
+  if (held.empty() && info.face == flow::face::source) {
+    held.emplace_back("the cursor");
+  }
+  if (held.empty() && info.face == flow::face::sink) {
+    held.emplace_back("the offset");
+  }
+  if (!held.empty()) {
+    return fmt::format("State in checkpoints: {}.\n\n", fmt::join(held, ", "));
+  }
+  return info.stateless ? "The stage has no state, so failed items may be skipped.\n\n"
+                        : "The stage has no state, but failed items stop the run.\n\n";
+}
+
 /// Makes the section of a stage. The ports are those of its example, since many depend on
 /// settings.
 result<std::string> section(const flow::stage_info& described) {
@@ -132,17 +157,8 @@ result<std::string> section(const flow::stage_info& described) {
   // Other stages repeat exactly what they did, so they have no guarantee of their own.
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("Guarantee: {}.\n\n", guarantee_words(info.promise));
-  } else if (info.stateless) {
-    out += "The stage has no state, so failed items may be skipped.\n\n";
   }
-  if (!info.state.empty()) {
-    std::vector<std::string> names;
-    for (const flow::state_info& one : info.state) {
-      names.push_back(
-          fmt::format("`{}` ({})", one.name, one.tensor ? "tensor" : "value"));
-    }
-    out += fmt::format("State in checkpoints: {}.\n\n", fmt::join(names, ", "));
-  }
+  out += state_part(info);
   // An example ends with a line feed of its own.
   return info.example.empty() ? out : out + fmt::format("```toml\n{}```\n", info.example);
 }
@@ -175,6 +191,11 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
   WEIR_TRY(flow::described_stage made, flow::stages().make(stage->use, settings));
   info.ports = std::move(made.info.ports);
   info.state = std::move(made.info.state);
+  info.takes = made.info.takes;
+  info.gives = made.info.gives;
+  info.holds = made.info.holds;
+  info.own_numbering = made.info.own_numbering;
+  info.stateless = made.info.stateless;
   return info;
 }
 

@@ -11,9 +11,9 @@
 
 namespace weir::tools {
 
-/// Returns the description of a stage with the ports and the state that it has in its
-/// example. They may depend on settings that have no default. A stage without an example
-/// keeps its description.
+/// Returns the description of a stage with the ports, the state and the numbers of items
+/// in a call that it has in its example. They may depend on settings that have no
+/// default. A stage without an example keeps its description.
 /// @error{invalid_argument, unknown_key: the example is refused, or lacks the stage}
 [[nodiscard]] result<flow::stage_info> as_in_example(flow::stage_info info);
 

@@ -68,6 +68,35 @@ TEST(Reference, OfStagesIsMadeOfTheirDescriptions) {
   EXPECT_TRUE(page == *made) << "make it again: weir stages --markdown > docs/stages.md";
 }
 
+/// Returns the section of a stage on the page of all stages.
+std::string section_of(const std::string& stage, const std::string& page) {
+  const std::size_t begin = page.find("\n## " + stage + "\n");
+  const std::size_t end = page.find("\n```\n", begin);
+  return begin == std::string::npos ? std::string() : page.substr(begin, end - begin);
+}
+
+TEST(Reference, SaysOfEveryStageWhetherItHasState) {
+  const std::string page = or_throw(tools::stages_page(standard_stages()));
+  const auto says = [&](const std::string& stage, const std::string& text) {
+    return section_of(stage, page).find(text) != std::string::npos;
+  };
+  for (const flow::stage_info& info : standard_stages()) {
+    EXPECT_NE(says(info.name, "\n\nState in checkpoints: "),
+              says(info.name, "\n\nThe stage has no state, "))
+        << info.name << section_of(info.name, page);
+  }
+  for (const char* stage : {"batch", "reduce"}) {
+    EXPECT_TRUE(
+        says(stage, "State in checkpoints: the items of a group that is not complete."))
+        << section_of(stage, page);
+  }
+  EXPECT_TRUE(says("rate", "The stage has no state, so failed items may be skipped."));
+  EXPECT_TRUE(says("unbatch", "The stage has no state, but failed items stop the run."));
+  EXPECT_TRUE(says("window", "State in checkpoints: `taken` (value), `items` (tensor)."));
+  EXPECT_TRUE(says("generator", "State in checkpoints: the cursor."));
+  EXPECT_TRUE(says("null", "State in checkpoints: the offset."));
+}
+
 /// Sends messages through a pipe once somebody reads it.
 std::thread feed_pipe(const std::string& path, const std::string& from) {
   return std::thread([path, content = pipeline_folder::read(from)] {

@@ -186,6 +186,14 @@ class Pipe(Case):
         self.assertEqual(self.complete("pipe", "tgm.read", "path", "=", "da"), ["days.tgm"])
         self.assertEqual(self.complete("pipe", "'generator ! tgm.write path=da"), ["generator ! tgm.write path=days.tgm"])
         self.assertIn("generator", self.complete("pipe", ""))
+        # The keys of every stage are those of the guide, and completion offers each of them behind any stage.
+        guide = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
+        table = re.search(r"^Each `\[\[stage\]\]` has these keys.*?\| `.*?\n\n", guide, re.MULTILINE | re.DOTALL)[0]
+        keys = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) - {"use"}
+        self.assertTrue({"name", "from", "inlets", "loop", "window", "on_error", "max_failures", "host"} <= keys, keys)
+        self.assertEqual(set(self.complete("pipe", "null", "")), {f"{key}=" for key in keys} | {"!"})
+        for key in keys:
+            self.assertEqual(self.complete("pipe", "null", key), [f"{key}="])
         self.assertIn("--toml", self.complete("pipe", "--"))
 
 

@@ -68,8 +68,6 @@ class step {
   /// Returns the number of the call for this item: 0 in `on_item` and in `on_done`, and
   /// 1, 2, ... in `on_step`.
   [[nodiscard]] std::uint64_t round() const noexcept;
-  /// Returns the lane of the item.
-  [[nodiscard]] std::uint32_t lane() const noexcept;
   /// Returns the attributes of the item, of the first inlet that has one.
   [[nodiscard]] const attributes& about() const noexcept;
   /// Returns the attributes of the item that will be emitted, which begin as a copy of

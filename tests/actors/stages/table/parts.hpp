@@ -44,7 +44,11 @@ inline given_settings limited(const stage_trial& t, const std::string& key,
 }
 /// Adds a source of the items of a trial.
 inline node numbers_into(pipeline& p, const stage_trial& t) {
-  return stage_in(p, t, "source", "generator", numbers_of(t));
+  return stage_in(p, t, "source", "generator",
+                  t.other_type ? given_settings{{"count", t.items},
+                                                {"shape", extents({3, 3})},
+                                                {"element", "u8"}}
+                               : numbers_of(t));
 }
 /// Adds a sink that appends messages to a file of the output.
 inline node message_file_of(pipeline& p, const stage_trial& t,

@@ -36,10 +36,25 @@ std::function<std::int64_t(const stage_trial&)> bytes_of(const std::string& name
   };
 }
 
+/// Returns the parts of the message about an edge whose ends have different types.
+std::vector<std::string> clash(const std::string& from, const std::string& to,
+                               const std::string& expected, const std::string& found) {
+  return {fmt::format("cannot connect \"{}\" to \"{}\": expected {}, found {}", from, to,
+                      expected, found)};
+}
+/// Adds a source of items of elements bf16, which few formats have.
+node rare_numbers(pipeline& p, const stage_trial& t) {
+  std::filesystem::create_directory(t.in("rare"));
+  write_text(t.in("rare/0.raw"), "12345678");
+  return stage_in(p, t, "source", "raw.read",
+                  {{"path", t.in("rare")}, {"type", "bf16[4]"}});
+}
+
 /// A stage between the generator and a file.
+/// @param expected  Type of its inlet for items of 4 elements.
 stage_entry between(const std::string& stage,
                     std::function<given_settings(const stage_trial&)> settings,
-                    std::string refusal = "expected") {
+                    const std::string& expected) {
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
@@ -50,7 +65,7 @@ stage_entry between(const std::string& stage,
     other_numbers(p, t) >> stage_in(p, t, "stage", stage, settings(t)) >>
         message_file_of(p, t);
   };
-  out.refusal = std::move(refusal);
+  out.refusal = clash("source.x", "stage.x", expected, "u8[3,3]");
   return out;
 }
 /// A sink behind the generator.
@@ -66,9 +81,11 @@ stage_entry sink_entry(const std::string& stage, const std::string& name,
   return out;
 }
 /// A source of a file before a sink. The wrong type is u8[3,3].
+/// @param refusal  Parts of the message about the wrong type.
 stage_entry source_entry(const std::string& stage,
                          std::function<void(const stage_trial&)> prepare,
-                         std::function<given_settings(const stage_trial&)> settings) {
+                         std::function<given_settings(const stage_trial&)> settings,
+                         std::vector<std::string> refusal = {}) {
   stage_entry out;
   out.stage = stage;
   out.prepare = std::move(prepare);
@@ -80,8 +97,17 @@ stage_entry source_entry(const std::string& stage,
     other.insert_or_assign("type", "u8[3,3]");
     stage_in(p, t, "source", stage, other) >> message_file_of(p, t);
   };
-  out.refusal = "expected";
+  out.refusal_code = errc::corrupt;
+  out.refusal = std::move(refusal);
   return out;
+}
+/// Returns the parts of the message about an item of a source that has another type.
+std::vector<std::string> other_item(const std::string& expected,
+                                    const std::string& found) {
+  return {
+      fmt::format("cannot make an item of \"source\": expected a tensor of type {}, "
+                  "found {}",
+                  expected, found)};
 }
 std::function<void(const stage_trial&)> written_by(const std::string& stage,
                                                    const std::string& name) {
@@ -107,12 +133,18 @@ void add_volumes(std::vector<stage_entry>& all) {
             {{"count", 1}, {"shape", extents({t.items, t.extent})}}, "hn4.put",
             {{"path", t.in("v.hn4")}, {"tag", "t"}, {"format", "raw"}});
   };
-  all.push_back(source_entry("hn4.tensors", volume, [](const stage_trial& t) {
-    return given_settings{{"path", t.in("v.hn4")}};
-  }));
-  all.push_back(source_entry("hn4.rows", volume, [](const stage_trial& t) {
-    return given_settings{{"path", t.in("v.hn4")}, {"tensor", "w"}};
-  }));
+  all.push_back(source_entry(
+      "hn4.tensors", volume,
+      [](const stage_trial& t) {
+        return given_settings{{"path", t.in("v.hn4")}};
+      },
+      other_item("u8[3,3]", "f32[2,4]")));
+  all.push_back(source_entry(
+      "hn4.rows", volume,
+      [](const stage_trial& t) {
+        return given_settings{{"path", t.in("v.hn4")}, {"tensor", "w"}};
+      },
+      other_item("u8[3,3]", "f32[1,4]")));
   stage_entry bytes = source_entry("hn4.read", raw_volume, [](const stage_trial& t) {
     return limited(t, "block",
                    {{"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}});
@@ -123,12 +155,20 @@ void add_volumes(std::vector<stage_entry>& all) {
         stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
         message_file_of(p, t);
   };
-  bytes.empty_refusal = "expected";
+  bytes.refusal_code = errc::invalid_argument;
+  bytes.refusal = clash("source.x", "stage.x", "f32[4]", "u8[?]");
+  bytes.empty_code = errc::not_found;
+  bytes.empty_refusal = "tag \"t\"";
   all.push_back(std::move(bytes));
   all.push_back(sink_entry("hn4.put", "v.hn4"));
+  all.back().wrong = [](pipeline& p, const stage_trial& t) {
+    other_numbers(p, t) >>
+        stage_in(p, t, "sink", "hn4.put", {{"path", t.out("v.hn4")}, {"type", "f32[n]"}});
+  };
+  all.back().refusal = clash("source.x", "sink.x", "f32[n]", "u8[3,3]");
 }
 
-void add_arrays(std::vector<stage_entry>& all) {
+void add_images(std::vector<stage_entry>& all) {
   const auto image_size = [](const stage_trial& t) {
     return extents({t.extent / 4, 4, 1});
   };
@@ -154,6 +194,7 @@ void add_arrays(std::vector<stage_entry>& all) {
              {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
         message_file_of(p, t);
   };
+  all.back().refusal = other_item("u8[1,4,3]", "u8[1,4,1]");
   stage_entry images = sink_entry("png.write", "{item}.png");
   images.build = [=](pipeline& p, const stage_trial& t) {
     stage_in(p, t, "source", "generator",
@@ -164,8 +205,11 @@ void add_arrays(std::vector<stage_entry>& all) {
     numbers_into(p, t) >>
         stage_in(p, t, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
-  images.refusal = "expected";
+  images.refusal = clash("source.x", "sink.x", "u8[?,?,?]", "f32[4]");
   all.push_back(std::move(images));
+}
+
+void add_arrays(std::vector<stage_entry>& all) {
   all.push_back(source_entry(
       "raw.read",
       [](const stage_trial& t) {
@@ -174,34 +218,64 @@ void add_arrays(std::vector<stage_entry>& all) {
       },
       [](const stage_trial& t) {
         return limited(t, "max_bytes", {{"path", t.in("raw")}, {"type", floats(t)}});
-      }));
+      },
+      {"\"source\"", "raw/0.raw",
+       "cannot read a raw file as u8[3,3]: expected 9 bytes, found 16"}));
   all.back().needed = bytes_of_item;
   all.push_back(sink_entry("raw.write", "{item}.raw"));
   all.push_back(source_entry(
-      "npy.read", written_by("npy.write", "in.npy"), [](const stage_trial& t) {
+      "npy.read", written_by("npy.write", "in.npy"),
+      [](const stage_trial& t) {
         return limited(
             t, "max_bytes",
             {{"path", t.in("in.npy")}, {"items", "rows"}, {"type", floats(t)}});
-      }));
-  all.back().needed = bytes_of_item;               // of a row
+      },
+      other_item("u8[3,3]", "f32[4]")));
+  all.back().needed = bytes_of_item;  // of a row
+  all.back().empty_code = errc::torn;
   all.back().empty_refusal = "expected at least";  // an empty file has no header
   all.push_back(sink_entry("npy.write", "a.npy"));
+  all.back().wrong = [](pipeline& p, const stage_trial& t) {
+    rare_numbers(p, t) >> stage_in(p, t, "sink", "npy.write", {{"path", t.out("a.npy")}});
+  };
+  all.back().refusal_code = errc::unsupported;
+  all.back().refusal = {"\"sink\"",
+                        "expected an element type that NumPy has, found "
+                        "bfloat16"};
   all.push_back(source_entry(
-      "json.read", written_by("json.write", "in.jsonl"), [](const stage_trial& t) {
+      "json.read", written_by("json.write", "in.jsonl"),
+      [](const stage_trial& t) {
         return limited(
             t, "longest",
             {{"path", t.in("in.jsonl")}, {"type", floats(t)}, {"longest", 1 << 26}});
-      }));
+      },
+      {"\"source\"", "in.jsonl:0",
+       "cannot read a line of JSON: expected numbers for u8[3,3], found the shape [4]"}));
   all.back().needed = bytes_of("in.jsonl");
   all.push_back(sink_entry("json.write", "a.jsonl"));
+  all.back().wrong = [](pipeline& p, const stage_trial& t) {
+    rare_numbers(p, t) >>
+        stage_in(p, t, "sink", "json.write", {{"path", t.out("a.jsonl")}});
+  };
+  all.back().refusal_code = errc::unsupported;
+  all.back().refusal = {"\"sink\"", "expected numbers, found elements bf16"};
 }
 
 void add_messages(std::vector<stage_entry>& all) {
   all.push_back(source_entry(
-      "tgm.read", written_by("tgm.write", "in.tgm"), [](const stage_trial& t) {
+      "tgm.read", written_by("tgm.write", "in.tgm"),
+      [](const stage_trial& t) {
         return given_settings{{"path", t.in("in.tgm")}, {"type", floats(t)}};
-      }));
+      },
+      other_item("u8[3,3]", "f32[4]")));
   all.push_back(sink_entry("tgm.write", "a.tgm", {{"compression", "zstd"}}));
+  all.back().wrong = [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >>
+        stage_in(p, t, "sink", "tgm.write",
+                 {{"path", t.out("a.tgm")}, {"encoding", "simple_packing"}});
+  };
+  all.back().refusal = {"\"sink\"",
+                        "cannot pack an item: expected f64 elements, found f32"};
   all.push_back(sink_entry("tgm.replace", "a.tgm"));
   stage_entry log = source_entry(
       "log",
@@ -216,9 +290,16 @@ void add_messages(std::vector<stage_entry>& all) {
                        {{"path", t.out("log.tgm")}, {"live", t.in("fifo")}});
       });
   log.needed = bytes_of("in.tgm");
-  // Messages of another type are not accepted, so they are no items.
-  log.wrong = {};
-  log.refusal = "";
+  // Messages of another type are not accepted, so they are no items. The type of the
+  // items is checked at the stage behind.
+  log.wrong = [](pipeline& p, const stage_trial& t) {
+    stage_in(p, t, "source", "log",
+             {{"path", t.out("log.tgm")}, {"live", t.in("fifo")}, {"type", floats(t)}}) >>
+        stage_in(p, t, "stage", "elementwise", {{"type", "f64[n]"}, {"op", "negate"}}) >>
+        message_file_of(p, t);
+  };
+  log.refusal_code = errc::invalid_argument;
+  log.refusal = clash("source.x", "stage.x", "f64[n]", "f32[4]");
   log.beside = [](const stage_trial& t, bool resuming) {
     return std::thread([t, resuming] {
       int pipe = -1;
@@ -255,6 +336,8 @@ void add_messages(std::vector<stage_entry>& all) {
         stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
         message_file_of(p, t);
   };
+  text.refusal_code = errc::invalid_argument;
+  text.refusal = clash("source.x", "stage.x", "f32[4]", "u8[?]");
   all.push_back(std::move(text));
 }
 
@@ -284,6 +367,15 @@ void add_routes(std::vector<stage_entry>& all) {
     s["y1"] >> m["a"];
     m["y"] >> message_file_of(p, t)["x"];
   };
+  merge.wrong = [](pipeline& p, const stage_trial& t) {
+    auto m = stage_in(p, t, "stage", "merge");
+    numbers_into(p, t)["x"] >> m["a"];
+    stage_in(p, t, "other", "generator",
+             {{"count", t.items}, {"shape", extents({3, 3})}, {"element", "u8"}})["x"] >>
+        m["b"];
+    m["y"] >> message_file_of(p, t)["x"];
+  };
+  merge.refusal = clash("other.x", "stage.b", "f32[?]", "u8[3,3]");
   all.push_back(std::move(merge));
   stage_entry zip;
   zip.stage = "zip";
@@ -299,12 +391,15 @@ void add_routes(std::vector<stage_entry>& all) {
   };
   zip.build = zipped("f32[n]");
   zip.wrong = zipped("u8[n]");
-  zip.refusal = "expected";
+  zip.refusal = clash("source.x", "stage.second", "u8[n]", "f32[4]");
   all.push_back(std::move(zip));
-  all.push_back(between("split", [](const stage_trial&) {
-    return given_settings{
-        {"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}};
-  }));
+  all.push_back(between(
+      "split",
+      [](const stage_trial&) {
+        return given_settings{
+            {"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}};
+      },
+      ""));
   all.back().build = [](pipeline& p, const stage_trial& t) {
     auto s = stage_in(
         p, t, "stage", "split",
@@ -315,19 +410,8 @@ void add_routes(std::vector<stage_entry>& all) {
   all.back().wrong = {};
 }
 
-void add_numbers(std::vector<stage_entry>& all) {
-  stage_entry generator;
-  generator.stage = "generator";
-  generator.build = [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> message_file_of(p, t);
-  };
-  generator.wrong = [](pipeline& p, const stage_trial& t) {
-    other_numbers(p, t) >>
-        stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        message_file_of(p, t);
-  };
-  generator.refusal = "expected";
-  all.push_back(std::move(generator));
+/// The sources that combine others.
+void add_combined(std::vector<stage_entry>& all) {
   for (const char* stage : {"concat", "mix"}) {
     stage_entry combined;
     combined.stage = stage;
@@ -346,26 +430,61 @@ void add_numbers(std::vector<stage_entry>& all) {
       stage_in(p, t, "source", stage, {{"parts", parts(t, "u8")}}) >>
           message_file_of(p, t);
     };
-    combined.refusal = "expected the outlets of the first source";
+    combined.refusal = {
+        "\"source\"",
+        "expected the outlets of the first source, found others in \"npy.read",
+        "type=u8[4]\""};
+    combined.empty_code = errc::torn;
     combined.empty_refusal = "expected at least";
     all.push_back(std::move(combined));
   }
-  all.push_back(between("elementwise", [](const stage_trial&) {
-    return given_settings{{"type", "f32[n]"}, {"op", "negate"}};
-  }));
-  all.push_back(between("batch", [](const stage_trial& t) {
-    return limited(t, "size", {{"type", floats(t)}, {"size", 4}});
-  }));
-  all.push_back(between("unbatch", [](const stage_trial& t) {
-    return limited(t, "size", {{"type", "f32[]"}, {"size", 4096}});
-  }));
+}
+
+void add_numbers(std::vector<stage_entry>& all) {
+  stage_entry generator;
+  generator.stage = "generator";
+  generator.build = [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >> message_file_of(p, t);
+  };
+  generator.wrong = [](pipeline& p, const stage_trial& t) {
+    other_numbers(p, t) >>
+        stage_in(p, t, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
+        message_file_of(p, t);
+  };
+  generator.refusal = clash("source.x", "stage.x", "f32[4]", "u8[3,3]");
+  all.push_back(std::move(generator));
+  add_combined(all);
+  all.push_back(between(
+      "elementwise",
+      [](const stage_trial&) {
+        return given_settings{{"type", "f32[n]"}, {"op", "negate"}};
+      },
+      "f32[n]"));
+  all.push_back(between(
+      "batch",
+      [](const stage_trial& t) {
+        return limited(t, "size", {{"type", floats(t)}, {"size", 4}});
+      },
+      "f32[4]"));
+  all.push_back(between(
+      "unbatch",
+      [](const stage_trial& t) {
+        return limited(t, "size", {{"type", "f32[]"}, {"size", 4096}});
+      },
+      "f32[?]"));
   all.back().needed = [](const stage_trial& t) { return std::int64_t{t.extent}; };
-  all.push_back(between("window", [](const stage_trial& t) {
-    return limited(t, "count", {{"type", floats(t)}, {"count", 3}, {"step", 2}});
-  }));
-  all.push_back(between("reduce", [](const stage_trial& t) {
-    return limited(t, "size", {{"type", floats(t)}, {"size", 3}});
-  }));
+  all.push_back(between(
+      "window",
+      [](const stage_trial& t) {
+        return limited(t, "count", {{"type", floats(t)}, {"count", 3}, {"step", 2}});
+      },
+      "f32[4]"));
+  all.push_back(between(
+      "reduce",
+      [](const stage_trial& t) {
+        return limited(t, "size", {{"type", floats(t)}, {"size", 3}});
+      },
+      "f32[4]"));
   // These make one item of as many as their setting allows.
   for (stage_entry& one : all) {
     if (one.stage == "batch" || one.stage == "window" || one.stage == "reduce") {
@@ -373,10 +492,14 @@ void add_numbers(std::vector<stage_entry>& all) {
       one.limited_items = 4096;
     }
   }
-  all.push_back(between("rate", [](const stage_trial&) {
-    return given_settings{{"type", "f32[n]"}, {"items_per_second", 1e6}};
-  }));
-  all.push_back(between("deadline", [](const stage_trial&) { return given_settings(); }));
+  all.push_back(between(
+      "rate",
+      [](const stage_trial&) {
+        return given_settings{{"type", "f32[n]"}, {"items_per_second", 1e6}};
+      },
+      "f32[n]"));
+  all.push_back(between(
+      "deadline", [](const stage_trial&) { return given_settings(); }, ""));
   all.back().wrong = {};
 }
 
@@ -385,6 +508,7 @@ void add_numbers(std::vector<stage_entry>& all) {
 std::vector<stage_entry> stage_table() {
   std::vector<stage_entry> all;
   add_volumes(all);
+  add_images(all);
   add_arrays(all);
   add_messages(all);
   add_routes(all);

@@ -20,6 +20,7 @@ struct stage_trial {
   int extent = 4;  ///< elements of an item
   /// Value of the setting that limits the items of the stage; 0: the one of the table.
   std::int64_t limit = 0;
+  bool other_type = false;  ///< the items are u8[3,3] in place of f32[extent]
   /// Bytes that may be alive on the edges to the stages.
   std::int64_t window_bytes = flow::default_window_bytes;
   /// Returns a path of the input.
@@ -41,12 +42,17 @@ struct stage_entry {
   trial_builder build;
   /// Makes the input; may be empty.
   std::function<void(const stage_trial&)> prepare = {};
-  /// A pipeline whose types do not fit, and a part of the message; empty if the stage
-  /// takes every type.
+  /// A pipeline whose types do not fit; empty if the stage takes every type.
   trial_builder wrong = {};
-  std::string refusal = "";
-  /// Part of the message with which an empty input is refused; empty: it is processed.
+  /// Code and parts of the message of its error: stages, expected and found types.
+  errc refusal_code = errc::invalid_argument;
+  std::vector<std::string> refusal = {};
+  /// Code and part of the message with which an empty input is refused; an empty text: it
+  /// is processed.
+  errc empty_code = errc::invalid_argument;
   std::string empty_refusal = "";
+  /// A pipeline in which the stage gets no item; empty: `build` with an empty input.
+  trial_builder empty = {};
   bool writes = true;  ///< the pipeline writes files, so that a full disk matters
   /// Returns the smallest `limit` for the input of a trial; empty if no setting limits
   /// the size of an item.
