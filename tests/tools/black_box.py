@@ -4,6 +4,7 @@
 
 Every test works in a temporary folder of its own. Runs have budgets of a few thousand tokens, so that they take seconds.
 """
+import contextlib
 import itertools
 import json
 import os
@@ -154,9 +155,24 @@ class Usage(Case):
         commands = [found["start"].replace("PROGRAM", "echo ranks")]
         if "--oversubscribe" in found["more_ranks"]:
             commands.append(commands[0].replace(f"-n {more - 1}", f"--oversubscribe -n {more}"))
-        for ranks, command in enumerate(commands, more - 1):
-            done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=False)
-            self.assertEqual((done.returncode, done.stdout), (0, "ranks\n" * ranks), done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks, command in enumerate(commands, more - 1):
+                done = subprocess.run(command.split(), capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "TMPDIR": folder})
+                self.assertEqual((done.returncode, done.stdout), (0, "ranks\n" * ranks), done.stderr)
+                self.assertEqual(self.left_of(folder), ([], []), command)
+
+    def left_of(self, folder):
+        """Returns the processes and the files that a launcher leaves in its folder for temporary files. It may remove them a moment later."""
+        def left():
+            processes = []
+            for path in Path("/proc").glob("[0-9]*/environ"):
+                with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+                    processes += [path.parent.name] if f"TMPDIR={folder}".encode() in path.read_bytes() else []
+            return processes, os.listdir(folder)
+        end = time.monotonic() + 5
+        while any(left()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return left()
 
     def test_trace_finds_the_critical_path(self):
         def task(number, name, start, length, waited_for=0, of=""):

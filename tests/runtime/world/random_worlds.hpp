@@ -3,7 +3,9 @@
 /// Random programs on the ranks of a world, and their serial runs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,9 +68,83 @@ inline void note_outcome(rank_run& run, const result<void>& waited) {
   }
 }
 
+/// The kernel of a task of a program.
+struct program_kernel {
+  rank_run* run;
+  std::size_t index;
+  result<void> operator()(const task_context& /*context*/) const {
+    const program_task& own = run->source->tasks[index];
+    delay(own.delay);
+    if (own.fails) {
+      return error(errc::io, "injected failure");
+    }
+    run_world_task(own, index, run->memory);
+    return {};
+  }
+};
+
+/// A series of one task of a program. The world asks a series for its accesses, from
+/// which it derives pieces and what it notes in the ledger of copies; the series itself
+/// gives the accesses to the engine. So a series can tell the engine the truth and let
+/// the ledger forget: a read needs the same old bytes as a write that may leave some
+/// unchanged, and differs from it only in that the ledger notes nothing.
+class one_task final : public task_series {
+ public:
+  one_task(world& w, const program_kernel& kernel, rank_id executor,
+           std::vector<access> accesses)
+      : w_(w), kernel_(kernel), executor_(executor), accesses_(std::move(accesses)) {
+    const bool forgets = kernel.run->fault == world_fault::forgotten_writes;
+    for (const access& a : accesses_) {
+      noted_.push_back({a.bytes.id, forgets ? access_mode::read : a.mode});
+    }
+  }
+  [[nodiscard]] const char* name() const noexcept override { return "step"; }
+  [[nodiscard]] std::uint64_t digest() const noexcept override {
+    return mix(kernel_.run->source->tasks[kernel_.index].salt, executor_);
+  }
+  [[nodiscard]] std::uint64_t identity() const noexcept override { return 0; }
+  [[nodiscard]] std::span<const series_access> accesses() const noexcept override {
+    return noted_;
+  }
+  [[nodiscard]] std::int64_t size() const noexcept override { return 1; }
+  [[nodiscard]] rank_id executor_of(std::int64_t /*task*/,
+                                    rank_id /*ranks*/) const noexcept override {
+    return executor_;
+  }
+  [[nodiscard]] std::int64_t end_of(rank_id executor,
+                                    rank_id /*ranks*/) const noexcept override {
+    return executor >= executor_ ? 1 : 0;
+  }
+  [[nodiscard]] byte_range hull_of(std::size_t number, std::int64_t /*first*/,
+                                   std::int64_t /*last*/) const noexcept override {
+    return {accesses_[number].bytes.lo, accesses_[number].bytes.hi};
+  }
+  [[nodiscard]] bool find_accesses(std::int64_t /*task*/,
+                                   std::vector<access>& out) const override {
+    out = accesses_;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i].mode = noted_[i].mode;
+    }
+    return true;
+  }
+  [[nodiscard]] result<void> start(std::int64_t /*task*/,
+                                   std::uint64_t step) const override {
+    return w_.start(step, name(), accesses_, kernel_);
+  }
+
+ private:
+  world& w_;
+  program_kernel kernel_;
+  rank_id executor_;
+  std::vector<access> accesses_;      ///< what the engine is told
+  std::vector<series_access> noted_;  ///< what the ledger is told
+};
+
 /// Submits a program; executors are random and equal on all ranks.
 inline void submit_program(world& w, rank_run& run, const std::vector<storage>& stores,
                            std::uint64_t seed) {
+  const bool in_series = run.fault == world_fault::noted_writes ||
+                         run.fault == world_fault::forgotten_writes;
   dice d(seed);
   for (std::size_t i = 0; i < run.source->tasks.size(); ++i) {
     const program_task& task = run.source->tasks[i];
@@ -82,21 +158,15 @@ inline void submit_program(world& w, rank_run& run, const std::vector<storage>& 
       if (sets_all(task) && a.mode == access_mode::write) {
         with.overwrites |= std::uint64_t{1} << accesses.size();
       }
-      const bool forgotten =
-          run.fault == world_fault::forgotten_write && i % 3 == 0;  // nobody is told
-      accesses.push_back({t.bytes(), forgotten ? access_mode::read : a.mode});
+      accesses.push_back({t.bytes(), a.mode});
     }
-    rank_run* state = &run;
-    or_throw(
-        w.submit(with, "step", accesses, [state, i](const task_context&) -> result<void> {
-          const program_task& own = state->source->tasks[i];
-          delay(own.delay);
-          if (own.fails) {
-            return error(errc::io, "injected failure");
-          }
-          run_world_task(own, i, state->memory);
-          return {};
-        }));
+    const program_kernel kernel{&run, i};
+    if (in_series && i % 3 == 0) {
+      or_throw(w.submit_series(
+          std::make_shared<one_task>(w, kernel, with.executor, std::move(accesses))));
+    } else {
+      or_throw(w.submit(with, "step", accesses, kernel));
+    }
     if (d.one_in(25)) {
       note_outcome(run, w.wait());
     }

@@ -40,8 +40,9 @@ inline std::unique_ptr<engine> engine_of_rank(unsigned workers,
 /// Faults that a test plants.
 enum class world_fault {
   none,
-  forgotten_write,
-  short_piece,
+  noted_writes,      ///< no fault; the tasks of `forgotten_writes` go the same way
+  forgotten_writes,  ///< the ledger of copies is not told of them, the engine is
+  short_piece,       ///< messages with pieces are one element of 8 bytes too short
   reused_tag,
   first_piece_missing,  ///< its receiver is told that it does not exist
   refused_pieces,       ///< sends of pieces are refused
@@ -71,7 +72,7 @@ class faulty_link final : public transport {
     }
     std::vector<std::byte> sent(bytes.begin(), bytes.end());
     if (fault_ == world_fault::short_piece && key.channel == 0) {
-      sent.back() = std::byte{0};
+      sent.resize(sent.size() - std::min(sent.size(), sizeof(double)));
     }
     auto begun = real_.send(to, changed(key), sent);  // the network copies at once
     if (begun && key.channel == 0 && fault_ == world_fault::failed_pieces) {

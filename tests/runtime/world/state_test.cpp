@@ -2,7 +2,9 @@
 /// @file
 /// States of worlds in files: resumed on any number of ranks, and after every fault.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -225,14 +227,18 @@ TEST(WorldState, PartsWithoutAManifestAreRemovedAtTheStart) {
                                       "state-1.rank-1.part", "state-9.rank-7.parts"}));
 }
 
+/// Returns the folder of the parts of a rank; empty: that of the state.
+using folder_of_rank = std::function<std::string(runtime::rank_id)>;
+
 /// Returns the error of a resume of three ranks, which all of them get.
 error refusal_of_three(const std::string& folder, const layout& cut,
-                       const std::function<void(world&, state_program&)>& then = {}) {
+                       const std::function<void(world&, state_program&)>& then = {},
+                       const folder_of_rank& parts = {}) {
   std::mutex guard;
   std::vector<error> all;
-  run_ranks(3, [&](world& w, runtime::rank_id) {
+  run_ranks(3, [&](world& w, runtime::rank_id r) {
     state_program p(w, cut);
-    p.open(folder, {.every = 2});
+    p.open(folder, {.every = 2, .parts = parts ? parts(r) : ""});
     const auto resumed = w.resume();
     ASSERT_FALSE(resumed);
     {
@@ -248,6 +254,14 @@ error refusal_of_three(const std::string& folder, const layout& cut,
     EXPECT_EQ(one.message(), all[0].message());
   }
   return all.at(0);
+}
+
+/// Returns the words for the part of a rank of this machine in errors.
+std::string name_of_part(runtime::rank_id rank, int generation) {
+  std::array<char, 64> machine{};
+  EXPECT_EQ(::gethostname(machine.data(), machine.size() - 1), 0);
+  return "the part of rank " + std::to_string(rank) + " on " + machine.data() +
+         " of generation " + std::to_string(generation);
 }
 
 TEST(WorldState, ADamagedPartIsNamedAndAnOlderGenerationIsOffered) {
@@ -271,12 +285,55 @@ TEST(WorldState, ADamagedPartIsNamedAndAnOlderGenerationIsOffered) {
           EXPECT_EQ(p.result_of(), expected_after(7, rows(2)));
         });
     EXPECT_EQ(found.code(), one.code) << found.message();
-    EXPECT_NE(found.text().find("the part of rank 2 on "), std::string::npos);
+    EXPECT_NE(found.text().find(name_of_part(2, 3)), std::string::npos)
+        << found.message();
     EXPECT_EQ(found.location(), folder / "state-3.rank-2.part");
     EXPECT_NE(found.hint().find("generation 2, saved at step 4, is complete"),
               std::string::npos)
         << found.message();
   }
+}
+
+TEST(WorldState, AMissingPartInAFolderOfItsOwnIsNamed) {
+  test::temp_folder folder;
+  const folder_of_rank disk = [&folder](runtime::rank_id r) {
+    return folder / ("disk" + std::to_string(r));
+  };
+  run_ranks(3, [&](world& w, runtime::rank_id r) {
+    state_program p(w, rows(2));
+    p.open(folder / "state", {.every = 2, .parts = disk(r)});
+    EXPECT_EQ(or_throw(w.resume()), 0);
+    p.run(6);
+    or_throw(w.wait());
+  });
+  std::string identity;
+  ASSERT_TRUE(std::getline(std::ifstream(folder / "state" + "/lock"), identity));
+  const std::string ending = ".rank-1.of-" + identity + ".part";
+  ASSERT_EQ(names_in(disk(1)),
+            (std::vector<std::string>{"state-2" + ending, "state-3" + ending}));
+  fs::remove(disk(1) + "/state-3" + ending);
+  const error found = refusal_of_three(
+      folder / "state", rows(2),
+      [](world& w, state_program& p) {
+        EXPECT_EQ(or_throw(w.resume(2)), 4);
+        p.run(7);
+        EXPECT_EQ(p.result_of(), expected_after(7, rows(2)));
+      },
+      disk);
+  EXPECT_EQ(found.code(), errc::not_found);
+  EXPECT_NE(found.text().find(name_of_part(1, 3)), std::string::npos) << found.message();
+  EXPECT_EQ(found.location(), disk(1) + "/state-3" + ending);
+  EXPECT_NE(found.hint().find("generation 2, saved at step 4, is complete"),
+            std::string::npos)
+      << found.message();
+
+  fs::remove_all(disk(2));  // a disk that is gone has the parts of all generations
+  const error gone = refusal_of_three(folder / "state", rows(2), {}, disk);
+  EXPECT_EQ(gone.code(), errc::not_found);
+  EXPECT_NE(gone.text().find("the part of rank 2 on "), std::string::npos)
+      << gone.message();
+  EXPECT_NE(gone.hint().find("no older generation is complete"), std::string::npos)
+      << gone.message();
 }
 
 TEST(WorldState, ADamagedManifestIsNamed) {

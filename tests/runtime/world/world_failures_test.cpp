@@ -9,9 +9,11 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tensors.hpp"
 #include "weir/runtime/copy_ledger.hpp"
@@ -62,6 +64,84 @@ TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
   EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
   expect_difference(waited.error().text(), "\"add\" needs bytes that have not come");
   EXPECT_EQ(w.wait().error().code(), errc::rank_lost);
+}
+
+/// A clock of two ranks. It moves on by 1 ms each time that both have looked at it again,
+/// so that no rank is silent for long, however slow its thread is.
+class common_clock {
+ public:
+  /// Says which rank the calling thread is.
+  static void set_rank(rank_id rank) { rank_ = rank; }
+  std::int64_t now() {
+    const std::lock_guard lock(mutex_);
+    if (rank_ < looked_.size()) {
+      looked_[rank_] = true;
+    }
+    if (looked_[0] && looked_[1]) {
+      looked_ = {};
+      now_ns_ += 1'000'000;
+    }
+    return now_ns_;
+  }
+
+ private:
+  inline static thread_local rank_id rank_ = 2;  // a thread that is no rank
+  std::mutex mutex_;                             ///< guards all below
+  std::array<bool, 2> looked_{};
+  std::int64_t now_ns_ = 0;
+};
+
+/// Returns the failures of two ranks, of which rank 1 needs a piece of rank 0, if all
+/// messages from rank 0 to rank 1 in the channels below `channels` are lost.
+std::vector<error> failures_of_losses(std::uint32_t channels) {
+  common_clock clock;
+  in_process_network net({.ranks = 2,
+                          .loses =
+                              [channels](rank_id from, rank_id, message_key key) {
+                                return from == 0 && key.channel < channels;
+                              },
+                          .deadline_ns = 500'000'000,
+                          .clock = [&clock] { return clock.now(); }});
+  std::vector<error> failures(2, error(errc::internal, "no failure"));
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    common_clock::set_rank(r);
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    const tensor sum = matrix_of(w, 4, 1);
+    or_throw(set_rows(w, 0, m, 3));
+    or_throw(add_column(w, 1, m, sum));
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    failures[r] = waited.error();
+    EXPECT_EQ(sum.as<double>()[0], 0);
+  });
+  return failures;
+}
+
+TEST(WorldFailures, ALostPieceIsNamedWithRankTransferAndTask) {
+  for (const error& one : failures_of_losses(1)) {
+    EXPECT_EQ(one.code(), errc::timeout);
+    EXPECT_EQ(one.text(),
+              "step 2 \"add\" failed on rank 1: expected success, found: message 0 of "
+              "channel 0 from rank 0 not received: expected the 1 messages that the rank "
+              "has sent in the channel, found 0; the others were lost");
+  }
+}
+
+// The ranks compare their calls in channel 1, so that rank 1 ends without an agreement.
+TEST(WorldFailures, ALostReportIsNamedWithTheTaskThatLacksItsPiece) {
+  const auto failures = failures_of_losses(2);
+  const std::string& own = failures[1].text();
+  EXPECT_EQ(failures[1].code(), errc::timeout);
+  EXPECT_EQ(own.find("message 0 of channel 1 from rank 0 not received: expected the "),
+            0U)
+      << own;
+  EXPECT_NE(own.find("found 0; the others were lost; the task "), std::string::npos)
+      << own;
+  EXPECT_NE(own.find("\"add\" needs bytes that have not come"), std::string::npos) << own;
+  EXPECT_EQ(failures[0].code(), errc::timeout);
+  EXPECT_EQ(failures[0].text(), "rank 1 has failed: expected it to go on, found: " + own);
 }
 
 TEST(WorldFailures, AKernelOfThreeDeadlinesIsNoFailure) {
@@ -155,6 +235,28 @@ TEST(WorldFailures, APieceThatDidNotComeIsReportedAndSentAgain) {
     EXPECT_EQ(m.as<double>()[3], 3) << "rank " << r;
     EXPECT_EQ(w.counters().pieces_sent, r == 0 ? 2U : 0U);
   });
+}
+
+TEST(WorldFailures, APieceOneElementShortIsRefused) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& real) {
+    faulty_link link(real, world_fault::short_piece);
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    const tensor sum = matrix_of(w, 4, 1);
+    or_throw(set_rows(w, 0, m, 3));
+    or_throw(add_column(w, 1, m, sum));
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::diverged);
+    EXPECT_EQ(waited.error().text(),
+              "step 2 \"add\" failed on rank 1: expected success, found: message 0 of "
+              "channel 0 from rank 0 not received: expected 32 bytes, found 24");
+    EXPECT_EQ(m.as<double>()[0], r == 0 ? 3 : 0) << "nothing of it is unpacked";
+    EXPECT_EQ(sum.as<double>()[0], 0) << "the task has not run";
+  });
+  expect_nothing_left(net, 2);
 }
 
 TEST(WorldFailures, AFailureOfAnotherTaskOfTheEngineIsReportedOnAllRanks) {
