@@ -51,7 +51,10 @@ constexpr int max_needed_tag =
 
 /// True if this process can make no other transport: one exists or has failed, or MPI was
 /// started for one and has ended.
-std::atomic<bool> was_made{false};
+std::atomic<bool>& was_made() {
+  static std::atomic<bool> made{false};
+  return made;
+}
 
 /// Returns a cause as bytes. Channel and code as numbers of 32 bits, then the text. All
 /// ranks run on machines of one byte order.
@@ -95,7 +98,7 @@ result<void> check_facts(const calls& plugin, const start_facts& facts) {
 result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
                                                         const void* communicator,
                                                         const mpi_options& options) {
-  if (was_made.exchange(true)) {
+  if (was_made().exchange(true)) {
     return error(errc::already_exists,
                  "ranks not started: expected one transport over MPI in a process, found "
                  "a second one")
@@ -111,13 +114,13 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
     // MPI itself may have been started. It is not ended: MPI_Finalize would wait for the
     // other ranks, which may run on, and the error would never be seen. A program with
     // MPI of its own may try another communicator.
-    was_made = communicator == nullptr;
+    was_made() = communicator == nullptr;
     return error(errc::io, fmt::format("ranks not started: expected success of {}, "
                                        "found: {}",
                                        plugin.library, text.data()));
   }
   if (!facts.is_active) {
-    was_made = false;
+    was_made() = false;
     return error(errc::unsupported,
                  fmt::format("ranks not started: expected that {} is active, found that "
                              "the program has not called MPI_Init_thread yet, or has "
@@ -129,7 +132,7 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
     // MPI that was started here is ended, because the launcher reports a process that
     // ends without MPI_Finalize as failed. All ranks find the same facts.
     static_cast<void>(plugin.finish());
-    was_made = facts.started_here;
+    was_made() = facts.started_here;
     return std::move(usable).error();
   }
   try {
@@ -291,7 +294,7 @@ ranks_over_mpi::~ranks_over_mpi() {
   pump_.join();
   if (ends) {
     static_cast<void>(mpi_.finish());
-    was_made = started_mpi_;
+    was_made() = started_mpi_;
     return;
   }
   // MPI may still use the buffers of transfers that it has not ended, so they are never

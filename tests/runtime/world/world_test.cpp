@@ -21,7 +21,8 @@
 namespace weir::runtime {
 namespace {
 
-using namespace weir::test;
+using test::case_count;
+using test::dice;
 
 /// Runs a program on `ranks` ranks.
 std::vector<rank_run> run_on_ranks(const program& p, rank_id ranks, unsigned workers,
