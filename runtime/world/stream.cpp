@@ -406,6 +406,8 @@ result<void> world::ranked::advance() {
   // A rank without a task looks for messages at once.
   WEIR_TRY(const bool arrived, move_on());
   if (arrived) {
+    idle_rounds_ = 0;
+    end_idle();
     return {};
   }
   begin_idle();
@@ -513,6 +515,10 @@ result<bool> world::ranked::move_on_at_times() {
 result<void> world::ranked::drain() {
   while (tasks_.in_flight() != 0 || pieces_.any_open()) {
     WEIR_CHECK(advance());
+  }
+  // The poll that has ended the last send may have been that of a worker.
+  if (pieces_.has_failed()) {
+    return fail(std::move(*pieces_.failure()));
   }
   // The engine reports failures of tasks without a step.
   if (const auto all = tasks_.wait_all(); !all) {

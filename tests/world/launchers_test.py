@@ -182,6 +182,10 @@ class OpenMpi(FromMpi):
         status, out, words = self.launch(2, "opening_late", 1, 500)
         self.assertEqual((status, out), (0, "opening_late 0000000000000007\n"), words)
 
+    def test_a_rank_that_has_ended_its_transport_is_named_by_a_rank_that_opens_a_channel(self):
+        _, _, words = self.launch(2, "opening_alone", 1, 1000)
+        self.assertRegex(words, "rank_lost: message 0 of channel 255 not moved: .*found none: rank 1 has ended its transport")
+
     def test_a_send_to_a_rank_that_has_left_the_channel_ends(self):
         status, out, words = self.launch(2, "leaving", 1)
         self.assertEqual((status, out), (0, "leaving 0000000000000002\n"), words)

@@ -338,6 +338,16 @@ result<std::uint64_t> opening(weir::runtime::transport& link, bool stops) {
   return number;
 }
 
+/// Rank 1 ends its transport while rank 0 opens so many channels that a communicator is
+/// copied.
+result<std::uint64_t> opening_alone(weir::runtime::transport& link) {
+  for (std::uint32_t channel = 0; link.rank() == 0 && channel < 256;) {
+    channel = link.open_channel();
+    WEIR_CHECK(link.send(1, {channel, 0}, {}));
+  }
+  return 0;
+}
+
 /// Rank 1 leaves a channel in which rank 0 sends a large message, and goes on.
 result<std::uint64_t> leaving(weir::runtime::transport& link) {
   const weir::runtime::message_key left{link.open_channel(), 0};
@@ -498,6 +508,7 @@ const std::map<std::string, rank_program>& other_programs() {
       {"releasing", [](const program_place& at) { return sending(at.w, 8192, 1); }},
       {"opening", [](const program_place& at) { return opening(*at.link, true); }},
       {"opening_late", [](const program_place& at) { return opening(*at.link, false); }},
+      {"opening_alone", [](const program_place& at) { return opening_alone(*at.link); }},
       {"worlds_before",
        [](const program_place& at) {
          return worlds_before_a_piece(at.w, at.tasks, at.link);

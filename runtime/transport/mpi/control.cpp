@@ -160,6 +160,7 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       ranks_(static_cast<rank_id>(facts.ranks)),
       small_(ranks_),
       heard_(ranks_, now_ns()),
+      left_ns_(ranks_),
       sends_life_(ranks_) {
   pump_ = std::thread([this] { pump(); });
 }
@@ -192,7 +193,14 @@ void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
   }
   close(channel);
   // An end with the code `stopping` is the usual one.
-  has_failed_ = has_failed_ || cause.code() != errc::stopping;
+  if (cause.code() != errc::stopping) {
+    fail(cause.message());
+  }
+  send_farewells(channel, cause);
+}
+
+/// Tells all other ranks that this one sends nothing more in a channel.
+void ranks_over_mpi::send_farewells(std::uint32_t channel, const error& cause) {
   for (rank_id to = 0; to < ranks_; ++to) {
     if (to != rank_) {
       static_cast<void>(send_control(to, farewell_tag, bytes_of_cause(channel, cause)));
@@ -225,7 +233,7 @@ void ranks_over_mpi::look_for_control_messages(std::int64_t now) {
 }
 
 /// Notes that a rank sends nothing more in a channel, and ends the receives from it whose
-/// messages it had not sent before.
+/// messages it had not sent before. The control channel stands for all channels.
 void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> bytes) {
   std::array<std::uint32_t, 2> head{};
   if (bytes.size() < sizeof head) {
@@ -239,10 +247,14 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
   const std::span<const std::byte> text = bytes.subspan(sizeof head);
   error cause(static_cast<errc>(head[1]),
               std::string(reinterpret_cast<const char*>(text.data()), text.size()));
-  has_failed_ = has_failed_ || cause.code() != errc::stopping;
+  if (cause.code() != errc::stopping) {
+    fail(cause.message());
+  }
+  const bool all = head[0] == control_channel;
+  left_ns_[from] = all ? now_ns() : left_ns_[from];
   for (const auto& [key, one] : receives_) {
     // A receive whose message has arrived ends as usual.
-    if (one->other == from && one->key.channel == head[0]) {
+    if (one->other == from && (all || one->key.channel == head[0])) {
       cancel(*one, cause);
     }
   }
@@ -285,6 +297,13 @@ void ranks_over_mpi::pump() {
 /// If a rank has failed, MPI is not finished, since MPI_Finalize would wait for that
 /// rank. Otherwise MPI of the program goes on, and it may make another transport.
 ranks_over_mpi::~ranks_over_mpi() {
+  try {
+    const std::lock_guard lock(mutex_);
+    const std::string why = fmt::format("rank {} has ended its transport", rank_);
+    send_farewells(control_channel, error(errc::stopping, why));
+  } catch (const std::bad_alloc&) {
+    // Without memory the others find this rank silent.
+  }
   const bool ends = all_are_here();
   {
     const std::lock_guard lock(mutex_);
@@ -309,6 +328,18 @@ std::optional<rank_id> ranks_over_mpi::silent_rank(std::int64_t begun) const {
   const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
     if (r != rank_ && now - std::max(begun, heard_[r]) > options_.deadline_ns) {
+      return r;
+    }
+  }
+  return std::nullopt;
+}
+
+/// A rank may have left right behind its own copy, so others have the deadline for
+/// theirs.
+std::optional<rank_id> ranks_over_mpi::left_rank(std::int64_t begun) const {
+  const std::int64_t now = now_ns();
+  for (rank_id r = 0; r < ranks_; ++r) {
+    if (left_ns_[r] != 0 && now - std::max(begun, left_ns_[r]) > options_.deadline_ns) {
       return r;
     }
   }

@@ -42,6 +42,9 @@ struct operation_group {
 /// What the plug-in knows in this process.
 struct plugin_state {
   std::vector<MPI_Comm> communicators;
+  /// Has the barriers of the end, so that they are not taken for the copies that a rank
+  /// which has not ended makes of the first communicator.
+  MPI_Comm ends = MPI_COMM_NULL;
   std::vector<operation_group> groups;  ///< those with operations
   unsigned polls = 0;
   std::vector<open_operation*> tested;  ///< memory of `poll`, as the next three
@@ -134,6 +137,7 @@ int start(const void* communicator, start_facts* facts) {
   code =
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
+  code = code == MPI_SUCCESS ? MPI_Comm_dup(own, &state.ends) : code;
   // A later attempt after a failure finds no communicator of this one.
   if (code == MPI_SUCCESS) {
     state.communicators.push_back(own);
@@ -348,7 +352,7 @@ int take(int from, int tag, void* into, int count) {
 
 /// Barriers are used at the end only.
 int begin_barrier() {
-  return MPI_Ibarrier(state.communicators.front(), &state.barrier);
+  return MPI_Ibarrier(state.ends, &state.barrier);
 }
 
 /// After the end of the barrier its request is null, and the test says that it is done.
@@ -389,6 +393,7 @@ void drop() {
 /// MPI is ended only if it was started here. All operations have ended, so the next start
 /// begins with an empty state.
 int finish() {
+  state.communicators.push_back(state.ends);
   for (MPI_Comm& one : state.communicators) {
     MPI_Comm_free(&one);
   }

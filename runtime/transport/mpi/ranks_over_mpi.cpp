@@ -91,19 +91,31 @@ std::uint32_t ranks_over_mpi::open_channel() {
 /// wait, and also the transport, since the copy would never end.
 void ranks_over_mpi::move_copy_on(std::int64_t begun) {
   progress();
-  if (!is_copying_) {
-    has_failed_ = has_failed_ || mpi_.begin_copy() != 0;
-    is_copying_ = !has_failed_;
-  }
   bool ready = false;
-  has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0;
-  if (ready) {
+  int code = 0;
+  if (!is_copying_) {
+    code = mpi_.begin_copy();
+    is_copying_ = code == 0;
+  }
+  if (code == 0) {
+    code = mpi_.copy_ready(&ready);
+  }
+  if (code != 0) {
+    fail(words_of_mpi(code));
+  } else if (ready) {
     is_copying_ = false;
     ++communicators_;
-  } else if (const auto silent = silent_rank(begun); silent && !has_failed_) {
-    has_failed_ = true;
-    copy_failure_ = ": " + words_of_silence(*silent, begun, now_ns());
+  } else if (const auto silent = silent_rank(begun)) {
+    fail(words_of_silence(*silent, begun, now_ns()));
+  } else if (const auto left = left_rank(begun)) {
+    fail(fmt::format("rank {} has ended its transport", *left));
   }
+}
+
+/// Notes that the transport cannot end in order. The first cause counts.
+void ranks_over_mpi::fail(const std::string& why) {
+  has_failed_ = true;
+  failure_ = failure_.empty() ? ": " + why : failure_;
 }
 
 // MPI counts bytes with an int.
@@ -132,7 +144,7 @@ result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
     return error(errc::rank_lost,
                  fmt::format("message {} of channel {} not moved: expected a "
                              "communicator that all ranks have opened, found none{}",
-                             key.number, key.channel, copy_failure_));
+                             key.number, key.channel, failure_));
   }
   return {};
 }
@@ -176,6 +188,12 @@ result<transfer_id> ranks_over_mpi::send_failure(rank_id to, message_key key) {
 // memory while the receiver computes.
 result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
                                                std::vector<std::byte> buffer) {
+  // Nobody receives it, and MPI would keep it until the end.
+  if (has_left(to, key.channel)) {
+    keep_buffer(std::move(buffer));
+    channels_[key.channel].ended.push_back({next_transfer_, {}});
+    return next_transfer_++;
+  }
   // The limit holds for all ranks together.
   const auto bytes = static_cast<std::int64_t>(buffer.size());
   if (bytes > options_.max_unsent - unsent_) {
@@ -255,8 +273,11 @@ int ranks_over_mpi::begin_receive(std::unique_ptr<operation> owned) {
   }
   operations_.emplace(&one, std::move(owned));
   receives_.insert_or_assign(sender_and_key{one.other, one.key}, &one);
-  if (const auto gone = gone_.find({one.other, one.key.channel}); gone != gone_.end()) {
-    cancel(one, gone->second);  // a message that was sent before still arrives
+  for (const std::uint32_t channel : {one.key.channel, control_channel}) {
+    if (const auto gone = gone_.find({one.other, channel}); gone != gone_.end()) {
+      cancel(one, gone->second);  // a message that was sent before still arrives
+      break;
+    }
   }
   return 0;
 }
@@ -445,14 +466,17 @@ result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end
 }
 
 /// The text is that of the MPI library.
-error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
+std::string ranks_over_mpi::words_of_mpi(int code) const {
   std::array<char, 512> text{};
   mpi_.explain(code, text.data(), text.size());
+  return fmt::format("expected success of {}, found: {}", mpi_.library, text.data());
+}
+
+error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
   return error(errc::io,
-               fmt::format("message {} of channel {} {} rank {} not moved: "
-                           "expected success of {}, found: {}",
+               fmt::format("message {} of channel {} {} rank {} not moved: {}",
                            one.key.number, one.key.channel, one.is_send ? "to" : "from",
-                           one.other, mpi_.library, text.data()));
+                           one.other, words_of_mpi(code)));
 }
 
 /// The user finds the end at its next poll of the channel.
@@ -497,7 +521,7 @@ void ranks_over_mpi::end_overdue(std::int64_t now) {
     if (!one->is_send || one->is_forgotten) {
       continue;
     }
-    if (gone_.contains({one->other, one->key.channel})) {
+    if (has_left(one->other, one->key.channel)) {
       tell_end(*one, {});
       one->is_forgotten = true;
     } else {

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "control.hpp"
 #include "weir/mpi/ranks.hpp"
 
 namespace weir::mpi {
@@ -116,11 +117,21 @@ class ranks_over_mpi final : public runtime::transport {
   [[nodiscard]] error failure_of_mpi(const operation& one, int code) const;
 
   void pump();
+  void send_farewells(std::uint32_t channel, const error& cause);
+  void fail(const std::string& why);
+  /// Returns true if a rank has left a channel, or all of them.
+  [[nodiscard]] bool has_left(rank_id other, std::uint32_t channel) const {
+    return gone_.contains({other, channel}) || gone_.contains({other, control_channel});
+  }
   [[nodiscard]] bool has_transfers() const;
   [[nodiscard]] bool all_are_here();
   /// Returns a rank that has shown no sign of life for the deadline, counted from `begun`
   /// or from its last sign.
   [[nodiscard]] std::optional<rank_id> silent_rank(std::int64_t begun) const;
+  /// Returns a rank that has ended its transport the deadline ago, counted in the same
+  /// way.
+  [[nodiscard]] std::optional<rank_id> left_rank(std::int64_t begun) const;
+  [[nodiscard]] std::string words_of_mpi(int code) const;
   [[nodiscard]] std::string words_of_silence(rank_id other, std::int64_t since,
                                              std::int64_t now) const;
 
@@ -136,8 +147,8 @@ class ranks_over_mpi final : public runtime::transport {
   bool is_leaving_ = false;  ///< no more signs of life are sent
   bool has_failed_ = false;  ///< a user has failed, or MPI has reported an error
   std::uint32_t communicators_ = 1;
-  bool is_copying_ = false;   ///< one more communicator is being made
-  std::string copy_failure_;  ///< end of the text that says why it was not made
+  bool is_copying_ = false;  ///< one more communicator is being made
+  std::string failure_;      ///< why the first failure has happened, in words
   std::vector<channel_state> channels_;
   operation_map operations_;
   std::map<sender_and_key, operation*> receives_;  ///< receives that are not forgotten
@@ -150,6 +161,8 @@ class ranks_over_mpi final : public runtime::transport {
   std::int64_t unsent_ = 0;                    ///< bytes of sends that have not ended
   std::vector<std::uint32_t> small_;           ///< small messages to each rank
   std::vector<std::int64_t> heard_;            ///< last sign of life of each rank
+  /// Time at which each rank has ended its transport; 0 before.
+  std::vector<std::int64_t> left_ns_;
   std::vector<bool>
       sends_life_;  ///< true if the last sign of life to a rank is under way
   std::map<rank_and_channel, error> gone_;  ///< causes of channels that ranks have left
