@@ -123,6 +123,7 @@ int start(const void* communicator, start_facts* facts) {
   MPI_Comm own = MPI_COMM_NULL;
   if ((code = MPI_Comm_dup(all, &own)) != MPI_SUCCESS ||
       (code = MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN)) != MPI_SUCCESS ||
+      (code = MPI_Comm_dup(own, &state.ends)) != MPI_SUCCESS ||
       (code = MPI_Comm_rank(own, &facts->rank)) != MPI_SUCCESS ||
       (code = MPI_Comm_size(own, &facts->ranks)) != MPI_SUCCESS) {
     if (own != MPI_COMM_NULL) {
@@ -130,14 +131,12 @@ int start(const void* communicator, start_facts* facts) {
     }
     return code;
   }
-  // The largest tag; the standard guarantees 32767. Only MPI_COMM_WORLD has this
-  // attribute in all libraries.
+  // Only MPI_COMM_WORLD has this attribute in all libraries; 32767 is guaranteed.
   void* value = nullptr;
   int present = 0;
   code =
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
-  code = code == MPI_SUCCESS ? MPI_Comm_dup(own, &state.ends) : code;
   // A later attempt after a failure finds no communicator of this one.
   if (code == MPI_SUCCESS) {
     state.communicators.push_back(own);
