@@ -11,8 +11,8 @@ namespace weir::mpi {
 constexpr std::uint32_t control_channel = 0xFFFFFFFF;
 /// Tag of signs of life, which have no bytes.
 constexpr int life_tag = 1;
-/// Tag of the news that a rank has left a channel: the number of the channel, the code
-/// and the text of the cause.
+/// Tag of the news that a rank has left a channel: the number of the channel, or
+/// `control_channel` for all of them, the code and the text of the cause.
 constexpr int farewell_tag = 2;
 
 }  // namespace weir::mpi

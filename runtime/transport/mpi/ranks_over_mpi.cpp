@@ -87,8 +87,8 @@ std::uint32_t ranks_over_mpi::open_channel() {
   return channel;
 }
 
-/// A rank that is late but shows signs of life is awaited. One that is silent ends the
-/// wait, and also the transport, since the copy would never end.
+/// A rank that is late but shows signs of life is awaited. One that is silent, or has
+/// ended its transport, fails the transport, since the copy would never end.
 void ranks_over_mpi::move_copy_on(std::int64_t begun) {
   progress();
   bool ready = false;
