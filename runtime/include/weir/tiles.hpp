@@ -83,6 +83,18 @@ struct tile_part {
   tensor<T, Rank> elements;   ///< view of the part
   std::int64_t index = 0;     ///< number of the tile
   std::int64_t of_tiles = 1;  ///< number of tiles of the tensor
+
+  /// Returns the elements start, start + step, ... before `stop` of one dimension of the
+  /// part. Indices count from its first element.
+  /// @error{out_of_range; thrown: an index outside the part, or a step of 0}
+  [[nodiscard]] tile_part slice(int dimension, std::int64_t start, std::int64_t stop,
+                                std::int64_t step = 1) const {
+    return {elements.slice(dimension, start, stop, step), index, of_tiles};
+  }
+  /// Returns the part with its dimensions in reverse order.
+  [[nodiscard]] tile_part transpose() const {
+    return {elements.transpose(), index, of_tiles};
+  }
 };
 
 /// The owner of a tile, as the rank that is to run a task. Made by `owner_of`.
@@ -350,32 +362,6 @@ template <class T, int Rank>
 [[nodiscard]] wrapped_part<T, Rank> read(wrapped_part<T, Rank> p) {
   return p;
 }
-
-/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, `writes`
-/// for arguments that a kernel may write, `one_access` for those with one box of bytes.
-template <class Argument>
-struct world_argument;
-/// Properties of a number that all ranks have.
-template <class T, int Rank, runtime::access_mode Mode>
-struct world_argument<argument<T, Rank, Mode>> {
-  static constexpr bool is_part = false;    ///< it has no owner
-  static constexpr bool one_access = true;  ///< it is one box
-  /// True if the kernel may write it.
-  static constexpr bool writes = !argument<T, Rank, Mode>::reads_only;
-};
-/// Properties of a part of a world tensor.
-template <class T, int Rank, runtime::access_mode Mode>
-struct world_argument<tile_argument<T, Rank, Mode>>
-    : world_argument<argument<T, Rank, Mode>> {
-  static constexpr bool is_part = true;  ///< it has an owner
-};
-/// Properties of a part over the edges.
-template <class T, int Rank>
-struct world_argument<wrapped_part<T, Rank>> {
-  static constexpr bool is_part = true;      ///< it has an owner
-  static constexpr bool one_access = false;  ///< it is several boxes
-  static constexpr bool writes = false;      ///< it is for reading
-};
 
 /// Combines the elements [lo, hi) by a tree over their numbers. The left half has the
 /// largest power of two of elements that leaves one for the right half.

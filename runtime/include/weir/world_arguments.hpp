@@ -15,6 +15,32 @@
 
 namespace weir {
 
+/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, `writes`
+/// for arguments that a kernel may write, `one_access` for those with one box of bytes.
+template <class Argument>
+struct world_argument;
+/// Properties of a number that all ranks have.
+template <class T, int Rank, runtime::access_mode Mode>
+struct world_argument<argument<T, Rank, Mode>> {
+  static constexpr bool is_part = false;    ///< it has no owner
+  static constexpr bool one_access = true;  ///< it is one box
+  /// True if the kernel may write it.
+  static constexpr bool writes = !argument<T, Rank, Mode>::reads_only;
+};
+/// Properties of a part of a world tensor.
+template <class T, int Rank, runtime::access_mode Mode>
+struct world_argument<tile_argument<T, Rank, Mode>>
+    : world_argument<argument<T, Rank, Mode>> {
+  static constexpr bool is_part = true;  ///< it has an owner
+};
+/// Properties of a part over the edges.
+template <class T, int Rank>
+struct world_argument<wrapped_part<T, Rank>> {
+  static constexpr bool is_part = true;      ///< it has an owner
+  static constexpr bool one_access = false;  ///< it is several boxes
+  static constexpr bool writes = false;      ///< it is for reading
+};
+
 /// Functions over the arguments of a task of a world. @threads{pure}
 struct world_arguments {
   /// Returns an argument as an engine knows it.

@@ -43,6 +43,7 @@ enum class world_fault {
   noted_writes,      ///< no fault; the tasks of `forgotten_writes` go the same way
   forgotten_writes,  ///< the ledger of copies is not told of them, the engine is
   short_piece,       ///< messages with pieces are one element of 8 bytes too short
+  reversed_pieces,   ///< elements of 8 bytes come in reverse order
   reused_tag,
   first_piece_missing,  ///< its receiver is told that it does not exist
   refused_pieces,       ///< sends of pieces are refused
@@ -73,6 +74,13 @@ class faulty_link final : public transport {
     std::vector<std::byte> sent(bytes.begin(), bytes.end());
     if (fault_ == world_fault::short_piece && key.channel == 0) {
       sent.resize(sent.size() - std::min(sent.size(), sizeof(double)));
+    }
+    if (fault_ == world_fault::reversed_pieces && key.channel == 0) {
+      for (std::size_t lo = 0, hi = sent.size(); hi - lo >= 2 * sizeof(double);) {
+        hi -= sizeof(double);
+        std::swap_ranges(&sent[lo], &sent[lo] + sizeof(double), &sent[hi]);
+        lo += sizeof(double);
+      }
     }
     auto begun = real_.send(to, changed(key), sent);  // the network copies at once
     if (begun && key.channel == 0 && fault_ == world_fault::failed_pieces) {

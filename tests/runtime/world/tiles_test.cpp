@@ -12,8 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "random_views.hpp"
-#include "support/case_count.hpp"
 #include "weir/runtime/in_process.hpp"
 #include "weir/world.hpp"
 
@@ -143,92 +141,6 @@ TEST(Tiles, MeaningDoesNotDependOnLayoutsAndRanks) {
   for (const layout& cut : {rows(3), columns(2), blocks(4, 4), blocks(1, 9)}) {
     expect_equal_on_ranks(heat, [&](world& w) { return heat_inside(w, cut, 13, 9); });
     expect_equal_on_ranks(blur, [&](world& w) { return blur_wrapped(w, cut, 13, 9); });
-  }
-}
-
-/// Returns rows, columns or blocks of a random size.
-layout random_layout(test::dice& d) {
-  const std::int64_t n = d.in(1, 5);
-  const std::int64_t m = d.in(1, 5);
-  return d.one_in(3) ? rows(n) : d.one_in(2) ? columns(m) : blocks(n, m);
-}
-
-/// Submits a task that reads a random region of a field around a random tile of another
-/// one, and runs on the owner of the tile or on another rank. The fields have layouts of
-/// their own, so regions lie across their tiles.
-void submit_random_task(world& w, test::dice& d,
-                        std::array<world_tensor<double, 2>, 3>& fields) {
-  const auto from = static_cast<std::size_t>(d.in(0, 2));
-  const std::size_t to = (from + static_cast<std::size_t>(d.in(1, 2))) % fields.size();
-  const auto boxes = fields[to].tiles_inside(d.in(0, 1));
-  const auto& box = boxes[static_cast<std::size_t>(
-      d.in(0, static_cast<std::int64_t>(boxes.size()) - 1))];
-  const tile_owner executor =
-      d.one_in(3) ? tile_owner{d.in(0, 6), 7} : owner_of(fields[to].of_tile(box));
-  const std::int64_t reach = d.in(0, 2);
-  const auto factor = static_cast<double>(d.in(1, 9)) / 16;
-  const auto change = [factor](view<double, 2>& out, const auto& read_at) {
-    for (std::int64_t i = 0; i < out.extent(0); ++i) {
-      for (std::int64_t j = 0; j < out.extent(1); ++j) {
-        out(i, j) = out(i, j) / 2 + factor * read_at(i, j);
-      }
-    }
-  };
-  if (d.one_in(2)) {
-    w.submit(
-        "wrapped",
-        [=](wrapped_view<double, 2> in, view<double, 2> out) {
-          change(out, [&](std::int64_t i, std::int64_t j) {
-            return in(i - reach, j + reach) - in(i + reach, j);
-          });
-        },
-        executor, read(fields[from].wrapped(box, reach)),
-        update(fields[to].of_tile(box)));
-  } else {
-    w.submit(
-        "around",
-        [=](view<const double, 2> in, view<double, 2> out) {
-          change(out, [&](std::int64_t i, std::int64_t j) {
-            return in(0, j) +
-                   in(in.extent(0) - 1, in.extent(1) - 1) / (1 + static_cast<double>(i));
-          });
-        },
-        executor, read(fields[from].around(box, reach)), update(fields[to].of_tile(box)));
-  }
-}
-
-/// Runs random tasks over three fields and returns all elements.
-doubles random_tiles(world& w, std::uint64_t seed) {
-  test::dice d(seed);
-  const std::int64_t n = d.in(8, 14);
-  const std::int64_t m = d.in(8, 12);
-  std::array<world_tensor<double, 2>, 3> fields{w.make<double>(random_layout(d), n, m),
-                                                w.make<double>(random_layout(d), n, m),
-                                                w.make<double>(random_layout(d), n, m)};
-  number_elements(w, fields[0]);
-  number_elements(w, fields[2]);
-  for (std::int64_t tasks = d.in(10, 60); tasks > 0; --tasks) {
-    submit_random_task(w, d, fields);
-    if (d.one_in(20)) {
-      or_throw(w.elements(fields[1]));
-    }
-  }
-  doubles all;
-  for (const auto& field : fields) {
-    const doubles values = values_of(w, field);
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
-TEST(Tiles, RandomProgramsEqualTheRunOnOneRank) {
-  for (std::uint64_t seed = 1; seed <= test::case_count("WEIR_TEST_TILES", 240); ++seed) {
-    const auto body = [seed](world& w) { return random_tiles(w, seed); };
-    const doubles expected = on_each_rank(1, body)[0];
-    const auto ranks = static_cast<runtime::rank_id>(2 + seed % 3);
-    for (const doubles& one : on_each_rank(ranks, body)) {
-      ASSERT_EQ(one, expected) << "seed " << seed;
-    }
   }
 }
 
