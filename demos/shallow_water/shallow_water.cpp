@@ -37,10 +37,28 @@ class pictures {
         path_(chosen.text("animation")),
         every_(chosen.number("frame-every")),
         first_rank_(first_rank),
-        film_(chosen.number("size"), chosen.number("size"),
-              std::max<std::int64_t>(chosen.number("size") / points, 1), lowest,
-              highest) {}
+        film_(path_, {.rows = chosen.number("size"),
+                      .columns = chosen.number("size"),
+                      .points = std::max<std::int64_t>(chosen.number("size") / points, 1),
+                      .lowest = 0.8,
+                      .highest = 1.5,
+                      .every = every_}) {}
 
+  /// Shows the depth before the first step of this run, or that of the step from which it
+  /// goes on; the animation keeps the frames before it. All ranks call it.
+  void begin(const shallow_water::basin& water, std::int64_t step) {
+    if (step > 0 && first_rank_ && !path_.empty()) {
+      const std::int64_t first = film_.go_on(step);
+      if (first != 0) {
+        std::fprintf(stderr,
+                     "the animation %s has only frames from step %" PRId64
+                     " on: expected it to have those of the steps before, as written by "
+                     "a run with the same --size and --frame-every\n",
+                     path_.c_str(), first);
+      }
+    }
+    show(water, step);
+  }
   /// Shows the depth if the step is to be shown. All ranks call it.
   void show(const shallow_water::basin& water, std::int64_t step) {
     if (step % every_ != 0) {
@@ -51,21 +69,15 @@ class pictures {
       weir::or_throw(weir::write_message(w_, path, water.depth(), "depth"));
     }
     if (!path_.empty()) {
-      film_.add(weir::or_throw(w_.elements(water.depth())));
-    }
-  }
-  /// Writes the animation, if one was asked for.
-  void finish() const {
-    if (!path_.empty() && first_rank_) {
-      film_.write(path_, frame_ms);
+      const auto depth = weir::or_throw(w_.elements(water.depth()));
+      if (first_rank_) {
+        film_.add(depth, step);
+      }
     }
   }
 
  private:
   static constexpr std::int64_t points = 160;  ///< about as many in a row of a frame
-  static constexpr double lowest = 0.8;        ///< depth with the darkest colour
-  static constexpr double highest = 1.5;
-  static constexpr int frame_ms = 80;
   weir::world& w_;
   std::string folder_;
   std::string path_;
@@ -88,11 +100,12 @@ void simulate(const demo::options& chosen) {
                                        .depth = shallow_water::circular_dam});
         const totals before = weir::or_throw(water.measure());
         pictures shown(w, chosen, rank == 0);
-        shown.show(water, 0);
+        std::int64_t first = 0;
         if (!chosen.text("state").empty()) {
           water.checkpoint(chosen.text("state"), chosen.number("every"));
-          demo::resume(w, rank);
+          first = demo::resume(w, rank);
         }
+        shown.begin(water, first);
         w.repeat(steps, [&](std::int64_t step) {
           water.step();
           shown.show(water, step + 1);
@@ -100,7 +113,6 @@ void simulate(const demo::options& chosen) {
         if (demo::has_stopped(w, rank)) {
           return;
         }
-        shown.finish();
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;

@@ -3,6 +3,7 @@
 /// Ranks that are threads of one process, for demos of worlds.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -46,12 +47,14 @@ inline void on_ranks(
   }
 }
 
-/// Resumes the state of a world; rank 0 prints the step from which the program goes on.
-inline void resume(weir::world& w, weir::runtime::rank_id rank) {
+/// Resumes the state of a world and returns the step from which the program goes on; rank
+/// 0 prints it.
+inline std::int64_t resume(weir::world& w, weir::runtime::rank_id rank) {
   const std::int64_t step = weir::or_throw(w.resume());
   if (rank == 0 && step != 0) {
     std::fprintf(stderr, "resumed at step %lld\n", static_cast<long long>(step));
   }
+  return step;
 }
 
 /// Returns true if `repeat` has ended early because a rank was asked to stop; rank 0 then
