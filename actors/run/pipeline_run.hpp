@@ -57,4 +57,13 @@ struct run_origin {
 [[nodiscard]] result<pipeline_report> run_from(pipeline& p, const run_options& options,
                                                run_origin origin);
 
+/// Runs the stages as `run_from` does, and goes back to the newest checkpoint when a host
+/// has died or an item has failed. The part of `weir::run` behind the choice of the
+/// store; tests give it a store on a disk of their own.
+/// @error{abandoned, more child processes have died than `restarts` allows} Also returns
+/// the errors of `run_from`.
+[[nodiscard]] result<pipeline_report> run_with_restarts(pipeline& p,
+                                                        const run_options& options,
+                                                        run_origin origin);
+
 }  // namespace weir::actors

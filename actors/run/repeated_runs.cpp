@@ -160,8 +160,10 @@ error item_failure(pipeline& p, const run_options& options, const run_origin& or
                   *kept));
 }
 
-/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
-/// all stages again, as a resumed run in another process would.
+}  // namespace
+
+/// If a host dies, the run goes back to its last checkpoint and makes all stages again,
+/// as a resumed run in another process would.
 result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
                                           run_origin origin) {
   run_options again = options;
@@ -196,6 +198,8 @@ result<pipeline_report> run_with_restarts(pipeline& p, const run_options& option
     repeat_from(origin, again);
   }
 }
+
+namespace {
 
 /// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
 result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {

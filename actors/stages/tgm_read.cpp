@@ -247,30 +247,37 @@ class tgm_read final : public flow::stage_object {
     }
     return *found;
   }
-  /// The digest is needed at checkpoints alone. If the file cannot be read any more, the
-  /// digest is wrong, so that a run is not continued from here.
+  /// The digest is needed at checkpoints alone. A position cannot fail, so a read that
+  /// fails is tried again: a checkpoint with a wrong digest is one from which the run
+  /// cannot continue. If the file cannot be read any more, the digest is wrong.
   [[nodiscard]] std::uint64_t digest_of_last() const {
     if (digest_known_ || last_.length == 0 || is_pipe(path_)) {
       return last_.digest;
     }
+    constexpr int max_tries = 3;
+    for (int n = 0; n < max_tries && !digest_known_; ++n) {
+      const auto digest = read_digest();
+      digest_known_ = digest.has_value();
+      last_.digest = digest.value_or(0);
+    }
+    return last_.digest;
+  }
+  /// Computes the digest of the last message. @error{io, the file cannot be read}
+  [[nodiscard]] result<std::uint64_t> read_digest() const {
     // The file may be gone.
-    auto f = fs_.open(file_path(file_), open_mode::read);
+    WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
     byte_vector piece(static_cast<std::size_t>(
         std::min<std::uint64_t>(std::uint64_t{1} << 20, last_.length)));
     xxh3_stream digest;
     // A message may have gigabytes, so it is read in pieces.
-    for (std::uint64_t done = 0; f && done < last_.length;) {
+    for (std::uint64_t done = 0; done < last_.length;) {
       const auto part = mutable_bytes(piece).first(static_cast<std::size_t>(
           std::min<std::uint64_t>(piece.size(), last_.length - done)));
-      if (!read_exactly(**f, last_.end - last_.length + done, part)) {
-        return 0;
-      }
+      WEIR_CHECK(read_exactly(*f, last_.end - last_.length + done, part));
       digest.update(part);
       done += part.size();
     }
-    last_.digest = f ? digest.digest() : 0;
-    digest_known_ = f.has_value();
-    return last_.digest;
+    return digest.digest();
   }
 
   tgm_settings settings_;

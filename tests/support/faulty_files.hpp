@@ -126,6 +126,9 @@ class faulty_files final : public file_system {
     if (auto e = step(op_kind::list)) {
       return std::move(*e);
     }
+    if (names_.count(folder) != 0) {
+      return error(errc::io, "cannot list \"" + folder + "\": not a folder");
+    }
     std::vector<std::string> out;
     for (const auto& [path, inode] : names_) {
       if (folder_of(path) == folder) {
