@@ -20,6 +20,7 @@
 #include <fmt/core.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/runtime/transport/silence.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -110,7 +111,10 @@ class in_process_network::endpoint final : public transport {
  public:
   endpoint(shared& network, rank_id own)
       // Each rank has random numbers of its own, which depend on the seed alone.
-      : network_(network), own_(own), random_(network.options.seed * 1000 + own) {}
+      : network_(network),
+        own_(own),
+        random_(network.options.seed * 1000 + own),
+        silence_(network.options.deadline_ns) {}
 
   [[nodiscard]] rank_id rank() const noexcept override { return own_; }
   [[nodiscard]] rank_id ranks() const noexcept override { return network_.options.ranks; }
@@ -143,6 +147,7 @@ class in_process_network::endpoint final : public transport {
     const std::lock_guard lock(mutex_);
     WEIR_CHECK(check_open(from, key));
     const open_receive next{next_transfer_, into, network_.now()};
+    silence_.look(next.begun_ns);
     // Two receives of one message could not both end.
     if (!receives_.try_emplace({from, key}, next).second) {
       return error(errc::already_exists,
@@ -185,15 +190,14 @@ class in_process_network::endpoint final : public transport {
   [[nodiscard]] bool take_letter(letter& l, std::span<const letter> before);
   [[nodiscard]] static result<void> deliver(const letter& l, const open_receive& r);
   [[nodiscard]] std::optional<error> overdue(const sender_and_key& which,
-                                             const open_receive& r,
-                                             std::int64_t now) const;
-  [[nodiscard]] std::optional<error> lost(const sender_and_key& which,
-                                          std::int64_t now) const;
+                                             const open_receive& r) const;
+  [[nodiscard]] std::optional<error> lost(const sender_and_key& which) const;
 
   shared& network_;
   rank_id own_;
   std::mutex mutex_;  ///< guards all below; locked before that of a mailbox
   std::mt19937_64 random_;
+  silence_clock silence_;  ///< looks at the others while receives are open
   transfer_id next_transfer_ = 1;
   std::vector<channel_state> channels_;
   std::map<sender_and_key, open_receive> receives_;
@@ -354,43 +358,39 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
 /// A silent sender is reported as lost; one that polls or is inside of a kernel is alive,
 /// so its message may come late, unless the count says that letters are missing.
 std::optional<error> in_process_network::endpoint::overdue(const sender_and_key& which,
-                                                           const open_receive& r,
-                                                           std::int64_t now) const {
+                                                           const open_receive& r) const {
   const std::int64_t deadline = network_.options.deadline_ns;
-  if (now - r.begun_ns <= deadline) {
+  if (!silence_.is_overdue(r.begun_ns)) {
     return std::nullopt;
   }
   const shared::mailbox& sender = network_.mailboxes[which.first];
   const bool computes = sender.kernels.load(std::memory_order_acquire) != 0;
   // Silent since its last sign of life, or since the receive began.
-  const std::int64_t silent =
-      computes
-          ? 0
-          : now - std::max(r.begun_ns, sender.alive_ns.load(std::memory_order_relaxed));
+  const std::int64_t heard =
+      std::max(r.begun_ns, sender.alive_ns.load(std::memory_order_relaxed));
   // The rank lives, so the message itself may be lost.
-  if (silent <= deadline) {
-    return lost(which, now);
+  if (computes || !silence_.is_overdue(heard)) {
+    return lost(which);
   }
   return error(errc::rank_lost,
                fmt::format("{} not received: expected a sign of life of rank {} within "
                            "{} ms, found none for {} ms",
                            name_of_message(which.first, which.second), which.first,
-                           deadline / 1'000'000, silent / 1'000'000));
+                           deadline / 1'000'000, silence_.since(heard) / 1'000'000));
 }
 
 /// Returns an error if messages of the sender in the channel were lost. It is unknown
 /// which ones.
 /// Letters in the mailbox have come as well. Lost ones make the sum smaller than the
 /// number that was sent.
-std::optional<error> in_process_network::endpoint::lost(const sender_and_key& which,
-                                                        std::int64_t now) const {
+std::optional<error> in_process_network::endpoint::lost(
+    const sender_and_key& which) const {
   const sender_and_channel from{which.first, which.second.channel};
   shared::mailbox& box = network_.mailboxes[own_];
   const std::lock_guard lock(box.mutex);
   const auto sent = box.sent.find(from);
   // A message that was sent lately may still be on its way.
-  if (sent == box.sent.end() ||
-      now - sent->second.newest_ns <= network_.options.deadline_ns) {
+  if (sent == box.sent.end() || !silence_.is_overdue(sent->second.newest_ns)) {
     return std::nullopt;
   }
   const auto taken = taken_.find(from);
@@ -416,7 +416,9 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
   const std::lock_guard lock(mutex_);
   take_letters();
   // The clock is read only if a deadline may pass.
-  const std::int64_t now = receives_.empty() ? 0 : network_.now();
+  if (!receives_.empty()) {
+    silence_.look(network_.now());
+  }
   std::int64_t received = 0;
   for (auto it = receives_.begin(); it != receives_.end();) {
     const auto& [which, receive] = *it;
@@ -429,7 +431,7 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
     } else if (const auto gone = gone_.find({which.first, which.second.channel});
                gone != gone_.end()) {
       ends.push_back({receive.id, gone->second, true});
-    } else if (auto late = overdue(which, receive, now)) {
+    } else if (auto late = overdue(which, receive)) {
       ends.push_back({receive.id, std::move(*late)});
     } else {
       ++it;

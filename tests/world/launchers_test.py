@@ -59,6 +59,14 @@ class FromMpi(Ranks):
             refusal = "ranks not started: expected that .* is active, found that the program has not called MPI_Init_thread yet, or has"
             self.assertEqual((len(re.findall(refusal, words)), out), (2, f"{name} 110\n"), words)
 
+    def test_a_rank_that_never_makes_its_transport_is_named_by_the_others(self):
+        begun = time.monotonic()
+        words = self.launch(3, "absent", program=self.program("mpi_program"))[2]
+        for rank in (0, 2):
+            self.assertRegex(words, f"(?m)^rank {rank}: ranks not started: expected that all 3 ranks make their transports within 1000 ms, "
+                                    "found no sign of life of rank 1; ")
+        self.assertLess(time.monotonic() - begun, 20)
+
     def test_a_program_of_another_library_is_refused_with_both_files(self):
         for name in ("launched", "ring"):
             # A program of OpenMPI that its own launcher has not started looks for ssh, unless this variable is set.
@@ -148,7 +156,10 @@ class OpenMpi(FromMpi):
                 os.kill(one, signal.SIGKILL)
 
     def expect_name_of_stopped_rank(self, name, words, deadline_ms=DEADLINE_MS):
-        """Rank 0 must end within the deadline + 2 s with status 6 and words that name rank 1, which is stopped."""
+        self.expect_end_with_stopped_rank(name, words + f"expected a sign of life of rank 1 within {deadline_ms} ms", deadline_ms)
+
+    def expect_end_with_stopped_rank(self, name, words, deadline_ms):
+        """Rank 0 must end within the deadline + 2 s with status 6 and with words, while rank 1 is stopped."""
         for last_try in (False, True):  # another program may have the processors once
             process, stopped = self.start_stopping(deadline_ms, name)
             begun = time.monotonic()
@@ -161,7 +172,7 @@ class OpenMpi(FromMpi):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(stopped, signal.SIGKILL)
             process.communicate(timeout=60)
-            self.assertRegex(lines[0], line_of(0, words + f"expected a sign of life of rank 1 within {deadline_ms} ms"))
+            self.assertRegex(lines[0], line_of(0, words))
             self.assertEqual(lines[1], "status 6\n")
             if took <= deadline_ms / 1000 + 2:
                 break
@@ -177,6 +188,48 @@ class OpenMpi(FromMpi):
 
     def test_a_stopped_rank_is_named_by_a_rank_that_opens_a_channel(self):
         self.expect_name_of_stopped_rank("opening", "rank_lost: message 0 of channel 256 not moved: .*found none: ", 1000)
+
+    def test_a_start_of_mpi_that_does_not_return_ends_the_process(self):
+        self.expect_end_with_stopped_rank("absent", "rank_lost: ranks not started: expected that MPI_Init_thread of Open MPI returns within "
+                                          "1000 ms, found that it has not returned for [0-9]+ ms; a rank may have ended, or be stopped", 1000)
+
+    def test_ranks_that_were_all_stopped_longer_than_the_deadline_do_not_call_each_other_silent(self):
+        alone = run([PROGRAM, "pausing", 1])
+        with subprocess.Popen([str(w) for w in (*self.launcher, "-n", 3, PROGRAM, "pausing", 1, 2000)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                              env=environment(TMPDIR=self.temporary.name)) as process:
+            watchdog = threading.Timer(40, self.end_ranks)
+            watchdog.start()
+            begun = process.stdout.readline()
+            ranks = self.ranks_of_this_test()
+            for rank in ranks:
+                os.kill(rank, signal.SIGSTOP)
+            time.sleep(2.6)
+            for rank in ranks:
+                os.kill(rank, signal.SIGCONT)
+                time.sleep(0.6)
+            out, words = process.communicate(timeout=60)
+            watchdog.cancel()
+        self.assertEqual((process.returncode, begun + out, words), (0, alone[1], ""))
+
+    def test_tags_are_used_again_and_again(self):
+        alone = run([PROGRAM, "wrapping", 1])
+        self.assertEqual(alone[0], 0, alone)
+        status, out, words = self.launch(2, "wrapping", 2)
+        self.assertEqual((status, out), (0, alone[1]), words)
+        status, out, words = self.launch(2, "tags", 1)
+        self.assertEqual(status, 0, words)
+
+    def test_a_sender_that_is_refused_sends_the_same_bytes_later(self):
+        free = self.launch(2, "sent", 1)
+        self.assertEqual(free[0], 0, free)
+        status, out, words = self.launch(2, "unsent", 1, 60000, "state", 64 * 1024)
+        self.assertEqual((status, out), (0, "un" + free[1]), words)
+
+    def test_a_world_that_has_too_much_to_send_says_so(self):
+        words = self.launch(2, "mirror", 1, 20000, "state", 64 * 1024)[2]
+        self.assertRegex(words, "(?m)^.*out_of_memory: .*message [0-9]+ of channel [0-9]+ not sent to rank [01]: expected at most 65536 bytes that "
+                                "are not sent yet, found [0-9]+; let the ranks wait for each other more often, or raise mpi_options::max_unsent")
 
     def test_a_rank_may_come_three_deadlines_late_to_a_channel(self):
         status, out, words = self.launch(2, "opening_late", 1, 500)
@@ -273,6 +326,10 @@ class Mpich(FromMpi):
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(2, "failing", 1)[2]
         self.assertRegex(words, 'kernel_failed: step 9 "fail" failed on rank 1: expected success, found: planted')
+
+    def test_a_start_of_mpi_that_does_not_return_ends_the_process(self):
+        words = self.launch(2, "absent", 1, 1000)[2]
+        self.assertRegex(words, line_of(0, "rank_lost: ranks not started: expected that MPI_Init_thread of MPICH returns within 1000 ms, found that"))
 
     def test_a_killed_rank_ends_all(self):
         self.assertNotEqual(self.launch(2, "killed", 1, DEADLINE_MS)[0], 0)

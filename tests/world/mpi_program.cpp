@@ -112,6 +112,20 @@ result<int> all_but_one(MPI_Comm all) {
   return found * static_cast<int>(link->ranks());
 }
 
+/// Makes a transport of all ranks. Rank 1 never does, and ends with the others.
+int without_rank_1(MPI_Comm all) {
+  int rank = 0;
+  MPI_Comm_rank(all, &rank);
+  while (rank == 1) {
+    pause();
+  }
+  const auto made = weir::from_mpi(all, {.start_deadline_ns = 1'000'000'000});
+  std::fprintf(stderr, "rank %d: %s\n", rank,
+               made ? "made" : made.error().message().c_str());
+  usleep(1'500'000);  // the other rank writes its error
+  return MPI_Abort(all, 6);
+}
+
 /// Prints the result or the error of a rank.
 void report(const result<int>& outcome, std::string_view name) {
   if (outcome) {
@@ -154,6 +168,9 @@ int main(int argc, char** argv) {
   } else {
     int level = 0;
     MPI_Init_thread(&argc, &argv, level_of(name), &level);
+  }
+  if (name == "absent") {
+    return without_rank_1(MPI_COMM_WORLD);
   }
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Small programs over world tensors, for one process or for several that a launcher of
-/// MPI has started: ranks_program NAME WORKERS [DEADLINE_MS]. Rank 0 prints a hash of the
-/// result, which must not depend on ranks, workers and launcher. A rank whose wait fails
-/// prints the failure and ends with status 6.
+/// MPI has started: ranks_program NAME WORKERS [DEADLINE_MS [FOLDER [MAX_UNSENT]]]. Rank
+/// 0 prints a hash of the result, which must not depend on ranks, workers and launcher. A
+/// rank whose wait fails prints the failure and ends with status 6. The programs that use
+/// a transport without a world are in `transport_programs.cpp`.
 #include <unistd.h>
 
 #include <bit>
@@ -14,9 +15,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/case_count.hpp"
+#include "transport_programs.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/weir.hpp"
@@ -29,6 +32,7 @@ using weir::result;
 using weir::view;
 using weir::world;
 using matrix = weir::world_tensor<double, 2>;
+using weir::test::raise_known;
 
 /// Returns a hash of all elements, the same on every rank.
 result<std::uint64_t> hash_of(world& w, const matrix& t) {
@@ -261,109 +265,6 @@ result<std::uint64_t> diverging(world& w) {
   return hash_of(w, a);
 }
 
-/// Polls until a transfer has ended, and returns its outcome.
-result<void> outcome_of_transfer(weir::runtime::transport& link, std::uint32_t channel,
-                                 result<weir::runtime::transfer_id> begun) {
-  WEIR_CHECK(begun);
-  for (;;) {
-    std::vector<weir::runtime::transfer_end> ended;
-    link.poll(channel, ended);
-    for (const auto& one : ended) {
-      if (one.id == *begun) {
-        return one.outcome;
-      }
-    }
-    usleep(200);
-  }
-}
-
-/// Rank 1 is stopped while it sends a message that rank 0 has begun to receive. Rank 0
-/// gives the message up after the deadline, lets rank 1 go on, and receives it again.
-result<std::uint64_t> late_message(weir::runtime::transport& link) {
-  const std::uint32_t channel = link.open_channel();
-  std::vector<std::byte> large(1 << 20, std::byte{7});
-  pid_t pid = getpid();
-  const auto pid_bytes = std::as_writable_bytes(std::span(&pid, 1));
-  if (link.rank() == 1) {
-    WEIR_CHECK(outcome_of_transfer(link, channel, link.send(0, {channel, 0}, pid_bytes)));
-    const auto begun = link.send(0, {channel, 1}, large);
-    raise(SIGSTOP);
-    WEIR_CHECK(outcome_of_transfer(link, channel, begun));
-    return std::uint64_t{0};
-  }
-  WEIR_CHECK(
-      outcome_of_transfer(link, channel, link.receive(1, {channel, 0}, pid_bytes)));
-  std::fill(large.begin(), large.end(), std::byte{0});
-  const auto first =
-      outcome_of_transfer(link, channel, link.receive(1, {channel, 1}, large));
-  kill(pid, SIGCONT);
-  if (first || first.error().code() != weir::errc::rank_lost) {
-    return weir::error(weir::errc::internal, "expected that rank 1 is silent");
-  }
-  WEIR_CHECK(outcome_of_transfer(link, channel, link.receive(1, {channel, 1}, large)));
-  const bool complete = std::all_of(large.begin(), large.end(),
-                                    [](std::byte b) { return b == std::byte{7}; });
-  return complete ? result<std::uint64_t>(std::uint64_t{1})
-                  : weir::error(weir::errc::internal, "expected all bytes");
-}
-
-/// Writes the number of this process for the test, and sends itself a signal.
-void raise_known(int signal) {
-  std::printf("pid %d\n", getpid());
-  std::fflush(stdout);
-  raise(signal);
-}
-
-/// The last rank is stopped, or is late by three deadlines of 500 ms, when all ranks open
-/// so many channels that a communicator is copied. Rank 1 then sends a number in the last
-/// one.
-result<std::uint64_t> opening(weir::runtime::transport& link, bool stops) {
-  if (link.rank() + 1 == link.ranks()) {
-    if (stops) {
-      raise_known(SIGSTOP);
-    } else {
-      usleep(1'500'000);
-    }
-  }
-  std::uint32_t channel = 0;
-  while (channel < 256) {
-    channel = link.open_channel();
-  }
-  std::uint64_t number = link.rank() == 1 ? 7 : 0;
-  const auto bytes = std::as_writable_bytes(std::span(&number, 1));
-  const weir::runtime::message_key key{channel, 0};
-  WEIR_CHECK(outcome_of_transfer(
-      link, channel,
-      link.rank() == 1 ? link.send(0, key, bytes) : link.receive(1, key, bytes)));
-  return number;
-}
-
-/// Rank 1 ends its transport while rank 0 opens so many channels that a communicator is
-/// copied.
-result<std::uint64_t> opening_alone(weir::runtime::transport& link) {
-  for (std::uint32_t channel = 0; link.rank() == 0 && channel < 256;) {
-    channel = link.open_channel();
-    WEIR_CHECK(link.send(1, {channel, 0}, {}));
-  }
-  return 0;
-}
-
-/// Rank 1 leaves a channel in which rank 0 sends a large message, and goes on.
-result<std::uint64_t> leaving(weir::runtime::transport& link) {
-  const weir::runtime::message_key left{link.open_channel(), 0};
-  const weir::runtime::message_key kept{link.open_channel(), 0};
-  std::vector<std::byte> large(1 << 20);
-  const auto small = std::span(large).first(1);
-  if (link.rank() == 1) {
-    link.abandon(left.channel, weir::error(weir::errc::stopping, "planted end"));
-    WEIR_CHECK(outcome_of_transfer(link, kept.channel, link.receive(0, kept, small)));
-  } else {
-    WEIR_CHECK(outcome_of_transfer(link, left.channel, link.send(1, left, large)));
-    WEIR_CHECK(outcome_of_transfer(link, kept.channel, link.send(1, kept, small)));
-  }
-  return std::uint64_t{2};
-}
-
 /// Adds the numbers of one row to another one.
 void add_rows(view<const double, 2> in, view<double, 2> out) {
   for (std::int64_t k = 0; k < out.extent(1); ++k) {
@@ -438,6 +339,54 @@ result<std::uint64_t> losing(world& w, int signal) {
   return hash_of(w, a);
 }
 
+/// Takes about half a second, so that a test can stop all ranks meanwhile. Rank 0 says
+/// when it has begun.
+result<std::uint64_t> pausing(world& w) {
+  auto a = w.make<double>(weir::rows(8), 64, 64);
+  auto b = w.make<double>(weir::rows(8), 64, 64);
+  number_elements(w, a);
+  number_elements(w, b);
+  WEIR_CHECK(w.wait());
+  if (w.base().rank() == 0) {
+    std::printf("begun\n");
+    std::fflush(stdout);
+  }
+  const auto slow_sweep = [](view<const double, 2> in, view<double, 2> out) {
+    usleep(1000);
+    sweep(in, out);
+  };
+  for (int step = 0; step < 150; ++step, std::swap(a, b)) {
+    for (const auto& box : b.tiles_inside(1)) {
+      w.submit("sweep", slow_sweep, weir::read(a.around(box, 1)),
+               weir::write(b.of_tile(box)));
+    }
+  }
+  return hash_of(w, a);
+}
+
+/// Runs worlds whose messages have numbers with gaps, so that tags are used again after
+/// 256 messages from one rank to another. Each world has fewer under way.
+result<std::uint64_t> wrapping(weir::engine& e, weir::runtime::transport* link) {
+  weir::test::sparse_link* sparse = nullptr;
+  std::unique_ptr<weir::runtime::transport> owned;
+  if (link != nullptr) {
+    sparse = new weir::test::sparse_link(*link, 12);
+    owned.reset(sparse);
+  }
+  std::uint64_t sum = 0;
+  {
+    world one(e, owned);
+    for (int i = 0; i < 10; ++i) {
+      WEIR_TRY(const auto h, heat(one, 16, 4, 200));
+      sum = sum * 31 + h;
+    }
+  }
+  if (sparse != nullptr && sparse->largest() >> 20 < 3) {
+    return weir::error(weir::errc::internal, "expected that tags are used several times");
+  }
+  return sum;
+}
+
 /// Saves its state each tenth step. The last rank is killed behind step 50.
 result<std::uint64_t> saving(world& w, const std::string& folder) {
   auto a = w.make<double>(weir::rows(8), 64, 64);
@@ -501,20 +450,32 @@ const std::map<std::string, rank_program>& other_programs() {
       {"killed", [](const program_place& at) { return losing(at.w, SIGKILL); }},
       {"stopped", [](const program_place& at) { return losing(at.w, SIGSTOP); }},
       {"saving", [](const program_place& at) { return saving(at.w, at.folder); }},
-      {"late", [](const program_place& at) { return late_message(*at.link); }},
-      {"leaving", [](const program_place& at) { return leaving(*at.link); }},
+      {"pausing", [](const program_place& at) { return pausing(at.w); }},
+      {"wrapping", [](const program_place& at) { return wrapping(at.tasks, at.link); }},
+      {"absent", [](const program_place& at) { return small_heat(at.w); }},
       {"sending", [](const program_place& at) { return sending(at.w, 8192, 3000); }},
       {"trickling", [](const program_place& at) { return sending(at.w, 8, 3000); }},
       {"releasing", [](const program_place& at) { return sending(at.w, 8192, 1); }},
-      {"opening", [](const program_place& at) { return opening(*at.link, true); }},
-      {"opening_late", [](const program_place& at) { return opening(*at.link, false); }},
-      {"opening_alone", [](const program_place& at) { return opening_alone(*at.link); }},
       {"worlds_before",
        [](const program_place& at) {
          return worlds_before_a_piece(at.w, at.tasks, at.link);
        }},
   };
   return all;
+}
+
+/// Returns the program with a name; empty if there is none.
+rank_program program_of(const std::string& name) {
+  for (const auto* const all : {&equal_programs(), &other_programs()}) {
+    if (const auto found = all->find(name); found != all->end()) {
+      return found->second;
+    }
+  }
+  const auto found = weir::test::transport_programs().find(name);
+  if (found == weir::test::transport_programs().end()) {
+    return {};
+  }
+  return [body = found->second](const program_place& at) { return body(*at.link); };
 }
 
 void print_hash(const std::string& name, std::uint64_t hash) {
@@ -557,6 +518,15 @@ int run_all_on_threads() {
   return equal ? 0 : 1;
 }
 
+/// Returns true if the launcher says so, before MPI has begun.
+bool is_rank_1_of_launcher() {
+  const auto is_1 = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr && std::string_view(value) == "1";
+  };
+  return is_1("OMPI_COMM_WORLD_RANK") || is_1("PMI_RANK");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -564,15 +534,19 @@ int main(int argc, char** argv) {
   if (name == "threads") {
     return run_all_on_threads();
   }
-  const auto& programs =
-      equal_programs().contains(name) ? equal_programs() : other_programs();
-  const auto found = programs.find(name);
-  if (found == programs.end()) {
+  const rank_program body = program_of(name);
+  if (!body) {
     std::fprintf(stderr, "unknown program %s\n", name.c_str());
     return 2;
   }
   weir::mpi_options options;
   options.deadline_ns = (argc > 3 ? std::atoll(argv[3]) : 60'000) * 1'000'000;
+  options.max_unsent = argc > 5 ? std::atoll(argv[5]) : options.max_unsent;
+  options.start_deadline_ns =
+      name == "absent" ? options.deadline_ns : options.start_deadline_ns;
+  if (name == "absent" && is_rank_1_of_launcher()) {
+    raise_known(SIGSTOP);  // the others wait in MPI_Init_thread
+  }
   auto link = weir::launched_ranks(options);
   if (!link) {
     std::fprintf(stderr, "%s\n", link.error().message().c_str());
@@ -584,7 +558,7 @@ int main(int argc, char** argv) {
   {
     world w(e, *link);
     rank = w.base().rank();
-    outcome = found->second({w, e, link->get(), argc > 4 ? argv[4] : "state"});
+    outcome = body({w, e, link->get(), argc > 4 ? argv[4] : "state"});
   }
   if (!outcome) {
     std::fprintf(stderr, "%s%s: %s\n",

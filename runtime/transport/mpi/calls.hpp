@@ -10,7 +10,7 @@
 namespace weir::mpi {
 
 /// Version of `calls`. A plug-in of another version is refused.
-constexpr std::uint32_t calls_version = 2;
+constexpr std::uint32_t calls_version = 3;
 /// Bits of the number of a message in its tag; the bits above are the channel's.
 constexpr unsigned number_bits = 20;
 /// Name of the function that returns the calls of a plug-in.
@@ -47,12 +47,14 @@ struct calls {
   std::size_t communicator_bytes;  ///< size of MPI_Comm
 
   /// Starts MPI if `communicator` is null, or uses the communicator at this address.
-  /// Makes communicator 0, a copy.
   int (*start)(const void* communicator, start_facts* facts);
-  /// Begins to make the next communicator. All ranks call it.
+  /// Begins to make the next communicator, a copy. All ranks call it.
   int (*begin_copy)();
   /// Sets `ready` to true if the communicator exists now.
   int (*copy_ready)(bool* ready);
+  /// Returns the first rank that has not called `begin_copy` for communicator 0; -1 if
+  /// all have, or if there are too many ranks to know.
+  int (*absent_rank)();
   /// Begins to send. A synchronous send ends after its receive has begun.
   int (*send)(int communicator, int to, int tag, const void* bytes, int count,
               bool synchronous, void* owner);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Signs of life, ends of channels, the pump, and the start and the end of the transport
-/// over MPI.
+/// Signs of life, ends of channels, the pump, and the end of the transport over MPI.
 ///
 /// One thread, the pump, makes sure that messages move and that signs of life are sent
 /// while the program computes. MPI is called under one lock only, as
@@ -10,20 +9,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
 #include <fmt/core.h>
 
-#include "loading.hpp"
 #include "ranks_over_mpi.hpp"
+#include "start.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/runtime/copy_ledger.hpp"
 
-namespace weir {
-namespace mpi {
+namespace weir::mpi {
 namespace {
 
 /// Longest time between two signs of life. Short deadlines need them more often.
@@ -36,26 +32,14 @@ constexpr std::int64_t busy_ns = 500'000;
 /// It doubles as long as the user polls, because each time that the pump wakes takes the
 /// processor from a worker. The longest one is also how late the pump may notice that a
 /// long kernel has begun.
-constexpr std::chrono::milliseconds shortest_sleep{1};
-constexpr std::chrono::milliseconds longest_sleep{4};
-/// Time for which the pump sleeps while no message is on its way.
+constexpr std::chrono::nanoseconds shortest_sleep{1'000'000};
+constexpr std::chrono::nanoseconds longest_sleep{4'000'000};
+/// Time for which the pump sleeps while no message is on its way, at most.
 constexpr std::chrono::milliseconds idle_pump_sleep{50};
 /// Time between two looks of a rank that waits for the others at the end.
 constexpr std::chrono::microseconds idle_sleep{50};
 /// Longest text of a cause that is sent. @units{bytes}
 constexpr std::size_t max_cause = 4096;
-/// Largest tag that messages have. A tag has the slot of a channel and the low bits of
-/// the number.
-constexpr int max_needed_tag =
-    static_cast<int>(((std::uint64_t{channels_of_communicator} + 1) << number_bits) - 1);
-
-/// True if this process can make no other transport: one exists or has failed, or MPI was
-/// started for one and has ended.
-std::atomic<bool>& was_made() {
-  static std::atomic<bool> made{false};
-  return made;
-}
-
 /// Returns a cause as bytes. Channel and code as numbers of 32 bits, then the text. All
 /// ranks run on machines of one byte order.
 std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause) {
@@ -66,86 +50,6 @@ std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause)
   std::memcpy(bytes.data(), head.data(), sizeof head);
   std::memcpy(bytes.data() + sizeof head, cause.text().data(), length);
   return bytes;
-}
-
-/// Returns the error that says why MPI cannot be used, if there is a reason. All of
-/// these are checked once, when MPI has started.
-result<void> check_facts(const calls& plugin, const start_facts& facts) {
-  if (facts.thread_level < facts.needed_level) {
-    return error(errc::unsupported,
-                 fmt::format("ranks not started: expected {} with the level of threads "
-                             "MPI_THREAD_SERIALIZED or more, found {}",
-                             plugin.library, facts.level))
-        .hint(facts.started_here
-                  ? "use an MPI library that was built with support for threads"
-                  : "call MPI_Init_thread with MPI_THREAD_SERIALIZED");
-  }
-  if (facts.max_tag < max_needed_tag) {
-    return error(errc::unsupported,
-                 fmt::format("ranks not started: expected {} with tags up to {}, found "
-                             "tags up to {}",
-                             plugin.library, max_needed_tag, facts.max_tag));
-  }
-  if (static_cast<std::size_t>(facts.ranks) > runtime::copy_ledger::max_holders) {
-    return error(errc::unsupported,
-                 fmt::format("ranks not started: expected at most {}, found {}",
-                             runtime::copy_ledger::max_holders, facts.ranks));
-  }
-  return {};
-}
-
-/// Starts MPI, or uses a communicator. `communicator` is null if Weir starts MPI itself.
-result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
-                                                        const void* communicator,
-                                                        const mpi_options& options) {
-  if (was_made().exchange(true)) {
-    return error(errc::already_exists,
-                 "ranks not started: expected one transport over MPI in a process, found "
-                 "a second one")
-        .hint(
-            "worlds share a transport; a program that has called MPI_Init_thread makes "
-            "one after another by from_mpi");
-  }
-  start_facts facts;
-  // The library explains its codes by texts.
-  if (const int code = plugin.start(communicator, &facts); code != 0) {
-    std::array<char, 512> text{};
-    plugin.explain(code, text.data(), text.size());
-    // MPI itself may have been started. It is not ended: MPI_Finalize would wait for the
-    // other ranks, which may run on, and the error would never be seen. A program with
-    // MPI of its own may try another communicator.
-    was_made() = communicator == nullptr;
-    return error(errc::io, fmt::format("ranks not started: expected success of {}, "
-                                       "found: {}",
-                                       plugin.library, text.data()));
-  }
-  if (!facts.is_active) {
-    was_made() = false;
-    return error(errc::unsupported,
-                 fmt::format("ranks not started: expected that {} is active, found that "
-                             "the program has not called MPI_Init_thread yet, or has "
-                             "called MPI_Finalize",
-                             plugin.library))
-        .hint("make the ranks between MPI_Init_thread and MPI_Finalize");
-  }
-  if (auto usable = check_facts(plugin, facts); !usable) {
-    // MPI that was started here is ended, because the launcher reports a process that
-    // ends without MPI_Finalize as failed. All ranks find the same facts.
-    static_cast<void>(plugin.finish());
-    was_made() = facts.started_here;
-    return std::move(usable).error();
-  }
-  try {
-    return std::make_unique<ranks_over_mpi>(plugin, facts, options);
-  } catch (const std::exception& e) {
-    // MPI is not ended: MPI_Finalize would wait for the other ranks, which run on. They
-    // find this rank silent.
-    return error(errc::out_of_memory,
-                 fmt::format("ranks not started: expected memory and a thread for the "
-                             "messages of rank {}, found: {}",
-                             facts.rank, e.what()))
-        .hint("raise the limits of memory and threads of the process");
-  }
 }
 
 }  // namespace
@@ -160,6 +64,7 @@ ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
       ranks_(static_cast<rank_id>(facts.ranks)),
       small_(ranks_),
       heard_(ranks_, now_ns()),
+      silence_(options_.deadline_ns),
       left_ns_(ranks_),
       sends_life_(ranks_) {
   pump_ = std::thread([this] { pump(); });
@@ -267,11 +172,14 @@ void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> byte
 void ranks_over_mpi::pump() {
   const std::int64_t life_ns =
       std::min(max_life_ns, options_.deadline_ns / lives_in_deadline);
-  std::chrono::milliseconds length = shortest_sleep;
+  const auto idle_length = std::min<std::chrono::nanoseconds>(
+      idle_pump_sleep, std::chrono::nanoseconds(runtime::silence_clock::longest_sleep_ns(
+                           options_.deadline_ns)));
+  std::chrono::nanoseconds length = shortest_sleep;
   std::unique_lock lock(mutex_);
   // Woken early when the transport ends.
   while (!stops_) {
-    stopping_.wait_for(lock, operations_.empty() ? idle_pump_sleep : length,
+    stopping_.wait_for(lock, operations_.empty() ? idle_length : length,
                        [this] { return stops_; });
     const std::int64_t now = now_ns();
     // A rank that has not taken the last sign gets no other, so signs do not pile up.
@@ -325,9 +233,8 @@ ranks_over_mpi::~ranks_over_mpi() {
 
 /// The own rank does not count.
 std::optional<rank_id> ranks_over_mpi::silent_rank(std::int64_t begun) const {
-  const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
-    if (r != rank_ && now - std::max(begun, heard_[r]) > options_.deadline_ns) {
+    if (r != rank_ && silence_.is_overdue(std::max(begun, heard_[r]))) {
       return r;
     }
   }
@@ -337,13 +244,21 @@ std::optional<rank_id> ranks_over_mpi::silent_rank(std::int64_t begun) const {
 /// A rank may have left right behind its own copy, so others have the deadline for
 /// theirs.
 std::optional<rank_id> ranks_over_mpi::left_rank(std::int64_t begun) const {
-  const std::int64_t now = now_ns();
   for (rank_id r = 0; r < ranks_; ++r) {
-    if (left_ns_[r] != 0 && now - std::max(begun, left_ns_[r]) > options_.deadline_ns) {
+    if (left_ns_[r] != 0 && silence_.is_overdue(std::max(begun, left_ns_[r]))) {
       return r;
     }
   }
   return std::nullopt;
+}
+
+/// Returns the words for a rank that has been silent for the deadline, counted from a
+/// time or from its last sign of life.
+std::string ranks_over_mpi::words_of_silence(rank_id other, std::int64_t since) const {
+  return fmt::format(
+      "expected a sign of life of rank {} within {} ms, found none for {} ms", other,
+      options_.deadline_ns / 1'000'000,
+      silence_.since(std::max(since, heard_[other])) / 1'000'000);
 }
 
 /// Returns true if a transfer of a user is under way. Control messages do not count.
@@ -394,43 +309,4 @@ bool ranks_over_mpi::all_are_here() {
   }
 }
 
-}  // namespace mpi
-
-/// Returns an empty pointer if the program was not started by a launcher of MPI.
-result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& options) {
-  WEIR_TRY(auto pretended, runtime::pretended_ranks_of_environment());
-  if (pretended) {
-    return pretended;
-  }
-  WEIR_TRY(const mpi::library which, mpi::library_of_launcher());
-  if (which == mpi::library::none) {
-    return std::unique_ptr<runtime::transport>();
-  }
-  WEIR_TRY(const mpi::calls* plugin, mpi::load_plugin(which, options.folder));
-  return mpi::start_ranks(*plugin, nullptr, options);
-}
-
-/// Serves programs that use MPI themselves. The launcher chooses the plug-in here as
-/// well: a program that is linked with another library than that of its launcher has
-/// started as many times as there are ranks, and each is alone in its MPI_COMM_WORLD.
-result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
-    const void* communicator, std::size_t bytes, const mpi_options& options) {
-  WEIR_TRY(mpi::library which, mpi::library_of_launcher());
-  if (which == mpi::library::none) {
-    // MPI_Comm is a pointer in OpenMPI and an int in MPICH.
-    which = bytes == sizeof(void*) ? mpi::library::openmpi : mpi::library::mpich;
-  }
-  WEIR_TRY(const mpi::calls* plugin, mpi::load_plugin(which, options.folder));
-  if (bytes != plugin->communicator_bytes) {
-    return error(errc::unsupported,
-                 fmt::format("ranks not started: expected a communicator of {}, which "
-                             "has {} bytes, found one of {} bytes",
-                             plugin->library, plugin->communicator_bytes, bytes))
-        .hint(
-            "start the program with the launcher of the library that it is linked "
-            "with");
-  }
-  return mpi::start_ranks(*plugin, communicator, options);
-}
-
-}  // namespace weir
+}  // namespace weir::mpi

@@ -160,6 +160,19 @@ result<library> library_of_launcher() {
   return library::none;
 }
 
+/// OpenMPI, Slurm and MPICH have variables of their own.
+std::optional<std::uint32_t> rank_of_launcher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    const std::string_view text = variable(name);
+    std::uint32_t number = 0;
+    const char* const end = text.data() + text.size();
+    if (!text.empty() && std::from_chars(text.data(), end, number).ptr == end) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
 /// The first folder that has the file counts.
 result<const calls*> load_plugin(library which, const std::string& folder) {
   const char* const file = file_of(which);

@@ -3,6 +3,8 @@
 /// Choosing and loading the plug-in for an MPI library.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "calls.hpp"
@@ -17,6 +19,10 @@ enum class library { none, openmpi, mpich };
 /// `none` if this process is the only one. @error{unsupported; srun without a type of
 /// MPI}
 [[nodiscard]] result<library> library_of_launcher();
+
+/// Returns the number that the launcher has given to this process, if it has told it by a
+/// variable of the environment.
+[[nodiscard]] std::optional<std::uint32_t> rank_of_launcher();
 
 /// Loads the plug-in for a library, from `folder` if that is not empty.
 /// @error{not_found; no folder has the plug-in}

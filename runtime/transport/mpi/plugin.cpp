@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <vector>
 
 #include "calls.hpp"
@@ -51,7 +52,13 @@ struct plugin_state {
   std::vector<MPI_Request> requests;
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
-  MPI_Comm copy = MPI_COMM_NULL;  ///< communicator that is being made
+  MPI_Comm all =
+      MPI_COMM_NULL;  ///< communicator of the program, of which copies are made
+  std::vector<MPI_Request> greetings;  ///< from each rank, while communicator 0 is made
+  std::vector<char> greeted;           ///< memory of the greetings
+  std::vector<int> counts;             ///< likewise
+  std::vector<int> places;             ///< likewise
+  MPI_Comm copy = MPI_COMM_NULL;       ///< communicator that is being made
   MPI_Request copying = MPI_REQUEST_NULL;
   MPI_Request barrier = MPI_REQUEST_NULL;
   bool started_here = false;
@@ -118,17 +125,9 @@ int start(const void* communicator, start_facts* facts) {
   facts->needed_level = MPI_THREAD_SERIALIZED;
   facts->level = name_of_level(facts->thread_level);
   facts->started_here = state.started_here;
-  // A copy keeps messages apart from those of the program. Errors are returned and do
-  // not end the process.
-  MPI_Comm own = MPI_COMM_NULL;
-  if ((code = MPI_Comm_dup(all, &own)) != MPI_SUCCESS ||
-      (code = MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN)) != MPI_SUCCESS ||
-      (code = MPI_Comm_dup(own, &state.ends)) != MPI_SUCCESS ||
-      (code = MPI_Comm_rank(own, &facts->rank)) != MPI_SUCCESS ||
-      (code = MPI_Comm_size(own, &facts->ranks)) != MPI_SUCCESS) {
-    if (own != MPI_COMM_NULL) {
-      MPI_Comm_free(&own);
-    }
+  state.all = all;
+  if ((code = MPI_Comm_rank(all, &facts->rank)) != MPI_SUCCESS ||
+      (code = MPI_Comm_size(all, &facts->ranks)) != MPI_SUCCESS) {
     return code;
   }
   // Only MPI_COMM_WORLD has this attribute in all libraries; 32767 is guaranteed.
@@ -137,30 +136,90 @@ int start(const void* communicator, start_facts* facts) {
   code =
       MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &present);
   facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
-  // A later attempt after a failure finds no communicator of this one.
-  if (code == MPI_SUCCESS) {
-    state.communicators.push_back(own);
-  } else {
-    MPI_Comm_free(&own);
+  return code;
+}
+
+/// Largest number of ranks that greet each other.
+constexpr int max_greeted = 1024;
+
+/// Begins to send a byte to each rank and to receive one from each, so that a rank which
+/// waits for communicator 0 knows who has come. These are collective operations, since
+/// usual messages would meet those of the program in its communicator. The bytes of one
+/// rank come without a third rank in the libraries that there are plug-ins for.
+int begin_greetings() {
+  int rank = 0;
+  int ranks = 0;
+  int code = MPI_Comm_rank(state.all, &rank);
+  if (code != MPI_SUCCESS || (code = MPI_Comm_size(state.all, &ranks)) != MPI_SUCCESS ||
+      ranks > max_greeted) {
+    return code;
+  }
+  const auto size = static_cast<std::size_t>(ranks);
+  state.greeted.assign(2 * size, '\0');
+  state.counts.assign(size, 1);
+  state.places.resize(size);
+  std::iota(state.places.begin(), state.places.end(), 0);
+  state.greetings.assign(size, MPI_REQUEST_NULL);
+  for (int from = 0; from < ranks && code == MPI_SUCCESS; ++from) {
+    const auto at = static_cast<std::size_t>(from);
+    code = MPI_Iscatterv(&state.greeted[size], state.counts.data(), state.places.data(),
+                         MPI_BYTE, &state.greeted[at], 1, MPI_BYTE, from, state.all,
+                         &state.greetings[at]);
   }
   return code;
 }
 
-/// Copying is collective, so it runs in the background until all ranks take part.
+/// Copying is collective, so it runs in the background until all ranks take part. Copies
+/// keep messages apart from those of the program. The first one is made of its
+/// communicator, and the others of the first one.
 int begin_copy() {
-  return MPI_Comm_idup(state.communicators.front(), &state.copy, &state.copying);
+  if (!state.communicators.empty()) {
+    return MPI_Comm_idup(state.communicators.front(), &state.copy, &state.copying);
+  }
+  // OpenMPI copies in several steps, each a collective operation that begins when the one
+  // before has ended. Operations between them would have another order on each rank.
+  const int code = begin_greetings();
+  return code == MPI_SUCCESS ? MPI_Comm_idup(state.all, &state.copy, &state.copying)
+                             : code;
 }
 
-/// `*ready` tells whether the copy has been made.
+/// `*ready` tells whether the copy has been made. Behind communicator 0, that of the
+/// barriers is made.
 int copy_ready(bool* ready) {
   int done = 0;
-  int code = MPI_Test(&state.copying, &done, MPI_STATUS_IGNORE);
-  *ready = code == MPI_SUCCESS && done != 0;
-  if (*ready) {
-    code = MPI_Comm_set_errhandler(state.copy, MPI_ERRORS_RETURN);
-    state.communicators.push_back(state.copy);
+  *ready = false;
+  int code = MPI_Testall(static_cast<int>(state.greetings.size()), state.greetings.data(),
+                         &done, MPI_STATUSES_IGNORE);
+  if (code != MPI_SUCCESS || done == 0 ||
+      (code = MPI_Test(&state.copying, &done, MPI_STATUS_IGNORE)) != MPI_SUCCESS ||
+      done == 0) {
+    return code;
   }
-  return code;
+  state.greetings.clear();
+  // Errors are returned and do not end the process.
+  if ((code = MPI_Comm_set_errhandler(state.copy, MPI_ERRORS_RETURN)) != MPI_SUCCESS) {
+    return code;
+  }
+  const bool is_first = state.communicators.empty();
+  if (is_first || state.ends != MPI_COMM_NULL) {
+    state.communicators.push_back(state.copy);
+  } else {
+    state.ends = state.copy;
+  }
+  *ready = !is_first;
+  return is_first ? begin_copy() : code;
+}
+
+/// A greeting that has come is a request without an operation.
+int absent_rank() {
+  for (std::size_t from = 0; from < state.greetings.size(); ++from) {
+    int done = 0;
+    if (MPI_Test(&state.greetings[from], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+        done == 0) {
+      return static_cast<int>(from);
+    }
+  }
+  return -1;
 }
 
 /// Notes an operation that has begun.
@@ -394,7 +453,10 @@ void drop() {
 int finish() {
   state.communicators.push_back(state.ends);
   for (MPI_Comm& one : state.communicators) {
-    MPI_Comm_free(&one);
+    // A start that was refused has made none.
+    if (one != MPI_COMM_NULL) {
+      MPI_Comm_free(&one);
+    }
   }
   const bool started_here = state.started_here;
   state = {};
@@ -434,6 +496,7 @@ constexpr calls all_calls{calls_version,
                           start,
                           begin_copy,
                           copy_ready,
+                          absent_rank,
                           send,
                           receive,
                           cancel,

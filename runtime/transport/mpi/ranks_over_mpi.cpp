@@ -106,7 +106,7 @@ void ranks_over_mpi::move_copy_on(std::int64_t begun) {
     is_copying_ = false;
     ++communicators_;
   } else if (const auto silent = silent_rank(begun)) {
-    fail(words_of_silence(*silent, begun, now_ns()));
+    fail(words_of_silence(*silent, begun));
   } else if (const auto left = left_rank(begun)) {
     fail(fmt::format("rank {} has ended its transport", *left));
   }
@@ -347,6 +347,7 @@ void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ende
 /// Called with the mutex locked, by polls and by the pump.
 void ranks_over_mpi::progress() {
   const std::int64_t now = now_ns();
+  silence_.look(now);
   // MPI needs space for the ends of all operations.
   ends_.resize(std::max(ends_.size(), operations_.size()));
   const int count = mpi_.poll(ends_.data(), static_cast<int>(ends_.size()));
@@ -357,7 +358,7 @@ void ranks_over_mpi::progress() {
   if (now - looked_ns_ >= look_ns) {
     looked_ns_ = now;
     look_for_control_messages(now);
-    end_overdue(now);
+    end_overdue();
   }
 }
 
@@ -492,25 +493,15 @@ void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
   channels_[one.key.channel].ended.push_back({one.id, std::move(outcome), abandoned});
 }
 
-/// Returns the words for a rank that has been silent for the deadline, counted from a
-/// time or from its last sign of life.
-std::string ranks_over_mpi::words_of_silence(rank_id other, std::int64_t since,
-                                             std::int64_t now) const {
-  return fmt::format(
-      "expected a sign of life of rank {} within {} ms, found none for {} ms", other,
-      options_.deadline_ns / 1'000'000,
-      (now - std::max(since, heard_[other])) / 1'000'000);
-}
-
 /// Ends the transfers with ranks that have been silent for the deadline. A rank may come
 /// back, and its user may begin a receive again, so MPI's part of it is kept. A send
 /// cannot be taken back: it keeps its buffer until MPI ends it. A send to a rank that has
 /// left the channel, and may live on, ends without an error, as it does between threads.
-void ranks_over_mpi::end_overdue(std::int64_t now) {
+void ranks_over_mpi::end_overdue() {
   std::vector<operation*> late;
   const auto add_if_late = [&](operation& one) {
     // Counted from the begin of the transfer, or from the last sign of life.
-    if (now - std::max(one.begun_ns, heard_[one.other]) > options_.deadline_ns) {
+    if (silence_.is_overdue(std::max(one.begun_ns, heard_[one.other]))) {
       late.push_back(&one);
     }
   };
@@ -532,13 +523,13 @@ void ranks_over_mpi::end_overdue(std::int64_t now) {
   std::sort(late.begin(), late.end(),
             [](const operation* a, const operation* b) { return a->id < b->id; });
   for (operation* const one : late) {
-    give_up(*one, now);
+    give_up(*one);
   }
 }
 
 /// The user is told now. MPI is asked to cancel a receive, which may fail.
-void ranks_over_mpi::give_up(operation& one, std::int64_t now) {
-  const std::string silence = words_of_silence(one.other, one.begun_ns, now);
+void ranks_over_mpi::give_up(operation& one) {
+  const std::string silence = words_of_silence(one.other, one.begun_ns);
   if (one.is_send) {
     tell_end(one,
              error(errc::rank_lost,

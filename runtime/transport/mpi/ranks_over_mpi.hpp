@@ -27,6 +27,7 @@
 #include "calls.hpp"
 #include "control.hpp"
 #include "weir/mpi/ranks.hpp"
+#include "weir/runtime/transport/silence.hpp"
 
 namespace weir::mpi {
 
@@ -110,8 +111,8 @@ class ranks_over_mpi final : public runtime::transport {
   [[nodiscard]] result<void> outcome_of(operation& one, const operation_end& end) const;
   void look_for_control_messages(std::int64_t now);
   void take_farewell(rank_id from, std::span<const std::byte> bytes);
-  void end_overdue(std::int64_t now);
-  void give_up(operation& one, std::int64_t now);
+  void end_overdue();
+  void give_up(operation& one);
   void move_copy_on(std::int64_t begun);
   void tell_end(const operation& one, result<void> outcome, bool abandoned = false);
   [[nodiscard]] error failure_of_mpi(const operation& one, int code) const;
@@ -132,8 +133,7 @@ class ranks_over_mpi final : public runtime::transport {
   /// way.
   [[nodiscard]] std::optional<rank_id> left_rank(std::int64_t begun) const;
   [[nodiscard]] std::string words_of_mpi(int code) const;
-  [[nodiscard]] std::string words_of_silence(rank_id other, std::int64_t since,
-                                             std::int64_t now) const;
+  [[nodiscard]] std::string words_of_silence(rank_id other, std::int64_t since) const;
 
   const calls& mpi_;
   const mpi_options options_;
@@ -161,6 +161,7 @@ class ranks_over_mpi final : public runtime::transport {
   std::int64_t unsent_ = 0;                    ///< bytes of sends that have not ended
   std::vector<std::uint32_t> small_;           ///< small messages to each rank
   std::vector<std::int64_t> heard_;            ///< last sign of life of each rank
+  runtime::silence_clock silence_;             ///< looks at the others in `progress`
   /// Time at which each rank has ended its transport; 0 before.
   std::vector<std::int64_t> left_ns_;
   std::vector<bool>

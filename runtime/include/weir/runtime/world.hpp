@@ -102,8 +102,8 @@ struct world_submission {
 /// the same order; kernels alone differ in what they see. The results are those of one
 /// rank, bit for bit. On one rank `submit` forwards to the engine.
 ///
-/// Several worlds may use one transport, each with an engine of its own. While one waits,
-/// the others move on.
+/// Several worlds may use one transport. While one waits, the others move on. Worlds with
+/// the same engine wait for each other's tasks, see docs/ranks.md, rule 4.
 ///
 /// A rank whose world fails or ends tells the others. Their worlds then fail as well, at
 /// the first wait that needs it, with an error that names the rank and its failure.

@@ -20,6 +20,10 @@ struct mpi_options {
   /// Time without a sign of life of a rank after which transfers with it fail. A thread
   /// of each rank sends signs of life, also while kernels run. @units{nanoseconds}
   std::int64_t deadline_ns = 60'000'000'000;
+  /// Time for which a rank waits for the others at the start: in MPI_Init_thread, and
+  /// again until all have made their transports. MPI_Init_thread takes seconds if there
+  /// are many ranks or the machines are busy. @units{nanoseconds}
+  std::int64_t start_deadline_ns = 60'000'000'000;
   /// Largest number of bytes of messages that were begun and that MPI has not sent yet. A
   /// send beyond it fails. @units{bytes}
   std::int64_t max_unsent = std::int64_t{4} << 30;
@@ -38,7 +42,12 @@ struct mpi_options {
 /// another may be under way in a channel. If no rank has failed, the destructor waits for
 /// all ranks and ends MPI; MPI cannot be started again in this process. A program that
 /// has called MPI_Init_thread before joins with MPI_COMM_WORLD, see `from_mpi`.
+///
+/// If MPI_Init_thread does not return within the deadline of the start, because not all
+/// ranks have come to it, a line on standard error says so and the process ends with
+/// status 6: nothing else can end that call.
 /// @threads{call it once, from the main thread}
+/// @error{rank_lost; a rank has not come to the start within its deadline}
 /// @error{not_found; there is no plug-in in any of the folders}
 /// @error{unsupported; the plug-in or MPI lacks something that is needed, or the launcher
 /// `srun` has started the processes without a type of MPI}
@@ -80,6 +89,9 @@ struct mpi_finding {
 /// @error{unsupported; the program is linked with another MPI library than that of its
 /// launcher; the text names the files of both}
 /// @error{already_exists; the process has a transport over MPI}
+/// @error{rank_lost; a rank has not made its transport within the deadline of the start.
+/// The text names it, unless there are more than 1,024 ranks. The program ends by
+/// MPI_Abort}
 /// @error{io; the communicator is MPI_COMM_NULL}
 template <class Communicator>
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> from_mpi(
