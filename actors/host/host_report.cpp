@@ -65,7 +65,8 @@ void finish(host_pointer self) {
   auto& run = execution_of(self);
   if (s.failure) {
     // The hint names the item from which a resumed run will go on.
-    error& cause = *s.failure;
+    error cause = std::move(*s.failure);
+    s.failure.reset();
     if (s.config.stored && cause.hint().empty()) {
       static_cast<void>(std::move(cause).hint(
           fmt::format("the checkpoint holds the items before number {}; resume the run "

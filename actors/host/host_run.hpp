@@ -33,7 +33,9 @@ inline void fail(host_pointer self, error cause) {
   auto& s = self->state;
   if (!s.over) {
     s.over = true;
-    s.config.failed(std::move(cause));
+    // A source that has failed lets the run make a last checkpoint. If that fails as
+    // well, for example because the source has died, the run tells the first failure.
+    s.config.failed(s.failure ? std::move(*s.failure) : std::move(cause));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,14 +28,34 @@ namespace {
 /// no signal later. @units{bytes}
 constexpr std::uint64_t max_allocated = std::uint64_t{64} << 20;
 
+/// Returns the error for memory that the system has refused to the run.
+/// @param call  System call that has failed with the error `number`.
+error no_memory(const std::string& stage, std::uint64_t bytes, const char* call,
+                int number) {
+  // The memory is a file: a limit of the size of files holds for it, and a size beyond
+  // that of any file is an invalid argument.
+  const bool lacks =
+      number == ENOSPC || number == ENOMEM || number == EFBIG || number == EINVAL;
+  const errc code = number == ENOMEM ? errc::out_of_memory
+                    : lacks          ? errc::no_space
+                                     : errc::io;
+  error e(code,
+          fmt::format("cannot make the memory that the run shares with the child process "
+                      "of stage \"{}\": expected {} bytes, found the error \"{}\" of {}",
+                      stage, bytes, std::strerror(number), call));
+  return lacks
+             ? std::move(e).hint(
+                   "give the edges of the stage smaller windows, or raise the limits of "
+                   "the process (`ulimit -f`, `ulimit -v`)")
+             : std::move(e);
+}
+
 /// Maps the whole file for reading and writing, shared with the other process.
-result<std::byte*> map_all(int fd, std::uint64_t bytes) {
+/// Returns a null pointer, with the reason in `errno`, if the system refuses.
+std::byte* map_all(int fd, std::uint64_t bytes) {
   // Both processes see each other's writes at once.
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) {
-    return system_error("map", "shared memory", errno);
-  }
-  return static_cast<std::byte*>(base);
+  return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
 /// Returns the error for a field of a record that the child has written.
@@ -56,25 +77,28 @@ result<shared_memory> shared_memory::create(const std::string& stage,
   const int fd =
       ::memfd_create(("weir:" + stage).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) {
-    return system_error("make", "shared memory of the stage " + stage, errno);
+    return no_memory(stage, bytes, "memfd_create", errno);
   }
   // From here on the descriptor is closed on errors.
   shared_memory made(fd, nullptr, bytes);
   const auto size = static_cast<off_t>(bytes);
   if (::ftruncate(fd, size) != 0) {
-    return system_error("size", "shared memory of the stage " + stage, errno);
+    return no_memory(stage, bytes, "ftruncate", errno);
   }
   // Larger memory is allocated page by page when it is used.
   if (bytes <= max_allocated) {
     if (const int number = ::posix_fallocate(fd, 0, size); number != 0) {
-      return system_error("allocate", "shared memory of the stage " + stage, number);
+      return no_memory(stage, bytes, "posix_fallocate", number);
     }
   }
   // No further seals can be added.
   if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return system_error("seal", "shared memory of the stage " + stage, errno);
+    return no_memory(stage, bytes, "fcntl", errno);
   }
-  WEIR_TRY(made.base_, map_all(fd, bytes));
+  made.base_ = map_all(fd, bytes);
+  if (made.base_ == nullptr) {
+    return no_memory(stage, bytes, "mmap", errno);
+  }
   return made;
 }
 
@@ -93,7 +117,10 @@ result<shared_memory> shared_memory::map(int fd, std::uint64_t bytes) {
   }
   // The descriptor is owned from here on.
   shared_memory made(fd, nullptr, bytes);
-  WEIR_TRY(made.base_, map_all(fd, bytes));
+  made.base_ = map_all(fd, bytes);
+  if (made.base_ == nullptr) {
+    return system_error("map", "shared memory", errno);
+  }
   return made;
 }
 

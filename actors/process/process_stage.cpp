@@ -57,7 +57,7 @@ class process_stage final : public flow::batch_stage {
   result<void> open(opening& run) override {
     WEIR_CHECK(begin(run));
     WEIR_TRY(const auto answer, child_->ask(wire::kind::open));
-    WEIR_TRY(auto loaded, constants_of(as_text(answer.payload)));
+    WEIR_TRY(auto loaded, readable(constants_of(as_text(answer.payload))));
     run.set_constants(std::move(loaded));
     return note_position();
   }
@@ -118,15 +118,12 @@ class process_stage final : public flow::batch_stage {
 
   [[nodiscard]] flow::small_record position() const override { return position_; }
   result<void> seek(bytes_view cursor) override {
-    WEIR_TRY(const auto answer, child_->ask(wire::kind::seek, 0, cursor));
-    static_cast<void>(answer);
+    WEIR_CHECK(tell(wire::kind::seek, cursor));
     return note_position();
   }
   result<flow::small_record> settle() override { return ask_record(wire::kind::settle); }
   result<void> rewind(bytes_view offset) override {
-    WEIR_TRY(const auto answer, child_->ask(wire::kind::rewind, 0, offset));
-    static_cast<void>(answer);
-    return {};
+    return tell(wire::kind::rewind, offset);
   }
   result<void> copy_state(flow::state_writer& to) override {
     WEIR_TRY(auto parts, ask_state());
@@ -138,14 +135,14 @@ class process_stage final : public flow::batch_stage {
   result<void> restore_state(const flow::state_reader& from) override {
     byte_vector payload;
     put_sections(payload, sections_in(from));
-    WEIR_TRY(const auto answer, child_->ask(wire::kind::restore_state, 0, payload));
-    static_cast<void>(answer);
-    return {};
+    return tell(wire::kind::restore_state, payload);
   }
-  /// The host asks while the stage does nothing. An error shows at the next request.
+  /// Figures that are missing are a problem in the report and no failure of the run.
   void report(figures& to) const override {
     const auto answer = child_->ask(wire::kind::report);
-    if (answer && !add_figures(as_text(answer->payload), to)) {
+    if (!answer) {
+      to.problem(answer.error().message());
+    } else if (!add_figures(as_text(answer->payload), to)) {
       to.problem("the child process has sent figures that are no JSON");
     }
   }
@@ -157,8 +154,11 @@ class process_stage final : public flow::batch_stage {
   result<void> begin(opening& run) {
     start_.resuming = run.resuming();
     start_.kernels = run.kernels();
-    WEIR_TRY([[maybe_unused]] const auto answer,
-             child_->ask(wire::kind::start, 0, as_view(wire_text(start_))));
+    return tell(wire::kind::start, as_view(wire_text(start_)));
+  }
+  /// Sends a request whose answer has nothing but its success.
+  result<void> tell(wire::kind kind, bytes_view payload) {
+    WEIR_TRY([[maybe_unused]] const auto answer, child_->ask(kind, 0, payload));
     return {};
   }
   /// Asks where a source is, because `position` cannot fail.
@@ -182,11 +182,12 @@ class process_stage final : public flow::batch_stage {
   }
   result<std::vector<flow::image_section>> ask_state() {
     WEIR_TRY(const auto answer, child_->ask(wire::kind::copy_state, 0, {}, max_state));
-    auto parts = sections_of(answer.payload);
-    if (!parts) {
-      return child_->broken(std::move(parts.error()));
-    }
-    return parts;
+    return readable(sections_of(answer.payload));
+  }
+  /// Ends the child if a part of its answer could not be read.
+  template <class T>
+  result<T> readable(result<T> read) {
+    return read ? std::move(read) : result<T>(child_->broken(read.error()));
   }
   /// Returns the parts of the state of this stage in an image.
   [[nodiscard]] std::vector<flow::image_section> sections_in(
@@ -321,13 +322,10 @@ class process_stage final : public flow::batch_stage {
       if (made.about_bytes > wire::attribute_bytes) {
         return wrong("attributes in their place", std::to_string(made.about_bytes));
       }
-      auto about = get_attributes(
-          memory_.at(layout_.made_attributes + nth * wire::attribute_bytes),
-          made.about_bytes);
-      if (!about) {
-        return child_->broken(std::move(about.error()));
-      }
-      flow::set_attributes(to, *about);
+      const std::uint64_t at = layout_.made_attributes + nth * wire::attribute_bytes;
+      WEIR_TRY(const auto about,
+               readable(get_attributes(memory_.at(at), made.about_bytes)));
+      flow::set_attributes(to, about);
     }
     pull p(to);
     for (std::size_t o = 0; o < owned_; ++o) {

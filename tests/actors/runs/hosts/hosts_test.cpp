@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Pipelines whose stages work on hosts of their own and in child processes: the files of
-/// their sinks, checkpoints that pass from one kind of host to another, children that are
-/// killed, and children that do not keep to the wire.
+/// their sinks, checkpoints that pass from one kind of host to another, and children that
+/// are killed. `child_mistakes_test` has children that do not keep to the wire.
 #include <gtest/gtest.h>
 #include <signal.h>  // NOLINT: the functions are those of POSIX
 
@@ -300,76 +300,6 @@ void kill_children(std::uint64_t deaths) {
 
 TEST(PipelineHosts, GiveTheSameBytesAfterChildrenWereKilled) {
   kill_children(case_count("WEIR_TEST_KILLS", 20));
-}
-
-/// Lets one stage run in a child that makes a mistake. Returns the error of the run.
-error error_of_mistake(const std::string& mistake, std::int64_t deadline_s) {
-  const scoped_variable program("WEIR_STAGE_HOST", WEIR_BAD_CHILD_PROGRAM);
-  const scoped_variable which("WEIR_BAD_CHILD", mistake);
-  add_standard_stages();
-  pipeline p("bad");
-  const std::int64_t four = 4;
-  setting_value shape;
-  shape.data = setting_value::list{{four}};
-  auto source = p.add("source", "generator",
-                      {{"count", 100}, {"shape", shape}, {"element", "f64"}});
-  auto stage = p.add("stage", "elementwise", {{"type", "f64[4]"}, {"op", "negate"}});
-  auto sink = p.add("sink", "null");
-  source >> stage.host(host_kind::process) >> sink;
-  run_options options;
-  options.deadline_s = deadline_s;
-  auto end = run(p, options);
-  return end ? error(errc::internal, "the run has ended well") : end.error();
-}
-
-TEST(PipelineHosts, NameTheMistakesOfAChild) {
-  const std::size_t before = open_descriptors();
-  constexpr double margin_s = 10;  // for a busy machine
-  struct mistake {
-    const char* name;
-    errc code;
-    const char* words;
-    const char* more = "";
-    const char* place = "cannot process item ";
-  };
-  for (const mistake& one : std::initializer_list<mistake>{
-           {"exits at once", errc::abandoned, "I leave early", "", ""},
-           {"hangs", errc::timeout, "none for 1 s"},
-           {"floods its standard error", errc::timeout, "flood"},
-           {"floods the socket", errc::corrupt, "the first word"},
-           {"closes its socket", errc::abandoned, "closed its socket"},
-           {"exits with status 0", errc::abandoned, "status 0", "I have had enough"},
-           {"kills itself", errc::abandoned, "signal 9", "a last word"},
-           {"writes garbage into the shared memory", errc::corrupt, "call 0"},
-           {"claims more items", errc::corrupt, "items"},
-           {"makes no progress", errc::corrupt, "items"},
-           {"has no item yet, as a source", errc::corrupt, "flags 4"},
-           {"has ended, as a source", errc::corrupt, "flags 2"},
-           {"repeats an answer", errc::corrupt, "the request"},
-           {"answers with a wrong first word", errc::corrupt, "the first word"},
-           {"claims a large payload", errc::corrupt, "payload"},
-           {"points behind the shared memory", errc::corrupt, "bytes of its shape"},
-           {"points into the inputs", errc::corrupt, "an offset"},
-           {"claims a shape that overflows", errc::corrupt, "bytes of its shape"},
-           {"makes another element type", errc::corrupt, "element type"},
-           {"fills /dev/shm", errc::abandoned, "no more space"}}) {
-    const std::int64_t deadline_s = one.code == errc::timeout ? 1 : 20;
-    const auto begin = std::chrono::steady_clock::now();
-    const error e = error_of_mistake(one.name, deadline_s);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    EXPECT_LE(passed.count(), static_cast<double>(deadline_s) + margin_s) << one.name;
-    const std::string text = e.message();
-    EXPECT_EQ(e.code(), one.code) << one.name << ": " << text;
-    EXPECT_NE(text.find(one.words), std::string::npos) << one.name << ": " << text;
-    EXPECT_NE(text.find(one.more), std::string::npos) << one.name << ": " << text;
-    EXPECT_NE(text.find(one.place), std::string::npos) << one.name << ": " << text;
-    EXPECT_NE(text.find("stage \"stage\""), std::string::npos)
-        << one.name << ": " << text;
-    EXPECT_NE(text.find("restarts"), std::string::npos) << one.name << ": " << text;
-    EXPECT_EQ(children(), std::vector<pid_t>()) << one.name;
-    EXPECT_EQ(shared_mappings(), 0U) << one.name;
-    EXPECT_EQ(open_descriptors(), before) << one.name;
-  }
 }
 
 // In nanoseconds these times are beyond 64 bits.
