@@ -232,6 +232,11 @@ std::string wire_text(const start_message& one) {
   j["plugins"] = one.plugins;
   j["seed"] = one.seed;
   j["fill"] = one.fill_slots;
+#ifdef NDEBUG
+  j["debug"] = false;
+#else
+  j["debug"] = true;  // a stage of Python that keeps a view behind its call is found
+#endif
   j["kernels"] = one.kernels;
   j["folder"] = one.folder;
   j["resuming"] = one.resuming;

@@ -70,7 +70,8 @@ class Host:
         self.shared = Shared(memory, start["memory"], start["ports"], self.running)
         self.kept, self.messages = {}, {}
         self.pending = None  # the item of a call for which the memory was full
-        self.debug = os.environ.get("WEIR_DEBUG", "") not in ("", "0")
+        asked = os.environ.get("WEIR_DEBUG", "")
+        self.debug = asked != "0" if asked else start.get("debug", False)
         # The shapes of outlets depend on those of the inlets alone, so that views can be kept.
         self.keeps = self.running.shape is None and not self.debug
 
@@ -168,7 +169,7 @@ class Host:
         return c
 
     def work_slowly(self, c, count, at):
-        """Does the same for a stage that returns arrays, whose memory is known only behind the call, and for WEIR_DEBUG=1."""
+        """Does the same for a stage that returns arrays, whose memory is known only behind the call, and with debugging."""
         end = time.monotonic() + MAX_SECONDS
         try:
             while c < count:

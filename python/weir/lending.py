@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that a stage has for the time of a call alone. Afterwards every view of it holds the pattern 0xCB, so that a stage that
-keeps a view is found. `weir.testing` and, with WEIR_DEBUG=1, the host process lend such memory."""
+keeps a view is found. `weir.testing` lends such memory, and so does the host process with WEIR_DEBUG=1 or for a run of a debug build."""
 import warnings
 
 from .errors import numpy as np

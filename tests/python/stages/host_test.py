@@ -220,12 +220,17 @@ class Child(unittest.TestCase):
             two.close()
 
     def test_with_debugging_a_view_that_was_kept_is_poisoned(self):
-        one = self.child("test.keep", environment={"WEIR_DEBUG": "1"})
-        for c in range(2):
-            one.put(c, c, np.ones(2, np.float32))
-        self.assertEqual(one.ask(host.WORK, 2)[:2], (2, 0))
-        self.assertEqual(one.made(1)[3][0].tobytes()[:4], b"\xcb" * 4)
-        self.assertIn("a view of port 'x' is kept behind the call for item 0", one.words())
+        # A debug build asks for it, and the environment decides before the build.
+        for asked, build, poisoned in (("1", False, True), ("", True, True), ("0", True, False), ("", False, False)):
+            one = Parent(FILE, "test.keep", environment={"WEIR_DEBUG": asked})
+            self.addCleanup(lambda one=one: one.process.poll() is None and one.close())
+            one.start["debug"] = build
+            self.assertIsNone(one.begin())
+            for c in range(2):
+                one.put(c, c, np.ones(2, np.float32))
+            self.assertEqual(one.ask(host.WORK, 2)[:2], (2, 0))
+            self.assertEqual(one.made(1)[3][0].tobytes()[:4] == b"\xcb" * 4, poisoned)
+            self.assertEqual("a view of port 'x' is kept behind the call for item 0" in one.words(), poisoned)
 
     def test_an_item_lies_in_the_memory_that_the_run_offers_if_it_fits(self):
         one = self.child("test.double")
