@@ -226,7 +226,15 @@ void add_trace(CLI::App& app, all_options& o, action& chosen) {
 void add_doctor(CLI::App& app, all_options& o, action& chosen) {
   auto* doctor =
       verb(app, "doctor", "Say what this build is and what it finds on this machine",
-           "weir doctor --json");
+           "weir doctor --json",
+           "Started as ranks, it judges how they were started:\n"
+           "  mpirun.openmpi -n 2 weir doctor --workers 4");
+  doctor
+      ->add_option(
+          "--workers", o.doctor.workers,
+          "Workers of each rank, which are compared with its processors (default: "
+          "one for each processor of its share)")
+      ->check(CLI::Range(1, 1'000'000));
   json_flag(doctor, o.doctor.json);
   doctor->callback(
       [&] { chosen = [&](output& out) { return doctor_command(o.doctor, out); }; });

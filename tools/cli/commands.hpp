@@ -154,9 +154,11 @@ struct trace_options {
 
 /// Options of `weir doctor`.
 struct doctor_options {
+  int workers = 0;  ///< of each rank; 0: as many as have a processor each
   bool json = false;
 };
-/// Performs `weir doctor`: describes this build and this machine.
+/// Performs `weir doctor`: describes this build, this machine, and how this process was
+/// started as a rank.
 [[nodiscard]] command_result doctor_command(const doctor_options& options, output& out);
 
 }  // namespace weir::tools

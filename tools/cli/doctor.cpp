@@ -4,7 +4,9 @@
 ///
 /// Everything is collected as JSON first, in sections. The text is printed from the same
 /// JSON, so both forms have the same facts. Nothing leaves the machine.
-#include <sched.h>
+///
+/// Of several ranks, rank 0 says everything, and the others only what differs: their
+/// part of the section about the run.
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,6 +22,7 @@
 #include <thread>
 
 #include "commands.hpp"
+#include "launch/launch.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/system/memory.hpp"
@@ -30,6 +33,7 @@
 #include "weir/models/prose.hpp"
 #include "weir/mpi/ranks.hpp"
 #include "weir/runtime/engine.hpp"
+#include "weir/runtime/world.hpp"
 
 namespace weir::tools {
 
@@ -195,7 +199,7 @@ json start_advice(bool has_openmpi, bool has_mpich, int processors) {
 }
 
 // Returns what is here for worlds of several processes, and how to start them.
-json mpi_facts() {
+json mpi_facts(const launch_facts& run, const processor_facts& processors) {
   // Each finding is one library of MPI: its plug-in of Weir and its launcher, both with a
   // path if they exist.
   json out;
@@ -211,15 +215,36 @@ json mpi_facts() {
         one.launcher.empty() ? "no launcher" : "launcher " + one.launcher);
   }
   // The processors that this process may use may be fewer than the machine has, for
-  // instance in a container.
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  // If the question fails, one is the safe answer for the advice below.
-  const int processors = known ? CPU_COUNT(&allowed) : 1;
+  // instance in a container. One is the safe answer if the system does not say. What a
+  // launcher has bound a rank to says nothing about the next start.
+  const int usable =
+      std::max(1, run.by == launcher::none ? processors.allowed : processors.reachable);
   out["processors"] = fmt::format("{} allowed of {}; more ranks x workers share them",
-                                  processors, std::thread::hardware_concurrency());
-  out.update(start_advice(has_openmpi, has_mpich, processors));
+                                  usable, std::thread::hardware_concurrency());
+  out.update(start_advice(has_openmpi, has_mpich, usable));
+  return out;
+}
+
+// Returns how this process was started, and whether its workers have processors. All of
+// this differs between ranks.
+json run_facts(const launch_facts& run, const processor_facts& processors, int workers) {
+  const launch_verdict found = judge(run, processors, workers);
+  json out{{"launcher", name_of(run.by)}, {"rank", run.rank}, {"ranks", run.ranks}};
+  if (!run.is_connected) {
+    out["connection"] =
+        "none, so each rank is a world of its own: start with srun --mpi=pmix for "
+        "OpenMPI, or --mpi=pmi2 for MPICH";
+  }
+  if (run.ranks_here > 0) {
+    out["ranks_here"] = run.ranks_here;
+  }
+  out.update({{"workers", workers},
+              {"processors", processors.allowed},
+              {"their_numbers", processors.numbers},
+              {"binding_fits", found.binding_fits},
+              {"binding", found.binding},
+              {"oversubscribed", found.is_oversubscribed},
+              {"oversubscription", found.oversubscription}});
   return out;
 }
 
@@ -300,34 +325,62 @@ std::string in_words(const std::string& key, const json& value) {
 }
 
 /// Prints a line for each fact. The name of a section stands only in its first line.
-void print_doctor_facts(const json& facts, output& out) {
+/// @param begin  of each line
+void print_doctor_facts(const json& facts, const std::string& begin, output& out) {
   for (const auto& [section, content] : facts.items()) {
     if (!content.is_object()) {
-      out.print("{:10} {}\n", section, in_words("", content));
+      out.print("{}{:10} {}\n", begin, section, in_words("", content));
       continue;
     }
     std::string title = section;
     for (const auto& [key, value] : content.items()) {
-      out.print("{:10} {:18} {}\n", title, key, in_words(key, value));
+      out.print("{}{:10} {:18} {}\n", begin, title, key, in_words(key, value));
       title.clear();
     }
+  }
+}
+
+/// Prints the facts. Several ranks write to one output, where lines may mix, so each
+/// prints its JSON as one line.
+/// Names of folders may be invalid UTF-8, which JSON cannot hold. They are replaced.
+void print_facts_of_rank(const json& facts, const launch_facts& run, bool as_json,
+                         output& out) {
+  if (!as_json) {
+    print_doctor_facts(
+        facts,
+        run.rank == 0 ? ""
+                      : runtime::line_prefix(static_cast<runtime::rank_id>(run.rank)),
+        out);
+  } else if (run.ranks > 1) {
+    out.print("{}\n", json_text(facts));
+  } else {
+    out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
   }
 }
 
 }  // namespace
 
 command_result doctor_command(const doctor_options& options, output& out) {
-  // Every section is computed even if an earlier one failed.
-  const json facts{{"build", build_facts()},     {"kernels", kernel_facts()},
-                   {"machine", machine_facts()}, {"libraries", library_facts()},
-                   {"built_in", built_in()},     {"mpi", mpi_facts()},
-                   {"folders", folder_facts()},  {"clock", clock_facts()}};
-  if (options.json) {
-    // Names of folders may be invalid UTF-8, which JSON cannot hold. They are replaced.
-    out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
-  } else {
-    print_doctor_facts(facts, out);
+  const launch_facts run = launch_of([](const char* name) { return std::getenv(name); });
+  const processor_facts processors = processors_of_process();
+  const int workers =
+      options.workers > 0 ? options.workers : fair_workers(run, processors);
+  const json of_run = run_facts(run, processors, workers);
+  if (run.rank != 0) {
+    print_facts_of_rank({{"run", of_run}}, run, options.json, out);
+    return 0;
   }
+  // Every section is computed even if an earlier one failed.
+  const json facts{{"build", build_facts()},
+                   {"kernels", kernel_facts()},
+                   {"machine", machine_facts()},
+                   {"libraries", library_facts()},
+                   {"built_in", built_in()},
+                   {"mpi", mpi_facts(run, processors)},
+                   {"run", of_run},
+                   {"folders", folder_facts()},
+                   {"clock", clock_facts()}};
+  print_facts_of_rank(facts, run, options.json, out);
   // Kernels are what the program cannot work without. Other findings are no failure.
   return facts["kernels"].contains("problem") ? exit_code_of(errc::internal) : 0;
 }
