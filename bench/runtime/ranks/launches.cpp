@@ -193,24 +193,4 @@ std::vector<launch_samples> launch_in_turn(const std::vector<launch>& programs) 
   return out;
 }
 
-double instructions_of(const std::string& program, const std::string& words) {
-  const std::string line =
-      "timeout 300 valgrind --tool=callgrind "
-      "--callgrind-out-file=/dev/null " WEIR_BENCH_RANKS "/" +
-      program + " " + words + " 2>&1 </dev/null";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
-  std::array<char, 256> text{};
-  double count = 0;
-  while (pipe != nullptr && std::fgets(text.data(), text.size(), pipe.get()) != nullptr) {
-    double found = 0;
-    if (std::sscanf(text.data(), "==%*d== Collected : %lf", &found) == 1) {
-      count = found;
-    }
-  }
-  if (count == 0) {
-    throw std::runtime_error("no number of instructions from: " + line);
-  }
-  return count;
-}
-
 }  // namespace weir::bench

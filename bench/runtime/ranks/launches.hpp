@@ -44,11 +44,6 @@ void add_launch(const launch& one, launch_samples& to);
 [[nodiscard]] std::vector<launch_samples> launch_in_turn(
     const std::vector<launch>& programs);
 
-/// Returns the number of instructions that a program executes, counted by callgrind.
-/// @throws std::runtime_error if there is no count
-[[nodiscard]] double instructions_of(const std::string& program,
-                                     const std::string& words);
-
 /// Figures of a process that pretends to be a rank of many (`pretended_rank.cpp`).
 struct pretended_figures {
   double own_ns = 0;      ///< of a repeated step for each task of the rank

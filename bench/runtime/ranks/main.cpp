@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "instructions.hpp"
 #include "launches.hpp"
 
 namespace weir::bench {
@@ -84,8 +85,8 @@ void add_pretended_rows(program& bench) {
 /// Returns the instructions of a step by a world of one rank over those by an engine.
 double one_rank_instructions() {
   const auto of_steps = [](const std::string& by) {
-    return instructions_of("one_rank", by + " 1500") -
-           instructions_of("one_rank", by + " 500");
+    const std::string command = WEIR_BENCH_RANKS "/one_rank " + by;
+    return instructions_of(command + " 1500") - instructions_of(command + " 500");
   };
   return of_steps("world") / of_steps("engine");
 }
