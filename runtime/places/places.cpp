@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -29,6 +30,9 @@ namespace {
 /// Footprints with more progressions are copied in parts.
 struct packed_copy {
   static constexpr std::size_t max_depth = 4;
+  /// Number of a place. Places are fewer than holders of a ledger.
+  using packed_place = std::uint16_t;
+  static_assert(copy_ledger::max_holders - 1 <= std::numeric_limits<packed_place>::max());
 
   mover* by;
   const std::byte* from;
@@ -36,8 +40,8 @@ struct packed_copy {
   std::int64_t lo;
   std::int64_t run;
   std::uint8_t depth;
-  std::uint8_t from_place;
-  std::uint8_t to_place;
+  packed_place from_place;
+  packed_place to_place;
   std::array<footprint::progression, max_depth> steps;
 
   /// Returns the copy as movers get it. Computes bounds and nesting again from the
@@ -245,8 +249,8 @@ result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
                    bytes.lo,
                    bytes.run,
                    bytes.depth,
-                   static_cast<std::uint8_t>(from),
-                   static_cast<std::uint8_t>(to),
+                   static_cast<packed_copy::packed_place>(from),
+                   static_cast<packed_copy::packed_place>(to),
                    {}};
   std::copy_n(bytes.steps.begin(), bytes.depth, copy.steps.begin());
   // The task waits for the writers of the source and for the readers of the target.

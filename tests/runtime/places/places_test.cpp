@@ -358,6 +358,44 @@ TEST(PlacesCopies, FootprintsOfManyProgressionsAreCopiedInParts) {
   }
 }
 
+/// Notes the places of the last copy; its memory is that of the machine.
+class noted_copies final : public mover {
+ public:
+  result<std::byte*> allocate(place_id /*place*/, std::int64_t bytes) override {
+    return memory_.emplace_back(static_cast<std::size_t>(bytes)).data();
+  }
+  void free(place_id /*place*/, std::byte* /*base*/,
+            std::int64_t /*bytes*/) noexcept override {}
+  result<void> copy(const copy_order& order) override {
+    last = {order.from_place, order.to_place};
+    copy_bytes(order.bytes, order.from, order.to);
+    return {};
+  }
+  std::pair<place_id, place_id> last;
+
+ private:
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+TEST(PlacesCopies, TheMoverIsToldPlacesWithLargeNumbers) {
+  const auto tasks = or_throw(engine::create({}));
+  noted_copies memory;
+  places all(*tasks, memory, copy_ledger::max_holders);
+  const storage s = or_throw(tasks->allocate(8, "test"));
+  const std::array<std::int64_t, 1> shape{8};
+  const tensor t = or_throw(tensor::over(s, dtype::uint8, shape));
+  place_id holder = machine_memory;
+  for (const place_id place :
+       {place_id{255}, place_id{256}, place_id{300}, copy_ledger::max_holders - 1}) {
+    auto* const bytes = or_throw(all.copy_in(t, place)).data();
+    or_throw(all.submit(place, "write", std::array{placed_access(updates(t))},
+                        [bytes](const task_context&) { bytes[0] = std::byte{7}; }));
+    or_throw(tasks->wait_all());
+    EXPECT_EQ(memory.last, std::pair(holder, place));
+    holder = place;
+  }
+}
+
 TEST(PlacesCopies, ASecondUseOfAnUnknownPlaceIsRefused) {
   one_worker w;
   const tensor t = w.make(2, 2);
