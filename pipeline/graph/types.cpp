@@ -279,6 +279,18 @@ class unifier {
     };
     declared(e.from, e.outlet, found);
     declared(e.to, e.inlet, expected);
+    // Two inlets of type `any` have one type, which the edge to the other one has fixed.
+    for (const graph_edge& other : graph_.edges) {
+      const std::size_t inlet = index(other.to, other.inlet);
+      if (other.to == e.to && other.inlet != e.inlet &&
+          root(inlet) == root(index(e.to, e.inlet))) {
+        add(fmt::format(
+            "{} and {} have one type, and {} gets {} from {}", inlet_name(graph_, e),
+            inlet_name(graph_, other), inlet_name(graph_, other),
+            types_of(other.from)[other.outlet].text(), outlet_name(graph_, other)));
+        break;
+      }
+    }
     for (const std::uint32_t stage : {e.from, e.to}) {
       const std::string& place = graph_.stages[stage].place;
       if (!place.empty() && place != place_of(graph_, e)) {

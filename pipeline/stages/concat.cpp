@@ -318,28 +318,43 @@ class mix final : public stage_object {
   byte_vector cursors_;     ///< of all sources, as stored
 };
 
+/// Returns the outlets of a source for a message, such as "x of f32[4]".
+std::string outlets_text(const std::vector<port_info>& outlets) {
+  std::string text;
+  for (const port_info& one : outlets) {
+    text +=
+        fmt::format("{}{} of {}", text.empty() ? "" : " and ", one.name, one.type.text());
+  }
+  return text.empty() ? "none" : text;
+}
+
 /// The sources have the same outlets, since the stages behind see them as one.
 /// The weakest guarantee of the parts is that of the whole.
-result<void> add_part(described_stage& whole, const stage_info& part,
+/// @param number  Number of the part. @param line  Its text in the settings.
+result<void> add_part(described_stage& whole, const stage_info& part, std::size_t number,
                       std::string_view line) {
   const std::string& name = whole.info.name;
   if (part.face != face::source) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot make a {}: expected sources, found the stage {}",
-                             name, part.name));
+                 fmt::format("cannot make a {}: expected sources, found the stage {} "
+                             "as source {}",
+                             name, part.name, number));
   }
   // A combination stores the cursors of its parts and nothing else of them.
   if (!part.state.empty()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make a {}: expected sources that checkpoints "
-                             "describe with a cursor alone, found the state \"{}\" of {}",
-                             name, part.state.front().name, part.name))
+                             "describe with a cursor alone, found the state \"{}\" of {} "
+                             "as source {}",
+                             name, part.state.front().name, part.name, number))
         .hint("use this source as a stage of its own");
   }
   // Each of them would put the number of its part in front of the cursor.
   if (name == concat_name && part.name == concat_name) {
     return error(errc::invalid_argument,
-                 "cannot make a concat: expected sources that are no concat, found one")
+                 fmt::format("cannot make a concat: expected sources that are no concat, "
+                             "found one as source {}",
+                             number))
         .hint("write its sources into the outer one");
   }
   // The first part decides about the outlets.
@@ -353,9 +368,12 @@ result<void> add_part(described_stage& whole, const stage_info& part,
                   whole.info.ports.end(), same)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make a {}: expected the outlets of the first "
-                             "source, found others in \"{}\"",
-                             name, line))
-        .hint("give all sources the same type");
+                             "source, {}, found {} at source {}, \"{}\"",
+                             name, outlets_text(whole.info.ports),
+                             outlets_text(part.ports), number, line))
+        .hint(
+            "give all sources the same names and types of outlets; the first source "
+            "has the number 0");
   }
   // Items of every source must fit, and a limit that one source lacks is no limit.
   for (std::size_t i = 0; i < part.ports.size(); ++i) {
@@ -384,7 +402,7 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
                                      made.info.name))
           .because(std::move(part.error()));
     }
-    WEIR_CHECK(add_part(made, part->info, line));
+    WEIR_CHECK(add_part(made, part->info, parts.size(), line));
     // Settings and paths of parts count as those of the whole.
     // Frozen values belong to the identity of the run.
     for (const auto& [key, value] : part->info.frozen) {

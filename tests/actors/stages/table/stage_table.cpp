@@ -375,7 +375,10 @@ void add_routes(std::vector<stage_entry>& all) {
         m["b"];
     m["y"] >> message_file_of(p, t)["x"];
   };
-  merge.refusal = clash("other.x", "stage.b", "f32[?]", "u8[3,3]");
+  merge.refusal = {
+      "cannot connect \"other.x\" to \"stage.b\": expected f32[?], found u8[3,3]; "
+      "\"stage.b\" is declared as any, \"stage.b\" and \"stage.a\" have one type, and "
+      "\"stage.a\" gets f32[4] from \"source.x\""};
   all.push_back(std::move(merge));
   stage_entry zip;
   zip.stage = "zip";
@@ -432,8 +435,11 @@ void add_combined(std::vector<stage_entry>& all) {
     };
     combined.refusal = {
         "\"source\"",
-        "expected the outlets of the first source, found others in \"npy.read",
-        "type=u8[4]\""};
+        fmt::format("cannot make a {}: expected the outlets of the first source, x of "
+                    "f32[4], found x of u8[4] at source 1, \"npy.read",
+                    stage),
+        "type=u8[4]\"; give all sources the same names and types of outlets; the first "
+        "source has the number 0"};
     combined.empty_code = errc::torn;
     combined.empty_refusal = "expected at least";
     all.push_back(std::move(combined));
