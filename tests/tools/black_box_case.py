@@ -4,6 +4,9 @@
 """
 import json
 import os
+import pty
+import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,6 +84,49 @@ class Case(unittest.TestCase):
         """Returns the path of the newest checkpoint of a run folder."""
         return max((self.folder / out / "checkpoint").glob("ck-*.weir"),
                    key=lambda p: int(p.stem.split("-")[1]))
+
+
+class Shells:
+    """A part of test cases that asks shells in the folder of the test how they complete a line. Without the shell, the test is skipped."""
+
+    def script_for(self, shell):
+        """Writes the output of `weir completion SHELL` to a file and returns its path."""
+        if shutil.which(shell) is None:
+            self.skipTest(f"{shell} is not installed")
+        path = self.folder / f"completion.{shell}"
+        with open(path, "wb") as script:
+            subprocess.run([WEIR, "completion", shell], stdout=script, timeout=60, check=True)
+        return path
+
+    def fish_offers(self, script, line):
+        """Returns the completions that fish offers behind a line."""
+        done = subprocess.run(["fish", "--no-config", "-c", 'source $argv[1]; complete -C "$argv[2]"', script, line], cwd=self.folder,
+                              capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(done.stderr, "")
+        return [entry.split("\t")[0] for entry in done.stdout.splitlines()]
+
+    def zsh_line(self, script, typed):
+        """Returns the line that zsh shows after a tab; control-X prints the line."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(self.folder)
+            os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb"})
+
+        def read_until(mark):
+            seen = b""
+            while mark not in seen:
+                self.assertTrue(select.select([terminal], [], [], 60)[0], seen)
+                seen += os.read(terminal, 4096)
+            return seen.decode(errors="replace")
+
+        os.write(terminal, f"autoload -Uz compinit; compinit -u -D; source {script}; show() {{ print -r -- \"<<$BUFFER>>\" }}; "
+                           "zle -N show; bindkey '^X' show; echo rea''dy\n".encode())
+        read_until(b"ready")
+        os.write(terminal, typed.encode() + b"\t\x18")
+        shown = read_until(b">>")
+        os.close(terminal)
+        os.waitpid(child, 0)
+        return shown[shown.rindex("<<") + 2:shown.rindex(">>")]
 
 
 def main():

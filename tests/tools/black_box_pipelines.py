@@ -3,9 +3,11 @@
 """Tests the pipelines of the program `weir` from outside: `black_box_pipelines.py WEIR SOURCE_DIR [unittest arguments]`."""
 import json
 import os
+import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from black_box_case import WEIR, Case, main
 
@@ -173,6 +175,118 @@ use = "null"
         self.assertIn("count", self.weir("inspect", "generator").stdout.decode())
         self.error("run", "half.toml", "--out", "r", "--set", "numbers.count=-1", code=2)
         self.assertFalse((self.folder / "r").exists())
+
+
+class Children(Case):
+    """Runs whose stages work in child processes."""
+
+    FILE = """
+[checkpoint]
+every = "5 items"
+[[stage]]
+name = "numbers"
+use = "generator"
+count = 300
+shape = [64]
+host = "process"
+[[stage]]
+name = "slow"
+use = "rate"
+type = "f32[64]"
+items_per_second = 20.0
+host = "process"
+[[stage]]
+name = "write"
+use = "tgm.write"
+path = "out.tgm"
+host = "process"
+"""
+    FAST = ("--set", "slow.items_per_second=1e9")
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "slow.toml").write_text(self.FILE)
+
+    @staticmethod
+    def children_of(process):
+        """Returns the children of a process that work, also those of its threads."""
+        found = []
+        for task in Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                found += task.read_text().split()
+            except OSError:  # the thread has ended
+                pass
+        return found
+
+    @staticmethod
+    def works(process):
+        """Returns whether a process has not ended. One that nobody has waited for yet is shown, but has ended."""
+        try:
+            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    def wait_until(self, condition, message):
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end, message)
+            time.sleep(0.002)
+
+    def test_a_second_interrupt_ends_the_run_and_its_children_at_once(self):
+        self.weir("run", "slow.toml", "--out", "whole", "--set", "write.path=whole.tgm", *self.FAST)
+        whole = (self.folder / "whole.tgm").read_bytes()
+        shared = set(os.listdir("/dev/shm"))
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        at_once = 0
+        rounds = 8
+        for number in range(rounds):
+            out = f"r{number}"
+            child = self.start("run", "slow.toml", "--out", out, "--set", f"write.path={out}.tgm")
+            self.wait_until(lambda: len(self.children_of(child.pid)) == 3 or child.poll() is not None, "there are no children")
+            children = self.children_of(child.pid)
+            if number % 2:  # one half of the runs is interrupted while its stages open, the other behind a checkpoint
+                self.wait_for_checkpoint(out, child)
+            time.sleep(moments.uniform(0, 0.2))
+            child.send_signal(signal.SIGINT)
+            if number % 4 == 3:
+                log = self.folder / out / "log"
+                self.wait_until(lambda: "stops: asked by a signal" in log.read_text(), "the run has not seen the first signal")
+            else:  # two signals at once may be one
+                time.sleep(moments.uniform(0.001, 0.3))
+            child.send_signal(signal.SIGINT)
+            begin = time.monotonic()
+            _, messages = child.communicate(timeout=60)
+            place = f"seed {seed}, round {number}: {messages.decode()}"
+            # The slow stage has items for three seconds, which the first signal lets pass.
+            self.assertLess(time.monotonic() - begin, 2, place)
+            self.assertIn(child.returncode, (130, 0), place)
+            at_once += child.returncode == 130
+            self.assertTrue(number % 4 != 3 or child.returncode == 130, place)
+            self.assertEqual(len(children), 3, place)
+            self.wait_until(lambda: not any(map(self.works, children)), f"a child goes on, {place}")
+            self.weir("resume", out, *self.FAST)
+            self.assertEqual((self.folder / f"{out}.tgm").read_bytes(), whole, place)
+        self.assertGreaterEqual(at_once, rounds - 2, f"seed {seed}")
+        self.assertEqual({name for name in os.listdir("/dev/shm") if "weir" in name} - shared, set())
+
+    def test_memory_that_a_child_cannot_have_is_an_error_with_its_stage_and_bytes(self):
+        limited = subprocess.run(["sh", "-c", 'ulimit -f 64; exec "$@"', "sh", WEIR, "run", "slow.toml", "--out", "r", *self.FAST],
+                                 cwd=self.folder, capture_output=True, timeout=60, check=False)
+        self.assertEqual(limited.returncode, 5, limited.stderr)
+        self.assertRegex(limited.stderr.decode(), "cannot make the memory that the run shares with the child process of stage "
+                         r'"\w+": expected \d{6,} bytes, found the error "File too large" of ftruncate; give the edges')
+        self.weir("run", "slow.toml", "--out", "again", *self.FAST)
+
+    def test_a_full_dev_shm_does_not_concern_a_run(self):
+        full = 'mount -t tmpfs -o size=64k none /dev/shm && (yes > /dev/shm/full; ! echo more > /dev/shm/more) 2>/dev/null && exec "$@"'
+        alone = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
+        if subprocess.run([*alone, full, "sh", "true"], capture_output=True, timeout=60, check=False).returncode != 0:
+            self.skipTest("a mount namespace with a /dev/shm of its own is not allowed here")
+        done = subprocess.run([*alone, full, "sh", WEIR, "run", "slow.toml", "--out", "r", *self.FAST], cwd=self.folder,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(self.metrics("r")["ended"], "finished")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,7 @@
 import ast
 import json
 import os
-import pty
 import re
-import select
-import shutil
 import struct
 import subprocess
 import sys
@@ -15,12 +12,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from black_box_case import Shells
+
 WEIR = os.path.abspath(sys.argv[1])
 SUITE = Path(sys.argv[2]).resolve() / "tests" / "conformance" / "tensogram"
 MANIFEST = json.loads((SUITE / "manifest.json").read_text())
 
 
-class Verbs(unittest.TestCase):
+class Verbs(Shells, unittest.TestCase):
     """Tests of every verb, in a folder of its own for each."""
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-tgm-")
@@ -99,23 +98,12 @@ class Verbs(unittest.TestCase):
         self.assertIn("expected bash, zsh or fish", other.stderr)
         self.assertIn('found "tcsh"', other.stderr)
 
-    def script_for(self, shell):
-        """Writes the output of `weir completion SHELL` to a file. Skips the test if the shell is not installed."""
-        if shutil.which(shell) is None:
-            self.skipTest(f"{shell} is not installed")
-        path = self.folder / f"completion.{shell}"
-        path.write_bytes(subprocess.run([WEIR, "completion", shell], stdout=subprocess.PIPE, timeout=60, check=True).stdout)
-        return path
-
     def test_fish_completes_verbs_options_and_files(self):
         script = self.script_for("fish")
         (self.folder / "value.tgm").write_bytes(b"")
 
         def offered(line):
-            done = subprocess.run(["fish", "--no-config", "-c", 'source $argv[1]; complete -C "$argv[2]"', script, line],
-                                  cwd=self.folder, capture_output=True, text=True, timeout=60, check=True)
-            self.assertEqual(done.stderr, "")
-            return [entry.split("\t")[0] for entry in done.stdout.splitlines()]
+            return self.fish_offers(script, line)
 
         self.assertEqual(offered("weir tgm va"), ["validate"])
         self.assertEqual(offered("weir tgm --threads 2 validate --q"), ["--quick"])
@@ -130,29 +118,6 @@ class Verbs(unittest.TestCase):
         for typed, whole in (("weir tgm vali", "weir tgm validate "), ("weir tgm --threads 2 merge --str", "weir tgm --threads 2 merge --strategy "),
                              ("weir tgm validate val", "weir tgm validate value.tgm "), ("weir compl", "weir completion ")):
             self.assertEqual(self.zsh_line(script, typed), whole)
-
-    def zsh_line(self, script, typed):
-        """Returns the line that zsh shows after a tab; control-X prints the line."""
-        child, terminal = pty.fork()
-        if child == 0:
-            os.chdir(self.folder)
-            os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb"})
-
-        def read_until(mark):
-            seen = b""
-            while mark not in seen:
-                self.assertTrue(select.select([terminal], [], [], 60)[0], seen)
-                seen += os.read(terminal, 4096)
-            return seen.decode(errors="replace")
-
-        os.write(terminal, f"autoload -Uz compinit; compinit -u -D; source {script}; show() {{ print -r -- \"<<$BUFFER>>\" }}; "
-                           "zle -N show; bindkey '^X' show; echo rea''dy\n".encode())
-        read_until(b"ready")
-        os.write(terminal, typed.encode() + b"\t\x18")
-        shown = read_until(b">>")
-        os.close(terminal)
-        os.waitpid(child, 0)
-        return shown[shown.rindex("<<") + 2:shown.rindex(">>")]
 
     def test_set_keeps_payloads_and_digests(self):
         self.tgm("set", "-s", "station=Kiel,extra.run=2", SUITE / "codecs/codecs.tgm", "out.tgm")

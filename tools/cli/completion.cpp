@@ -304,9 +304,10 @@ function __weir_at
 end
 function __weir_stage
     set -l words (commandline -opc)
-    test (count $words) -ge 3; and test "$words[2]" = pipe; or return 1
+    test (count $words) -ge 2; and test "$words[2]" = pipe; or return 1
+    set -e words[1..2]
     set -l stage ''
-    for word in $words[3..-1]
+    for word in $words
         if test "$word" = '!'
             set stage ''
         else if test -z "$stage"
@@ -335,9 +336,12 @@ std::string fish_script(const std::vector<command_words>& commands,
     if (!c.verbs.empty()) {
       rules += rule + " -f\n";
     }
+    // Names of stages are not offered behind a stage, whose keys follow it.
+    const std::string of_verbs =
+        c.path == "pipe" ? "complete -c weir -n \"__weir_stage ''\"" : rule;
     for (const word& w : c.verbs) {
-      rules +=
-          fmt::format("{} -a {} -d {}\n", rule, w.text, quoted(w.description, R"(\')"));
+      rules += fmt::format("{} -a {} -d {}\n", of_verbs, w.text,
+                           quoted(w.description, R"(\')"));
     }
     for (const word& w : c.options) {
       // fish takes long and short options by different flags and without dashes.

@@ -7,14 +7,14 @@ import subprocess
 import time
 from pathlib import Path
 
-from black_box_case import SOURCE, WEIR, Case, main
+from black_box_case import SOURCE, WEIR, Case, Shells, main
 
 BUILT = Path(os.environ["WEIR_PLUGINS"])
 TWICE = "elementwise type='f32[64]' op=multiply operand=2"
 NEGATE = "elementwise type='f32[64]' op=negate"
 
 
-class Pipe(Case):
+class Pipe(Shells, Case):
     """Pipelines of one line."""
 
     def shell(self, line, code=0):
@@ -156,6 +156,9 @@ class Pipe(Case):
         self.weir("resume", "runs/doubles-1")
         self.weir("pipe", "generator count=10000 ! elementwise type=f32[1] op=multiply operand=2 ! tgm.write path=one.tgm")
         self.assertEqual((self.folder / "doubles.tgm").read_bytes(), (self.folder / "one.tgm").read_bytes())
+        # What the README says of `weir prove` holds for its pipeline.
+        self.assertIn("weir prove doubles.toml", readme)
+        self.assertRegex(self.weir("prove", "doubles.toml").stdout.decode(), r"proved: the outputs of \d+ variants are equal")
 
     def test_the_picture_of_the_readme_is_that_of_its_pipeline(self):
         readme = (Path(SOURCE) / "README.md").read_text()
@@ -174,6 +177,31 @@ class Pipe(Case):
         self.assertEqual(done.stderr, "")
         return done.stdout.rstrip("\n").split("\n")
 
+    def keys_of_every_stage(self):
+        """Returns the keys that the guide gives every stage in a line."""
+        guide = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
+        table = re.search(r"^Each `\[\[stage\]\]` has these keys.*?\| `.*?\n\n", guide, re.MULTILINE | re.DOTALL)[0]
+        keys = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) - {"use"}
+        self.assertTrue({"name", "from", "inlets", "loop", "window", "on_error", "max_failures", "host"} <= keys, keys)
+        return keys
+
+    def test_fish_completes_stages_and_their_keys(self):
+        script = self.script_for("fish")
+        for line, offers in (("inspect tgm.wr", ["tgm.write"]), ("pipe tgm.wr", ["tgm.write"]), ("pipe generator co", ["count="]),
+                             ("pipe generator count=4 ! elementw", ["elementwise"]),
+                             ("pipe generator ! elementwise oper", ["operand="])):
+            self.assertEqual(self.fish_offers(script, f"weir {line}"), offers, line)
+        self.assertEqual(set(self.fish_offers(script, "weir pipe null ")), {f"{key}=" for key in self.keys_of_every_stage()} | {"!"})
+
+    def test_zsh_completes_stages_and_their_keys(self):
+        script = self.script_for("zsh")
+        for typed, whole in (("inspect tgm.wri", "inspect tgm.write "), ("pipe tgm.wri", "pipe tgm.write "),
+                             ("pipe generator cou", "pipe generator count="),
+                             ("pipe generator count=4 ! elementw", "pipe generator count=4 ! elementwise "),
+                             ("pipe generator ! elementwise oper", "pipe generator ! elementwise operand="),
+                             *((f"pipe null {key[:-1]}", f"pipe null {key}=") for key in ("inlets", "on_error", "max_failures", "host"))):
+            self.assertEqual(self.zsh_line(script, f"weir {typed}"), f"weir {whole}")
+
     def test_bash_completes_stages_and_their_keys(self):
         self.assertEqual(self.complete("inspect", "tgm.wr"), ["tgm.write"])
         self.assertEqual(self.complete("pipe", "tgm.wr"), ["tgm.write"])
@@ -187,10 +215,7 @@ class Pipe(Case):
         self.assertEqual(self.complete("pipe", "'generator ! tgm.write path=da"), ["generator ! tgm.write path=days.tgm"])
         self.assertIn("generator", self.complete("pipe", ""))
         # The keys of every stage are those of the guide, and completion offers each of them behind any stage.
-        guide = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
-        table = re.search(r"^Each `\[\[stage\]\]` has these keys.*?\| `.*?\n\n", guide, re.MULTILINE | re.DOTALL)[0]
-        keys = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) - {"use"}
-        self.assertTrue({"name", "from", "inlets", "loop", "window", "on_error", "max_failures", "host"} <= keys, keys)
+        keys = self.keys_of_every_stage()
         self.assertEqual(set(self.complete("pipe", "null", "")), {f"{key}=" for key in keys} | {"!"})
         for key in keys:
             self.assertEqual(self.complete("pipe", "null", key), [f"{key}="])
