@@ -140,7 +140,8 @@ TEST(Concat, RefusesPartsThatDoNotFit) {
                          const std::string& text) {
     expect_refused("concat", {{"parts", list_of(parts)}}, code, text);
   };
-  refuse({"generator", "generator element=f64"}, errc::invalid_argument, "same type");
+  refuse({"generator", "generator element=f64"}, errc::invalid_argument,
+         "x of f32[1], found x of f64[1] at source 1");
   refuse({"merge"}, errc::invalid_argument, "found the stage merge");
   refuse({"generater"}, errc::unknown_key, "generator");
   refuse({"generator count=x"}, errc::invalid_argument, "count");
