@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "weir/base/utf8.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -199,6 +200,7 @@ result<void> stage_run::call_done(call& c) {
   in_on_done_ = true;
   step s(*this);
   tag_tasks();
+  const fp_scope scope;
   auto done = guarded([&] { return object_.on_done(s); });
   in_on_done_ = false;
   active_ = nullptr;
@@ -228,6 +230,7 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   active_ = &c;
   step s(*this);
   tag_tasks();
+  const fp_scope scope;
   auto more = guarded([&] { return object_.on_step(s); });
   active_ = nullptr;
   if (!more) {

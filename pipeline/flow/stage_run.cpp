@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -347,6 +348,7 @@ result<void> stage_run::run(call& c) {
   active_ = &c;
   step s(*this);
   tag_tasks();
+  const fp_scope scope;
   auto done = guarded([&] { return object_.on_item(s); });
   active_ = nullptr;
   if (!done) {

@@ -91,15 +91,13 @@ result<bool> direct_calls::call_erased(std::span<const borrowed_access> accesses
   if (begin >= end_) {
     return false;
   }
-  // The function sees the same rounding as in a task, and the caller its own afterwards.
-  const std::uint64_t environment = exchange_fp_control(kernel_fp_control);
   result<void> outcome = scheduler::call_kernel([&] { return caller(function); });
-  set_fp_control(environment);
+  ensure_kernel_fp();  // the next function must not see what this one has changed
   if (!outcome) {
     return std::move(outcome.error());
   }
   const std::int64_t ticks = s.workers.clock().now() - begin;
-  const std::uint16_t tag = s.window.count_call();
+  const std::uint16_t tag = s.count_call();
   s.workers.count_call(tag, ticks);
   if (!alone) {
     judge(tag, ticks);

@@ -58,10 +58,27 @@ struct engine::impl {
 
   /// Returns true if a call on this thread has the effect of a task with these accesses:
   /// the task would wait for no other, and nothing else looks at it.
-  [[nodiscard]] bool is_like_call(
-      std::span<const borrowed_access> accesses) const noexcept {
-    return in_flight() == 0 && !workers.has_failures() && !tracer.recording() &&
-           has_no_mode() && checks.all_plain(accesses);
+  [[nodiscard]] bool is_like_call(std::span<const borrowed_access> accesses) noexcept {
+    return is_at_rest() && !tracer.recording() && has_no_mode() &&
+           checks.all_plain(accesses);
+  }
+  /// Returns true if no task is in flight and none has failed. Only a submission can
+  /// change that, so the workers are asked again only behind one.
+  [[nodiscard]] bool is_at_rest() noexcept {
+    const std::uint64_t submitted = window.submitted().load(std::memory_order_relaxed);
+    if (submitted != at_rest_behind) {
+      if (in_flight() != 0 || workers.has_failures()) {
+        return false;
+      }
+      at_rest_behind = submitted;
+    }
+    return true;
+  }
+  /// Counts a call in place of a task, and returns the tag that the task would have had.
+  /// @pre is_at_rest()
+  [[nodiscard]] std::uint16_t count_call() noexcept {
+    ++at_rest_behind;
+    return window.count_call();
   }
 
   /// Lets a wired task start once the predecessors that it waits for have ended. The
@@ -104,6 +121,8 @@ struct engine::impl {
   captures captured;
   scheduler workers;
   std::unique_ptr<watchdog> dog;
+  /// Number of submissions behind which `is_at_rest` was true last.
+  std::uint64_t at_rest_behind = ~std::uint64_t{0};
 };
 
 }  // namespace weir::runtime

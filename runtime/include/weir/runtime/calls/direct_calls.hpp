@@ -21,7 +21,7 @@ struct borrowed_access {
 };
 
 /// Calls kernels of one engine in place of tasks.
-/// @threads{thread-compatible; belongs to the submitter of the engine}
+/// @threads{thread-compatible; the submitter, which calls `call` inside of an `fp_scope`}
 class direct_calls {
  public:
   /// Longest kernel that is called though other workers could run it. Handing a task over
