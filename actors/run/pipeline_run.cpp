@@ -134,9 +134,10 @@ class pipeline_runner {
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
-    WEIR_CHECK(start());
+    auto started = start();
+    auto end =
+        started ? wait_for_end() : result<pipeline_report>(std::move(started.error()));
     // No handle of an actor may outlive the system.
-    auto end = wait_for_end();
     host_ = nullptr;
     conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {

@@ -17,6 +17,12 @@ import time
 
 from ranks_case import DEMOS, PROGRAM, PROGRAMS, Ranks, environment, left_memory, main, run, running, shared_memory
 
+LIBRARIES = {"pmix": "openmpi", "pmi2": "mpich"}
+# Arguments of a demo that saves often, so that most of its time is not that of its steps, and a number of steps that it never makes.
+SMALL = ("--size", "48", "--tile", "16", "--every", "10")
+FOREVER = 100_000_000
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs/ranks.md"
+
 
 def become_parent_of_orphans():
     """Lets this process wait for all programs that it has started, also if those between have ended."""
@@ -31,7 +37,7 @@ def free_port():
 
 class Slurm(Ranks):
     """Steps of srun on a cluster of this machine alone, which the test starts and ends."""
-    needed = ("srun", "slurmctld", "slurmd")
+    needed = ("srun", "sbatch", "scancel", "squeue", "scontrol", "slurmctld", "slurmd")
     needs_root = True  # slurmd starts steps by it
     plugin = "libweir-openmpi.so"
 
@@ -65,7 +71,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
 SchedulerType=sched/builtin
-NodeName={machine} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+NodeName={machine} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=all Nodes={machine} Default=YES State=UP
 SlurmdParameters=config_overrides
 """, "utf-8")
@@ -99,6 +105,18 @@ SlurmdParameters=config_overrides
             time.sleep(0.05)
         if any(left()):
             raise AssertionError(f"expected that nothing of the cluster is left, found {left()}")
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.no_job_is_left)
+
+    def no_job_is_left(self):
+        """Ends the jobs that a test has left because it failed."""
+        end = time.monotonic() + 60
+        while (jobs := run(["squeue", "-h", "-o", "%A"], **self.variables())[1].split()) and time.monotonic() < end:
+            run(["scancel", *jobs], **self.variables())
+            time.sleep(1)
+        self.assertEqual(jobs, [])
 
     def variables(self):
         return {"SLURM_CONF": str(self.folder / "slurm.conf"), "TMPDIR": self.temporary.name}
@@ -135,6 +153,95 @@ SlurmdParameters=config_overrides
             whole = run([DEMOS / "shallow_water", *words, steps])
             status, out, complaints = self.srun("pmi2", 2, DEMOS / "shallow_water", *words, steps, "--state", folder)
         self.assertEqual((status, out), (0, whole[1]), complaints)
+
+    def test_programs_that_have_called_mpi_themselves_give_their_communicator_to_a_world(self):
+        for kind, library in LIBRARIES.items():
+            for name, ranks, expected in (("ring", 3, "ring 330\n"), ("multiple", 2, "multiple 110\n"), ("some", 3, "some 2\n")):
+                status, out, words = self.srun(kind, ranks, PROGRAM.with_name(f"mpi_program_{library}"), name)
+                self.assertEqual((status, out), (0, expected), (kind, words))
+            outs = [self.srun(kind, ranks, PROGRAM.with_name(f"mpi_guide_{library}")) for ranks in (1, 3)]
+            self.assertRegex(outs[0][1], r"^\d+[.]\d+ degrees\n$")
+            self.assertEqual([one[:2] for one in outs], [(0, outs[0][1])] * 2, (kind, outs))
+
+    def script_of_the_guide(self, kind, options):
+        """Returns the job script of docs/ranks.md for a small basin on this machine, with other options of sbatch; None removes a line."""
+        script = re.search("(?s)```sh\n(#!/bin/sh\n#SBATCH.*?)```", GUIDE.read_text("utf-8"))[1]
+        for pattern, text in (("#SBATCH -N 2 ", "#SBATCH -N 1 "), ("#SBATCH -n 8 ", "#SBATCH -n 2 "), ("#SBATCH -c 4 ", "#SBATCH -c 1 "),
+                              ("srun --mpi=pmix -c 4 ", f"srun --mpi={kind} -c 1 "),
+                              (r'--workers 4 --steps 100000 --state "\$SCRATCH/basin"',
+                               f'--workers 1 {" ".join(SMALL)} --steps $STEPS --state "$SCRATCH/state"'),
+                              *((f"#SBATCH --{name}=.*\n", f"#SBATCH --{name}={value}\n" if value else "") for name, value in options.items())):
+            script, found = re.subn(pattern, text, script)
+            self.assertEqual(found, 1, f"{pattern} in {script}")
+        return script
+
+    def submit(self, folder, kind, steps, **options):
+        """Submits the script of the guide as a job that runs in a folder. Returns its number."""
+        script = folder / "job.sh"
+        script.write_text(self.script_of_the_guide(kind, options), "utf-8")
+        with contextlib.suppress(FileExistsError):
+            (folder / "basin").symlink_to(DEMOS / "shallow_water")
+        status, out, words = run(["sbatch", "--parsable", "-D", folder, "-o", "out", "-e", "errors", script], **self.variables(),
+                                 SCRATCH=str(folder), STEPS=str(steps))
+        self.assertEqual(status, 0, words)
+        return out.strip()
+
+    def end_of(self, job, folder):
+        """Waits until a job has ended. Returns its state, its status, its output and its errors."""
+        end = time.monotonic() + 180
+        while True:
+            shown = run(["scontrol", "show", "job", job], **self.variables())[1]
+            state = re.search(r"JobState=(\w+)", shown)[1]
+            if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+                return state, re.search(r"ExitCode=(\S+)", shown)[1], *((folder / name).read_text("utf-8") for name in ("out", "errors"))
+            self.assertLess(time.monotonic(), end, shown)
+            time.sleep(0.2)
+
+    def expect_saved(self, folder, out, words):
+        """Checks that a run has stopped by itself and saved its state. Returns the step that the next one begins with."""
+        self.assertNotIn("hash", out)
+        self.assertRegex(words, r"stopped before step \d+")
+        step = int(re.search(r"stopped before step (\d+)", words)[1])
+        looked = run([DEMOS / "shallow_water", *SMALL, "--steps", 0, "--state", folder / "state"])
+        self.assertIn(f"resumed at step {step}", looked[2])
+        return step
+
+    def test_jobs_save_before_their_time_is_over_and_the_next_ones_go_on(self):
+        with tempfile.TemporaryDirectory() as name:
+            folders = {kind: pathlib.Path(name) / kind for kind in LIBRARIES}
+            jobs = {}
+            for kind, folder in folders.items():
+                folder.mkdir()
+                jobs[kind] = self.submit(folder, kind, FOREVER, time=1, signal="USR1@20")
+            for kind, folder in folders.items():
+                *state, out, words = self.end_of(jobs[kind], folder)
+                self.assertEqual(state, ["COMPLETED", "0:0"], (kind, out, words))
+                step = self.expect_saved(folder, out, words)
+                whole = run([DEMOS / "shallow_water", *SMALL, "--steps", step + 20], 180)
+                *state, out, words = self.end_of(self.submit(folder, kind, step + 20), folder)
+                self.assertEqual((state, out), (["COMPLETED", "0:0"], whole[1]), (kind, words))
+                self.assertIn(f"resumed at step {step}", words)
+
+    def test_a_job_that_is_not_told_before_saves_at_the_end_of_its_time(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            state, _, out, words = self.end_of(self.submit(folder, "pmix", FOREVER, time=1, signal=None), folder)
+            self.assertEqual(state, "TIMEOUT", words)
+            self.expect_saved(folder, out, words)
+
+    def test_steps_without_a_script_save_before_their_time_is_over(self):
+        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as started:
+            runs = {}
+            for kind in LIBRARIES:
+                command = ["srun", f"--mpi={kind}", "-n", "2", "--time=1", "--signal=USR1@20", DEMOS / "shallow_water", *SMALL,
+                           "--steps", FOREVER, "--state", f"{name}/{kind}/state"]
+                runs[kind] = started.enter_context(subprocess.Popen(
+                    [str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    start_new_session=True, env=environment(**self.variables())))
+            for kind, process in runs.items():
+                out, words = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, 0, words)
+                self.expect_saved(pathlib.Path(name) / kind, out, words)
 
 
 if __name__ == "__main__":
