@@ -34,7 +34,8 @@ inline void fail(host_pointer self, error cause) {
   if (!s.over) {
     s.over = true;
     // A source that has failed lets the run make a last checkpoint. If that fails as
-    // well, for example because the source has died, the run tells the first failure.
+    // well, for example because the source has died, the run tells the first failure
+    // alone: the second one follows from it.
     s.config.failed(s.failure ? std::move(*s.failure) : std::move(cause));
   }
 }

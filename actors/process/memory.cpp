@@ -15,6 +15,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,9 +34,11 @@ constexpr std::uint64_t max_allocated = std::uint64_t{64} << 20;
 error no_memory(const std::string& stage, std::uint64_t bytes, const char* call,
                 int number) {
   // The memory is a file: a limit of the size of files holds for it, and a size beyond
-  // that of any file is an invalid argument.
-  const bool lacks =
-      number == ENOSPC || number == ENOMEM || number == EFBIG || number == EINVAL;
+  // that of any file is an invalid argument of the calls that get it.
+  const std::string_view named = call;
+  const bool has_size = named != "memfd_create" && named != "fcntl";
+  const bool lacks = number == ENOSPC || number == ENOMEM || number == EFBIG ||
+                     (number == EINVAL && has_size);
   const errc code = number == ENOMEM ? errc::out_of_memory
                     : lacks          ? errc::no_space
                                      : errc::io;
@@ -43,6 +46,9 @@ error no_memory(const std::string& stage, std::uint64_t bytes, const char* call,
           fmt::format("cannot make the memory that the run shares with the child process "
                       "of stage \"{}\": expected {} bytes, found the error \"{}\" of {}",
                       stage, bytes, std::strerror(number), call));
+  if (number == EMFILE || number == ENFILE) {
+    return std::move(e).hint("raise the limit of open files (`ulimit -n`)");
+  }
   return lacks
              ? std::move(e).hint(
                    "give the edges of the stage smaller windows, or raise the limits of "

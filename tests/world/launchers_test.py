@@ -202,6 +202,7 @@ class OpenMpi(FromMpi):
             watchdog.start()
             begun = process.stdout.readline()
             ranks = self.ranks_of_this_test()
+            self.assertEqual(len(ranks), 3)
             for rank in ranks:
                 os.kill(rank, signal.SIGSTOP)
             time.sleep(2.6)

@@ -355,7 +355,7 @@ result<std::uint64_t> pausing(world& w) {
     usleep(1000);
     sweep(in, out);
   };
-  for (int step = 0; step < 150; ++step, std::swap(a, b)) {
+  for (int step = 0; step < 250; ++step, std::swap(a, b)) {
     for (const auto& box : b.tiles_inside(1)) {
       w.submit("sweep", slow_sweep, weir::read(a.around(box, 1)),
                weir::write(b.of_tile(box)));

@@ -56,8 +56,8 @@ struct plugin_state {
       MPI_COMM_NULL;  ///< communicator of the program, of which copies are made
   std::vector<MPI_Request> greetings;  ///< from each rank, while communicator 0 is made
   std::vector<char> greeted;           ///< memory of the greetings
-  std::vector<int> counts;             ///< likewise
-  std::vector<int> places;             ///< likewise
+  std::vector<int> counts;             ///< bytes for each rank, all 1
+  std::vector<int> places;             ///< offset of the byte for each rank
   MPI_Comm copy = MPI_COMM_NULL;       ///< communicator that is being made
   MPI_Request copying = MPI_REQUEST_NULL;
   MPI_Request barrier = MPI_REQUEST_NULL;

@@ -198,7 +198,7 @@ result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
       was_made() = communicator == nullptr;
       return failure_of_start(plugin, code);
     }
-  } catch (const std::system_error& e) {
+  } catch (const std::exception& e) {
     was_made() = false;
     return without_thread(e);
   }

@@ -17,6 +17,7 @@
 #include <random>
 #include <set>
 
+#include "actors/runs/hosts/host_processes.hpp"
 #include "actors/stages/disk/disk_stages.hpp"
 #include "actors/stages/disk/served_disk.hpp"
 #include "pipeline/support/random_pipeline.hpp"
@@ -77,15 +78,6 @@ struct disk_run {
 class DiskFaults
     : public testing::TestWithParam<std::pair<const char*, flow::host_kind>> {
  protected:
-  DiskFaults() {
-    ::setenv("WEIR_STAGE_HOST", WEIR_DISK_HOST_PROGRAM, 1);  // NOLINT
-    ::setenv(disk_variable, (folder_ / "disk").c_str(), 1);  // NOLINT
-  }
-  ~DiskFaults() override {
-    ::unsetenv("WEIR_STAGE_HOST");  // NOLINT
-    ::unsetenv(disk_variable);      // NOLINT
-  }
-
   static void build(pipeline& p, file_system& files, flow::host_kind host) {
     auto source = add_disk_stage(p, "source", files, disk_read,
                                  {{"path", input_path}, {"type", "u64[3]"}});
@@ -216,6 +208,9 @@ class DiskFaults
   }
 
   temp_folder folder_;
+  // Children make their file operations by the server in the folder.
+  scoped_variable host_{"WEIR_STAGE_HOST", WEIR_DISK_HOST_PROGRAM};
+  scoped_variable disk_{disk_variable, folder_ / "disk"};
   locked_files* shared_ = nullptr;     ///< the disk of the last run
   std::optional<std::string> failed_;  ///< path of the operation that has failed
 };

@@ -20,11 +20,15 @@ class silence_clock {
  public:
   /// A rank that has not looked for this part of the deadline was stopped.
   static constexpr std::int64_t gaps_in_deadline = 5;
+  /// Shorter gaps are those of any thread that waits for a processor.
+  /// @units{nanoseconds}
+  static constexpr std::int64_t shortest_gap_ns = 20'000'000;
   /// Returns how long a rank may sleep between two looks, which is much shorter.
   /// @units{nanoseconds}
   [[nodiscard]] static constexpr std::int64_t longest_sleep_ns(
       std::int64_t deadline_ns) noexcept {
-    return deadline_ns / (4 * gaps_in_deadline);
+    constexpr std::int64_t shortest_ns = 1'000'000;
+    return std::max(deadline_ns / (4 * gaps_in_deadline), shortest_ns);
   }
 
   /// @units{nanoseconds}
@@ -33,7 +37,7 @@ class silence_clock {
   /// Looks at the others. The silence of all is counted up to this time.
   /// @units{nanoseconds}
   void look(std::int64_t now) noexcept {
-    if (now - looked_ns_ > deadline_ns_ / gaps_in_deadline) {
+    if (now - looked_ns_ > std::max(deadline_ns_ / gaps_in_deadline, shortest_gap_ns)) {
       awake_since_ns_ = now;
     }
     looked_ns_ = now;
