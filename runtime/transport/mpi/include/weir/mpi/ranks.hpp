@@ -90,8 +90,8 @@ struct mpi_finding {
 /// launcher; the text names the files of both}
 /// @error{already_exists; the process has a transport over MPI}
 /// @error{rank_lost; a rank has not made its transport within the deadline of the start.
-/// The text names it, unless there are more than 1,024 ranks. The program should then call
-/// MPI_Abort, because MPI_Finalize would wait for that rank}
+/// The text names it, unless there are more than 1,024 ranks. The program should then
+/// call MPI_Abort, because MPI_Finalize would wait for that rank}
 /// @error{io; the communicator is MPI_COMM_NULL}
 template <class Communicator>
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> from_mpi(
