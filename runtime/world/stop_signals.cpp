@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 namespace weir::runtime {
 namespace {
@@ -34,11 +36,39 @@ void end_at(int number) noexcept {
   }
 }
 
+/// Returns the time in nanoseconds. May be called by a handler.
+std::int64_t now_ns() noexcept {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+/// A SIGTERM that comes so soon after the first one is the same request: at the end of
+/// the time of a job Slurm sends two within milliseconds.
+constexpr std::int64_t same_request_ns = 1'000'000'000;
+
+/// Notes a SIGTERM. From now on SIGINT ends the process, and SIGTERM does so if it is
+/// another request.
+void note_term() noexcept {
+  static constinit std::atomic<std::int64_t> first_term_ns{0};  // 0: none has come
+  static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+  end_at(SIGINT);
+  std::int64_t first = 0;
+  const std::int64_t now = now_ns();
+  if (!first_term_ns.compare_exchange_strong(first, now) &&
+      now - first >= same_request_ns) {
+    end_at(SIGTERM);
+    raise(SIGTERM);  // comes when the handler has returned
+  }
+}
+
 /// Launchers send SIGUSR1 again and again if users do, so its handler stays. After one of
 /// the others the next one ends the process, whichever it is.
 void note_stop_signal(int number) {
   stop_signal.store(true, std::memory_order_relaxed);
-  if (number != SIGUSR1) {
+  if (number == SIGTERM) {
+    note_term();
+  } else if (number == SIGINT) {
     end_at_stop_signals();
   }
 }

@@ -319,10 +319,14 @@ class Mpich(FromMpi):
         self.expect_random_programs(2, 1)
 
     def test_a_signal_to_a_rank_saves_and_ends_all(self):
-        self.expect_drain(2, signal.SIGTERM, False)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number=number):
+                self.expect_drain(2, number, False)
 
     def test_a_signal_to_the_launcher_saves_and_ends_all(self):
-        self.expect_drain(2, signal.SIGUSR1, True)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):  # it passes all of them on, and waits for the ranks
+            with self.subTest(number=number):
+                self.expect_drain(2, number, True)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(2, "failing", 1)[2]

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <thread>
@@ -191,9 +192,26 @@ TEST(WorldStopDeathTest, TheSecondEndingSignalEndsTheProcessWhicheverItIs) {
               "");
   for (const int one : {SIGTERM, SIGINT}) {
     for (const int other : {SIGTERM, SIGINT}) {
-      EXPECT_EXIT(raise_all({SIGUSR1, one, other}), testing::KilledBySignal(other), "");
+      if (one != SIGTERM || other != SIGTERM) {
+        EXPECT_EXIT(raise_all({SIGUSR1, one, other}), testing::KilledBySignal(other), "");
+      }
     }
   }
+}
+
+/// Raises the two SIGTERM that Slurm sends at once, and one a second later.
+void raise_three_terms() {
+  stop_at_signals();
+  raise(SIGTERM);
+  raise(SIGTERM);
+  std::fputs("goes on", stderr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  raise(SIGTERM);
+  _exit(0);
+}
+
+TEST(WorldStopDeathTest, SigtermThatComesTwiceAtOnceIsOneAndALaterOneEndsTheProcess) {
+  EXPECT_EXIT(raise_three_terms(), testing::KilledBySignal(SIGTERM), "goes on");
 }
 
 /// Makes a world fail because its other rank is silent, and then raises SIGTERM.

@@ -51,7 +51,8 @@ struct world_counters {
 
 /// From now on SIGUSR1, SIGTERM and SIGINT ask the worlds of this process to stop, see
 /// `world::stops_here`. A second one of SIGTERM and SIGINT ends the process as usual, and
-/// so does the first one after a world of the process has failed.
+/// so does the first one after a world of the process has failed. A SIGTERM within a
+/// second of the first one is not a second one, since Slurm sends two at once.
 /// @threads{call it once, before worlds are made}
 void stop_at_signals() noexcept;
 /// Returns true if one of these signals has arrived. @threads{safe from any thread}
