@@ -16,7 +16,7 @@ namespace weir::runtime {
 namespace {
 
 /// Written by handlers, read by all threads. A lock-free atomic is safe in a handler.
-std::atomic<bool> stop_signal{false};
+std::atomic<bool> stop_signal{false};  // NOLINT: handlers have no other objects
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void note_stop_signal(int number);
