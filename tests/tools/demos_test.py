@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the demos in demos/pipelines that read and write Tensogram files.
 
-demos_test.py WEIR FIELDS SOURCE_DIR SUITE            runs the tests of a suite: Fields, Archive, Images, Live or Fixture
-demos_test.py WEIR FIELDS SOURCE_DIR kill DEMO KILLS  kills fields, archive or images with SIGKILL at random instants
+demos_test.py WEIR FIELDS SOURCE_DIR SUITE  runs the tests of a suite: Fields, Archive, Images, Live or Fixture
+demos_test.py WEIR FIELDS SOURCE_DIR kill DEMO KILLS [HOST]
+    kills fields, archive, images or python with SIGKILL at random instants; every stage of the file works on HOST, which is own or process
 """
 import array
 import json
@@ -226,17 +227,28 @@ class Live(Case):
         self.follow_readme("live")
 
 
-def kill_images(number):
+def on_host(toml, host):
+    """Returns the options that give every stage of a file a host."""
+    stages = re.findall(r'^\[\[stage\]\]\nname = "(\w+)"', toml.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(stages) > 3
+    return [word for stage in stages if host for word in ("--set", f"{stage}.host={host}")]
+
+
+def run_or_resume(folder, toml, *options):
+    """Returns the command that begins the run of a folder, or continues it."""
+    if os.path.exists(f"{folder}/run/pipeline.toml"):
+        return [WEIR, "resume", f"{folder}/run"]
+    return [WEIR, "run", f"{folder}/{toml}", *options, "--out", f"{folder}/run"]
+
+
+def kill_images(number, host):
+    options = on_host(DEMOS / "images" / "images.toml", host)
+
     def prepare(folder):
         os.mkdir(folder)
         for name in ("inputs", "images"):
             shutil.copy(DEMOS / "images" / f"{name}.toml", folder)
         call(WEIR, "run", f"{folder}/inputs.toml", "--out", f"{folder}/run-inputs")
-
-    def command(folder):
-        if os.path.exists(f"{folder}/run/pipeline.toml"):
-            return [WEIR, "resume", f"{folder}/run"]
-        return [WEIR, "run", f"{folder}/images.toml", "--out", f"{folder}/run"]
 
     def extract(folder):
         """Puts all outputs into one file."""
@@ -245,10 +257,11 @@ def kill_images(number):
         pathlib.Path(folder, "all").write_bytes("\n".join(names).encode() + b"".join(parts) +
                                                 pathlib.Path(folder, "dark.tgm").read_bytes())
 
-    kills.compare_after_kills(command, "all", number, prepare, extract)
+    kills.compare_after_kills(lambda folder: run_or_resume(folder, "images.toml", *options), "all", number, prepare, extract)
 
 
-def kill_archive(number):
+def kill_archive(number, host):
+    options = on_host(DEMOS / "archive" / "archive.toml", host)
     with tempfile.TemporaryDirectory() as inputs:
         made = pathlib.Path(inputs)
         make_archives(made)
@@ -259,19 +272,27 @@ def kill_archive(number):
                 os.symlink(made / name, f"{folder}/{name}")
 
         def command(folder):
-            if os.path.exists(f"{folder}/run/pipeline.toml"):
-                return [WEIR, "resume", f"{folder}/run"]
-            return [WEIR, "run", f"{folder}/archive.toml", "--set", f"files={folder}", "--out", f"{folder}/run"]
+            return run_or_resume(folder, "archive.toml", "--set", f"files={folder}", *options)
 
         kills.compare_after_kills(command, "days.tgm", number, prepare)
+
+
+def kill_python(number, host):
+    options = on_host(DEMOS / "python" / "python.toml", host)
+
+    def prepare(folder):
+        os.mkdir(folder)
+        for name in ("python.toml", "unit_rows.py"):
+            shutil.copy(DEMOS / "python" / name, folder)
+
+    kills.compare_after_kills(lambda folder: run_or_resume(folder, "python.toml", *options), "peaks.tgm", number, prepare)
 
 
 if __name__ == "__main__":
     if sys.argv[4] == "kill" and sys.argv[5] == "fields":
         kills.compare_after_kills(lambda folder: [FIELDS, folder], "waves.tgm", sys.argv[6])
-    elif sys.argv[4] == "kill" and sys.argv[5] == "images":
-        kill_images(sys.argv[6])
     elif sys.argv[4] == "kill":
-        kill_archive(sys.argv[6])
+        kill = {"archive": kill_archive, "images": kill_images, "python": kill_python}[sys.argv[5]]
+        kill(sys.argv[6], sys.argv[7] if len(sys.argv) > 7 else "")
     else:
         unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
