@@ -107,6 +107,11 @@ class Plugins(Case):
         self.assertIn("BuildMismatch", self.weir("stages", "--plugin", "other.so", code=4).stderr.decode())
         self.assertRegex(message, r'expected the build "Weir 0\.1\.0, .*", found "Weir 0\.0\.9, .*"')
         self.assertIn("rebuild the plug-in", message)
+        # A file that names it has its place in the message.
+        (self.folder / "pipeline.toml").write_text((self.folder / "pipeline.toml").read_text().replace("running_mean.so", "other.so"))
+        message = self.error("run", "pipeline.toml", code=4)
+        self.assertIn("pipeline.toml:3:11", message)
+        self.assertRegex(message, r'expected the build "Weir 0\.1\.0, .*", found "Weir 0\.0\.9, .*"')
 
     def test_a_plug_in_that_throws_is_refused_with_its_text(self):
         shutil.copy(BUILT / "throwing.so", self.folder)
