@@ -4,7 +4,8 @@
 
 bench/run.py [--programs DIR] [--only 'ID,PATTERN*'] [--out FILE] [--required FILE]
 Ends with 0 if everything asked for could be measured, whether or not its bar holds.
-$WEIR_BENCH_PEERS names a folder with further programs, which join as peers (see README.md).
+$WEIR_BENCH_PEERS names a folder with further programs, which join as peers (see README.md), and $WEIR_BENCH_RAY a
+Python with the package ray, which runs ray_peer.py.
 """
 import argparse
 import fnmatch
@@ -124,6 +125,9 @@ def main():
         if not found:
             raise SystemExit(f"bench: WEIR_BENCH_PEERS names {further!r}: expected a folder with programs, found none")
         programs += found
+    with_ray = os.environ.get("WEIR_BENCH_RAY")
+    if with_ray:
+        programs.append([with_ray, str(ROOT / "bench" / "ray_peer.py")])
     plan = plan_of(programs, patterns)
     if options.list:
         print("\n".join(i for _, ids in plan for i in ids))

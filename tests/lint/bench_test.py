@@ -116,6 +116,17 @@ class BenchRun(BenchCase):
         self.assertIsNone(self.run_bench("", WEIR_BENCH_PEERS=str(self.folder / "nothing")))
         self.assertIn("expected a folder with programs, found none", self.done.stderr)
 
+    def test_the_peer_in_ray_joins_where_a_python_with_ray_is_named(self):
+        packages = self.folder / "packages"
+        packages.mkdir()
+        without = self.run_bench("alpha_good", WEIR_BENCH_RAY=sys.executable, PYTHONPATH=str(packages))
+        self.assertEqual([r["id"] for r in without], ["alpha_good"])
+        self.run_bench("", "--list", WEIR_BENCH_RAY=sys.executable, PYTHONPATH=str(packages))
+        self.assertNotIn("ray__pipe_python_us", self.done.stdout)
+        (packages / "ray.py").write_text("")
+        self.run_bench("", "--list", WEIR_BENCH_RAY=sys.executable, PYTHONPATH=str(packages))
+        self.assertIn("ray__pipe_python_us", self.done.stdout)
+
     def test_a_row_without_enough_quiet_samples_has_no_verdict(self):
         self.peers_folder("noisy", NOISY, folder="bin")
         row = self.run_bench("noisy_ns")[0]
