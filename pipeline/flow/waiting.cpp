@@ -6,6 +6,8 @@
 /// These functions only look: they are called when a run stalls, for reports and for
 /// tests.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,6 +55,24 @@ stage_run::wait stage_run::waiting_for() const {
   if (ended_) {
     return {open() != 0 ? "tasks" : "nothing: it has ended"};
   }
+  // An edge without a credit names the stage behind it.
+  const auto full = [this]() -> std::optional<wait> {
+    for (const auto& targets : out_) {
+      for (const target& one : targets) {
+        if (!one.to->has_credit(info_.gives)) {
+          return wait{fmt::format("\"{}\" to let go of an item", one.consumer->name()),
+                      one.consumer};
+        }
+      }
+    }
+    return std::nullopt;
+  };
+  // An item that is in the stage has to leave it before another one may enter.
+  if (open() != 0) {
+    if (auto behind = full()) {
+      return *std::move(behind);
+    }
+  }
   // An inlet without an entry names the stage in front of it.
   for (const inlet& i : in_) {
     if (!i.ended && i.from->empty()) {
@@ -65,14 +85,8 @@ stage_run::wait stage_run::waiting_for() const {
   if (wants_settle_) {
     return {"the sink to make its items durable"};
   }
-  // An edge without a credit names the stage behind it.
-  for (const auto& targets : out_) {
-    for (const target& one : targets) {
-      if (!one.to->has_credit(info_.gives)) {
-        return {fmt::format("\"{}\" to let go of an item", one.consumer->name()),
-                one.consumer};
-      }
-    }
+  if (auto behind = full()) {
+    return *std::move(behind);
   }
   // A joined source has read further than others of its group.
   if (held_ != 0) {

@@ -95,6 +95,7 @@ TEST(SteppedPipeline, AThousandInterleavingsGiveOneOutputAndLoseNoCredit) {
   const durable_items expected = undisturbed();
   ASSERT_GT(expected.items.size(), 8U);
   const std::uint64_t seeds = case_count("WEIR_TEST_INTERLEAVINGS", 1000);
+  int repeated = 0;
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     checkpoints files;
@@ -112,6 +113,10 @@ TEST(SteppedPipeline, AThousandInterleavingsGiveOneOutputAndLoseNoCredit) {
       ASSERT_TRUE(end) << "the run does not end";
       ASSERT_TRUE(*end) << end->error().message();
       ASSERT_FALSE(run.lost_credits());
+      if (!o.stop_at) {  // a run that is stopped at once has no answers
+        ASSERT_EQ(run.repeated() != 0, o.twice);
+      }
+      repeated += run.repeated();
       finished = (*end)->ended == "finished";
       if (finished) {
         ASSERT_TRUE(run.all_credits_free());
@@ -120,6 +125,90 @@ TEST(SteppedPipeline, AThousandInterleavingsGiveOneOutputAndLoseNoCredit) {
     ASSERT_TRUE(finished);
     ASSERT_EQ(d.items, expected.items);
   }
+  RecordProperty("second_answers", repeated);
+}
+
+/// Runs the pipeline with a wrong answer, looks at its end, and resumes it. Returns the
+/// number of wrong answers: a run may have fewer answers than the number of the fault.
+template <class Look>
+int after_a_wrong_answer(const stepped_options& o, const durable_items& expected,
+                         const Look& look) {
+  checkpoints files;
+  durable_items d;
+  int faults = 0;
+  {
+    pipeline p("hosts");
+    build(p, d, 1 + o.seed % 5);
+    stepped_pipeline run(p, files.open(), o);
+    const auto& end = run.run();
+    faults = run.faults();
+    if (faults != 0) {
+      look(end);
+    }
+  }
+  pipeline p("hosts");
+  build(p, d, 4);
+  auto store = files.open();
+  if (or_throw(store->empty())) {
+    d.items.clear();  // a sink in memory does not begin anew by itself
+  } else if (or_throw(actors::epoch_in(or_throw(store->read(0)))).state.finished) {
+    EXPECT_EQ(d.items, expected.items);
+    return faults;
+  }
+  stepped_pipeline again(p, std::move(store), options_of(o.seed));
+  const auto& end = again.run();
+  EXPECT_TRUE(end && *end);
+  EXPECT_EQ(d.items, expected.items);
+  return faults;
+}
+
+// The sink says that it has written an item less than it has. Nobody gives back the
+// credit of that item.
+TEST(SteppedPipeline, ALostCreditEndsTheRunWithATimeoutThatNamesTheStage) {
+  const durable_items expected = undisturbed();
+  const std::uint64_t seeds = case_count("WEIR_TEST_FAULTS", 8);
+  int faults = 0;
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    stepped_options o = options_of(seed);
+    o.proxies = true;
+    o.answers = answer_fault::loses_credit;
+    o.answers_of = "sink";
+    o.answer_at = static_cast<int>(seed % 4);
+    o.stall_ns = 200'000'000;
+    o.rest = std::chrono::milliseconds(3);
+    faults += after_a_wrong_answer(o, expected, [](const auto& end) {
+      ASSERT_TRUE(end) << "the run does not end";
+      ASSERT_FALSE(*end);
+      EXPECT_EQ(end->error().code(), errc::timeout);
+      const std::string text = end->error().message();
+      EXPECT_NE(text.find("makes no progress"), std::string::npos) << text;
+      EXPECT_NE(text.find("\"sink\" waits for"), std::string::npos) << text;
+    });
+  }
+  EXPECT_GE(faults, static_cast<int>(seeds / 2));
+}
+
+// A host that has not answered may be reading a quiet source, so the run waits for it
+// without a deadline. A run that is ended from outside then goes on without a loss.
+TEST(SteppedPipeline, AnAnswerThatNeverComesIsWaitedForAndAResumeLosesNothing) {
+  const durable_items expected = undisturbed();
+  const std::array<const char*, 4> stages{"one", "two", "sum", "sink"};
+  const std::uint64_t seeds = case_count("WEIR_TEST_FAULTS", 8);
+  int faults = 0;
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    stepped_options o = options_of(seed);
+    o.proxies = true;
+    o.answers = answer_fault::kept;
+    o.answers_of = stages.at(seed % stages.size());
+    o.answer_at = static_cast<int>(seed / 4 % 7) * 2;
+    o.stall_ns = 200'000'000;
+    o.rest = std::chrono::milliseconds(2);  // 0.4 s until the test gives up
+    faults += after_a_wrong_answer(
+        o, expected, [](const auto& end) { EXPECT_FALSE(end) << "the run has ended"; });
+  }
+  EXPECT_GE(faults, static_cast<int>(seeds / 2));
 }
 
 TEST(SteppedPipeline, AHostOfASinkThatDiesAroundItsSyncLosesNothing) {

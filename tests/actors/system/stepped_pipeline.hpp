@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,18 +27,65 @@ namespace weir::test {
 /// What the host of a sink does when it is to make items durable.
 enum class flush_fault { none, dies_before, dies_after };
 
+/// An answer that the host of one stage gives wrongly, once.
+enum class answer_fault {
+  none,
+  kept,          ///< the work is done, and its answer never comes
+  loses_credit,  ///< the sink has written an item more than its answer says
+};
+
 /// Configuration of an I/O host that stands before another one.
 struct proxy_config {
-  actors::io_host_actor inner;            ///< does the work
-  bool twice = false;                     ///< every answer is delivered a second time
-  flush_fault fault = flush_fault::none;  ///< happens at `fault_at`
-  int fault_at = 0;                       ///< number of the flush, from 0
+  actors::io_host_actor inner;                ///< does the work
+  bool twice = false;                         ///< every answer is delivered a second time
+  flush_fault fault = flush_fault::none;      ///< happens at `fault_at`
+  int fault_at = 0;                           ///< number of the flush, from 0
+  answer_fault answers = answer_fault::none;  ///< happens at `answer_at`
+  int answer_at = 0;        ///< number of the answer that a fault can meet, from 0
+  int* repeated = nullptr;  ///< counts second answers in the mailbox of the engine host
+  int* faults = nullptr;    ///< counts the wrong answers
 };
 struct proxy_shell {
   static constexpr const char* name = "weir.proxy_io";
   int flushes = 0;
+  int answers = 0;
 };
 using proxy_pointer = actors::io_host_actor::stateful_pointer<proxy_shell>;
+
+/// Delivers an answer two times. A promise forgets its receiver with the first answer, so
+/// the second one needs a copy. Returns by how much the second one made the mailbox of
+/// the receiver longer, which is 0 if the receiver has ended.
+template <class T>
+int deliver_twice(caf::typed_response_promise<T> promise, const T& answer) {
+  caf::typed_response_promise<T> again = promise;
+  const auto receiver = static_cast<caf::response_promise&>(promise).next();
+  promise.deliver(answer);
+  auto* actor = dynamic_cast<caf::scheduled_actor*>(
+      caf::actor_cast<caf::abstract_actor*>(receiver));
+  if (actor == nullptr || actor->mailbox().closed()) {
+    again.deliver(answer);
+    return 0;
+  }
+  const std::size_t before = actor->mailbox().size();
+  again.deliver(answer);
+  return static_cast<int>(actor->mailbox().size() - before);
+}
+
+/// Spoils an answer at the time of the fault. Returns false if it is to be kept.
+template <class T>
+bool spoil(proxy_pointer self, const proxy_config& c, T& answer) {
+  constexpr bool counts = std::is_same_v<T, std::uint64_t>;
+  const bool meets = c.answers == answer_fault::kept ||
+                     (c.answers == answer_fault::loses_credit && counts);
+  if (!meets || self->state.answers++ != c.answer_at) {
+    return true;
+  }
+  ++*c.faults;
+  if constexpr (counts) {
+    answer -= c.answers == answer_fault::loses_credit ? 1 : 0;
+  }
+  return c.answers != answer_fault::kept;
+}
 
 /// Passes a request on, and its answer back.
 template <class T, class... As>
@@ -46,14 +94,18 @@ caf::typed_response_promise<T> pass_on(proxy_pointer self, const proxy_config& c
   auto promise = self->make_response_promise<T>();
   self->request(c.inner, caf::infinite, std::move(as)...)
       .then(
-          [self, promise, dies, twice = c.twice](const T& answer) mutable {
+          [self, promise, dies, c](T answer) mutable {
             if (dies) {
               self->quit(
                   actors::to_caf(error(errc::io, "the host died behind its sync")));
               return;
             }
-            promise.deliver(answer);
-            if (twice) {
+            if (!spoil(self, c, answer)) {
+              return;
+            }
+            if (c.twice) {
+              *c.repeated += deliver_twice(promise, answer);
+            } else {
               promise.deliver(answer);
             }
           },
@@ -96,8 +148,11 @@ struct stepped_options {
   run_options run;
   flush_fault fault = flush_fault::none;
   int fault_at = 0;
-  bool proxies = false;          ///< answers of I/O hosts are late
-  bool twice = false;            ///< and come twice
+  bool proxies = false;                       ///< answers of I/O hosts are late
+  bool twice = false;                         ///< and come twice
+  answer_fault answers = answer_fault::none;  ///< fault of one answer of `answers_of`
+  std::string answers_of{};                   ///< name of a stage
+  int answer_at = 0;                          ///< number of the answer, from 0
   std::optional<int> stop_at{};  ///< step at which the run is asked to stop, many times
   /// Time without progress after which the run fails. @units{nanoseconds}
   std::int64_t stall_ns = 60'000'000'000;
@@ -153,6 +208,10 @@ class stepped_pipeline : private stepped_system {
   /// window.
   [[nodiscard]] bool lost_credits() const noexcept { return lost_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Returns how many answers were in the mailbox of the engine host a second time.
+  [[nodiscard]] int repeated() const noexcept { return repeated_; }
+  /// Returns how many answers had an `answer_fault`.
+  [[nodiscard]] int faults() const noexcept { return faults_; }
 
  private:
   void check_credits() {
@@ -190,6 +249,10 @@ class stepped_pipeline : private stepped_system {
       if (options_.proxies) {
         proxy_config c{inner, options_.twice, flush_fault::none, options_.fault_at};
         c.fault = kind == flow::face::sink ? options_.fault : flush_fault::none;
+        c.answers = s.name == options_.answers_of ? options_.answers : answer_fault::none;
+        c.answer_at = options_.answer_at;
+        c.repeated = &repeated_;
+        c.faults = &faults_;
         inner = child(s.name, proxy_host, c);
       }
       out.push_back({i, inner});
@@ -256,6 +319,8 @@ class stepped_pipeline : private stepped_system {
   std::optional<result<pipeline_report>> end_;
   std::vector<std::string> warnings_;
   bool lost_ = false;
+  int repeated_ = 0;
+  int faults_ = 0;
 };
 
 }  // namespace weir::test
