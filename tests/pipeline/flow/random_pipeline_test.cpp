@@ -32,10 +32,10 @@ void expect_equal(const std::vector<durable_items>& expected,
 TEST(PipelineRandomGraph, EqualsASerialInterpreter) {
   for (std::uint64_t seed = 0; seed < graphs(); ++seed) {
     const random_pipeline g(seed);
-    for (std::uint64_t variant = 0; variant < 4; ++variant) {
+    for (std::uint64_t variant = 0; variant < 5; ++variant) {
       std::vector<durable_items> disks(g.expected().size());
       pipeline p("random");
-      g.build(p, seed * 4 + variant, disks, on_hosts(variant + seed));
+      g.build(p, seed * 5 + variant, disks, on_hosts(variant + seed));
       memory_store store;
       flow::here_options options;
       options.workers = variant % 2 == 0 ? 1 : 2;
