@@ -3,77 +3,15 @@
 /// Stages and files: constants of a volume, and failed items in a Tensogram file.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "actors/runs/hosts/weighted_stage.hpp"
+#include "actors/runs/hosts/weights_volume.hpp"
 #include "pipeline/support/number_stages.hpp"
 #include "pipeline/support/tape.hpp"
-#include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
-#include "weir/base/bytes.hpp"
 
 namespace weir::test {
 namespace {
-
-/// y = x * w, with w of a volume; every item whose number is in `fails_at` fails.
-struct weighted {
-  struct settings {
-    std::string file = "w.hn4";
-    std::string tensor = "layer.w";
-    std::uint64_t fails_at = ~std::uint64_t{0} >> 1;
-  };
-  in<std::uint64_t, 1> x;
-  out<std::uint64_t, 1> y;
-  tensor<std::uint64_t, 2> w;
-  std::uint64_t fails_at = 0;
-  static void describe(stage_spec<weighted>& s) {
-    s.name("test.weighted", "multiplies by a constant").stateless();
-    s.port("x", &weighted::x, "3").port("y", &weighted::y, "3");
-    s.set("file", &settings::file, "volume that holds w");
-    s.set("tensor", &settings::tensor, "name of w in it");
-    s.set("fails_at", &settings::fails_at, "number of the item").may_change();
-  }
-  result<void> open(opening& o, const settings& s) {
-    fails_at = s.fails_at;
-    WEIR_TRY(w, o.constant<std::uint64_t, 2>(o.path(s.file), s.tensor));
-    return {};
-  }
-  result<void> on_item(step& s) {
-    WEIR_TRY(auto to, s.make(y, width));
-    s.submit(
-        "weigh",
-        [fails = s.seq() == fails_at](auto a, auto b, auto out) -> result<void> {
-          for (std::size_t i = 0; i < elements; ++i) {
-            out[i] = a[i] * b(0, i);
-          }
-          return fails ? result<void>(error(errc::corrupt, "planted failure"))
-                       : result<void>();
-        },
-        read(s[x]), read(w), write(to));
-    return s.emit();
-  }
-};
-
-/// Makes a volume with the tensor `layer.w` of 1 x 3 numbers that begin with `first`.
-void write_volume(const std::string& path, std::uint64_t first) {
-  std::filesystem::remove(path);
-  const std::string header =
-      R"({"layer.w":{"dtype":"U64","shape":[1,3],"data_offsets":[0,24]}})";
-  byte_vector file(8);
-  store_le(file.data(), std::uint64_t{header.size()});
-  append(file, as_view(header));
-  for (std::uint64_t i = 0; i < elements; ++i) {
-    byte_vector one(8);
-    store_le(one.data(), first + i);
-    append(file, one);
-  }
-  storage::hn4_format_options options = storage::test::fixed_format();
-  options.profile = storage::hn4_profile::pico;
-  options.capacity = std::uint64_t{2} << 20;
-  or_throw(storage::hn4_format(path, options));
-  auto volume = or_throw(storage::hn4_volume::open(path, storage::device_mode::writable));
-  or_throw(volume.put("model", file, storage::test::fixed_put(2)));
-}
 
 TEST(PipelineConstantsRun, ComeFromAVolumeThatMustNotChange) {
   const temp_folder folder;

@@ -14,118 +14,23 @@
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <random>
 #include <thread>
 
-#include "actors/runs/hosts/host_stages.hpp"
-#include "pipeline/support/random_pipeline.hpp"
+#include "actors/runs/hosts/every_host.hpp"
 #include "support/case_count.hpp"
-#include "support/temp_folder.hpp"
 #include "weir/actors/control.hpp"
-#include "weir/actors/pipelines.hpp"
-#include "weir/base/file.hpp"
 
 namespace weir::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where stages work.
-struct every_host_places {
-  const char* name;
-  flow::host_kind ends;    ///< of sources and sinks
-  flow::host_kind middle;  ///< of all others
-};
-
-class EveryHost : public testing::TestWithParam<every_host_places> {
- protected:
-  using builder = std::function<void(pipeline&)>;
-
-  EveryHost() {
-    ::setenv("WEIR_STAGE_HOST", WEIR_NUMBER_HOST_PROGRAM, 1);  // NOLINT
-    add_standard_stages();
-  }
-  ~EveryHost() override { ::unsetenv("WEIR_STAGE_HOST"); }  // NOLINT
-
-  /// Moves a stage to its host.
-  static node place(node stage, bool end = false) {
-    return stage.host(end ? GetParam().ends : GetParam().middle);
-  }
-  static node source(pipeline& p, std::uint64_t count, std::uint64_t seed = 1) {
-    return place(add_named<number_source>(p, "source", {count, seed}), true);
-  }
-  static node sink(pipeline& p, const std::string& file = "out.tgm") {
-    return place(p.add(fs::path(file).stem(), "tgm.write", {{"path", file}}), true);
-  }
-  template <class S>
-  static node middle(pipeline& p, const std::string& name,
-                     flow::settings_of<S> settings = {}) {
-    return place(add_named<S>(p, name, settings));
-  }
-
-  /// Returns the options of a run whose files lie in its folder.
-  [[nodiscard]] run_options options_in(const std::string& name) const {
-    run_options options;
-    options.folder = options.files = folder_ / name;
-    options.keep = 1000;
-    fs::create_directories(options.folder);
-    return options;
-  }
-  static result<pipeline_report> run_once(const builder& build,
-                                          const run_options& options) {
-    pipeline p("every host");
-    build(p);
-    return run(p, options);
-  }
-  static result<pipeline_report> resume_once(const builder& build,
-                                             const run_options& options) {
-    pipeline p("every host");
-    build(p);
-    return resume(p, options);
-  }
-  static std::string bytes_in(const run_options& options, const std::string& file) {
-    std::ifstream in(join_path(options.files, file), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  /// Runs a pipeline, resumes it from each of its checkpoints, and returns its output.
-  static std::string output_from_all(const builder& build, const run_options& options) {
-    const auto end = or_throw(run_once(build, options));
-    std::string whole = bytes_in(options, "out.tgm");
-    run_options again = options;
-    for (again.generation = end.generation - 1; again.generation != 0;
-         --again.generation) {
-      or_throw(resume_once(build, again));
-      EXPECT_EQ(bytes_in(options, "out.tgm"), whole) << again.generation;
-    }
-    return whole;
-  }
-  static void expect_failure(const result<pipeline_report>& end, errc code,
-                             const std::string& text) {
-    ASSERT_FALSE(end) << "expected: " << text;
-    EXPECT_EQ(end.error().root().code(), code) << end.error().message();
-    EXPECT_NE(end.error().message().find(text), std::string::npos)
-        << end.error().message();
-  }
-
-  temp_folder folder_;
-};
-
-std::size_t number_of_messages(const std::string& content) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = content.find("TENSOGRM", at)) != std::string::npos;
-       ++at) {
-    ++count;
-  }
-  return count;
-}
+class EveryHost : public every_host_fixture {};
 
 TEST_P(EveryHost, HasBarriersAnywhereAndGoesOnFromEach) {
   const builder build = [](pipeline& p) {
-    source(p, 8) >> middle<running_sum>(p, "sum") >> middle<late_filter>(p, "filter") >>
+    source(p, 22) >> middle<running_sum>(p, "sum") >> middle<late_filter>(p, "filter") >>
         middle<doubled>(p, "doubled") >> sink(p);
   };
   run_options each = options_in("each");
@@ -137,8 +42,7 @@ TEST_P(EveryHost, HasBarriersAnywhereAndGoesOnFromEach) {
   EXPECT_EQ(output_from_all(build, seven), expected);
   run_options timed = options_in("timed");
   timed.every_seconds = 1e-9;
-  or_throw(run_once(build, timed));
-  EXPECT_EQ(bytes_in(timed, "out.tgm"), expected);
+  EXPECT_EQ(output_from_all(build, timed), expected);
 }
 
 TEST_P(EveryHost, GoesOnInTheMiddleOfALoop) {
@@ -572,14 +476,7 @@ TEST(ItemsOfAChild, LieInMemoryThatItReachesSoThatNothingIsCopied) {
   EXPECT_EQ(shared_memory_sink::shared, 40U);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Pipelines, EveryHost,
-    testing::Values(every_host_places{"usual", flow::host_kind::automatic,
-                                      flow::host_kind::automatic},
-                    every_host_places{"own", flow::host_kind::own, flow::host_kind::own},
-                    every_host_places{"children", flow::host_kind::process,
-                                      flow::host_kind::process}),
-    [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(Pipelines, EveryHost, all_hosts(), name_of_hosts);
 
 }  // namespace
 }  // namespace weir::test

@@ -187,6 +187,43 @@ struct computes_long {
   }
 };
 
+/// Hands items on as a type that does not say how large they are, so that the check
+/// cannot compare them with the bytes of a window.
+struct of_any_size {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<of_any_size>& s) {
+    s.name("test.of_any_size", "hides the size of items");
+    s.port("x", &of_any_size::x, "3").port("y", &of_any_size::y, "?");
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [](auto from, auto out) { std::copy(from.begin(), from.end(), out.begin()); },
+        read(s[x]), write(to));
+    return s.emit();
+  }
+};
+
+/// Makes one item of four, whose size is not known before: the first of them.
+struct first_of_four {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<first_of_four>& s) {
+    s.name("test.first_of_four", "keeps the first of four items").rate(4, 1);
+    s.port("x", &first_of_four::x, "?").port("y", &first_of_four::y, "3");
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [](auto from, auto out) { std::copy(from.begin(), from.end(), out.begin()); },
+        read(s.input(x, 0)), write(to));
+    return s.emit();
+  }
+};
+
 /// Adds these stages to a catalog.
 inline void add_host_stages(flow::catalog& to) {
   or_throw(to.add<fails_at<false>>());
@@ -195,6 +232,8 @@ inline void add_host_stages(flow::catalog& to) {
   or_throw(to.add<slow_file>());
   or_throw(to.add<numbered_file>());
   or_throw(to.add<computes_long>());
+  or_throw(to.add<of_any_size>());
+  or_throw(to.add<first_of_four>());
 }
 
 }  // namespace weir::test
