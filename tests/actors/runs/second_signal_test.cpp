@@ -22,7 +22,8 @@ constexpr int interrupted = 10;
 constexpr int failed = 11;
 
 /// Continues the run of a folder, as a program with a terminal does.
-int continue_run(const std::string& folder) {
+/// @param on  Where all stages work.
+int continue_run(const std::string& folder, flow::host_kind on) {
   actors::run_control control;
   const actors::signal_scope signals(control);
   pipeline p("signals");
@@ -30,6 +31,9 @@ int continue_run(const std::string& folder) {
   auto sum = p.add<running_sum>("sum");
   auto file =
       p.add("file", "tgm.write", {{"path", folder + "/out.tgm"}, {"object", "y"}});
+  for (node* stage : {&source, &sum, &file}) {
+    stage->host(on);
+  }
   source >> sum >> file;
   run_options options;
   options.folder = folder;
@@ -44,10 +48,11 @@ int continue_run(const std::string& folder) {
 }
 
 /// Runs in a child, with a signal after each of the pauses. Returns its exit code.
-int run_in_child(const std::string& folder, std::initializer_list<unsigned> pauses_us) {
+int run_in_child(const std::string& folder, flow::host_kind on,
+                 std::initializer_list<unsigned> pauses_us) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::_exit(continue_run(folder));
+    ::_exit(continue_run(folder, on));
   }
   for (const unsigned pause : pauses_us) {
     ::usleep(pause);
@@ -58,15 +63,16 @@ int run_in_child(const std::string& folder, std::initializer_list<unsigned> paus
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-TEST(SecondSignal, EndsAtOnceAndTheRunContinuesToTheSameBytes) {
+/// Interrupts runs twice, and continues them until they have ended.
+void signal_twice_at_any_moment(flow::host_kind on, int runs) {
   add_standard_stages();
   temp_folder whole;
-  ASSERT_EQ(run_in_child(whole.path(), {}), finished);
+  ASSERT_EQ(run_in_child(whole.path(), on, {}), finished);
   const auto expected =
       or_throw(read_file(posix_file_system(), whole.path() + "/out.tgm"));
   std::mt19937 random(7);
   int at_once = 0;
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < runs; ++round) {
     temp_folder folder;
     int code = -1;
     for (int tries = 0; code != finished && tries < 200; ++tries) {
@@ -74,7 +80,7 @@ TEST(SecondSignal, EndsAtOnceAndTheRunContinuesToTheSameBytes) {
       const auto later = static_cast<unsigned>(500 * tries);
       const unsigned first = static_cast<unsigned>(random() % 3000) + later;
       const unsigned second = static_cast<unsigned>(random() % 3000);
-      code = run_in_child(folder.path(), {first, second});
+      code = run_in_child(folder.path(), on, {first, second});
       ASSERT_TRUE(code == finished || code == interrupted || code == 130 ||
                   code == -SIGINT)
           << code;
@@ -85,6 +91,14 @@ TEST(SecondSignal, EndsAtOnceAndTheRunContinuesToTheSameBytes) {
               expected);
   }
   EXPECT_GT(at_once, 0);
+}
+
+TEST(SecondSignal, EndsAtOnceAndTheRunContinuesToTheSameBytes) {
+  signal_twice_at_any_moment(flow::host_kind::automatic, 10);
+}
+
+TEST(SecondSignal, EndsAtOnceWithEveryStageOnAHostOfItsOwn) {
+  signal_twice_at_any_moment(flow::host_kind::own, 4);
 }
 
 }  // namespace
