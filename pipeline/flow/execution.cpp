@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "flow/joined_sources.hpp"
 #include "flow/stage_run.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "weir/pipeline/append_file.hpp"
 #include "weir/pipeline/host/batch_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
@@ -60,12 +62,9 @@ std::shared_ptr<slot_memory> memory_of(const stage_object& object) {
 struct execution::state {
   plan planned;
   execution_options options;
-  // Owned here, and used by the stage runs.
-  std::vector<std::unique_ptr<stage_object>> objects;
-  /// Shared by all stages.
-  run_facts facts;
-  /// Image of the epoch in flight.
-  image growing;
+  std::vector<std::unique_ptr<stage_object>> objects;  ///< used by the stage runs
+  run_facts facts;                                     ///< shared by all stages
+  image growing;                                       ///< of the epoch in flight
   std::unique_ptr<item_recorder> recorder;
   std::vector<std::unique_ptr<edge>> edges;
   std::vector<std::unique_ptr<stage_run>> stages;
@@ -252,8 +251,8 @@ void execution::state::call_tasks_at_once() {
 }
 
 /// Stages let go of what has ended, and then work in the order of the pipeline, so that
-/// an item passes all stages in one turn.
-/// @returns whether anything has happened.
+/// an item passes all stages in one turn. They see the environment of kernels, which is
+/// set once because that takes long; sinks see that of the thread. True if any did work.
 result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
@@ -261,6 +260,7 @@ result<bool> execution::turn() {
   bool any = false;
   // Slots whose copies have ended are free from now on.
   s.facts.let_go_of_copied_items();
+  std::optional<fp_scope> scope(std::in_place);
   // In the order of the pipeline, so that memory is free for the stages in front.
   for (const std::uint32_t i : s.planned.order) {
     if (s.stages[i]->open_calls() != 0) {
@@ -269,11 +269,15 @@ result<bool> execution::turn() {
     }
   }
   // Sources are driven by the host, with `grant` and `deliver`, or with `fill`.
-  for (const std::uint32_t i : s.planned.order) {
-    if (s.planned.source.stages[i].info.face != face::source) {
-      WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));
-      any = any || worked;
+  for (const bool sinks : {false, true}) {
+    for (const std::uint32_t i : s.planned.order) {
+      const face kind = s.planned.source.stages[i].info.face;
+      if (kind != face::source && (kind == face::sink) == sinks) {
+        WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));
+        any = any || worked;
+      }
     }
+    scope.reset();
   }
   WEIR_CHECK(s.contribute_ended());
   return any;

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/system/fp_environment.hpp"
 #include "weir/pipeline/host/execution.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -59,8 +58,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   const slot_pool* const pool = pools_.front().get();
   const bool records = facts_.recorder != nullptr;  // only a trace needs times
   tag_tasks();
-  const fp_scope scope;  // set once for many items, because setting it takes long
-  step s(*this);         // serves all calls: it refers to the active one
+  step s(*this);  // serves all calls: it refers to the active one
   std::uint32_t taken = 0;
   // The conditions are those of `look`, for one inlet and one outlet.
   while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
-#include "weir/base/system/fp_environment.hpp"
 #include "weir/base/utf8.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -200,7 +199,6 @@ result<void> stage_run::call_done(call& c) {
   in_on_done_ = true;
   step s(*this);
   tag_tasks();
-  const fp_scope scope;
   auto done = guarded([&] { return object_.on_done(s); });
   in_on_done_ = false;
   active_ = nullptr;
@@ -230,7 +228,6 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   active_ = &c;
   step s(*this);
   tag_tasks();
-  const fp_scope scope;
   auto more = guarded([&] { return object_.on_step(s); });
   active_ = nullptr;
   if (!more) {

@@ -17,7 +17,6 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/base/system/fp_environment.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -348,7 +347,6 @@ result<void> stage_run::run(call& c) {
   active_ = &c;
   step s(*this);
   tag_tasks();
-  const fp_scope scope;
   auto done = guarded([&] { return object_.on_item(s); });
   active_ = nullptr;
   if (!done) {

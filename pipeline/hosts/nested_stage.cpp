@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/system/fp_environment.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 #include "weir/pipeline/host/task_batch.hpp"
 
@@ -282,6 +283,7 @@ std::optional<error> nested_stage::state::process(std::span<const call_view> cal
 std::optional<error> nested_stage::state::process_until_end(
     std::span<const call_view> calls) {
   std::optional<error> refused;
+  const fp_scope scope;
   facts.calls->allow(nested_calls_ns);
   if (pending == 0) {
     first_pending_slot = next_slot;
@@ -289,7 +291,6 @@ std::optional<error> nested_stage::state::process_until_end(
     return std::move(moved.error());
   }
   while (true) {
-    // Feeds as many calls as the stage takes.
     while (!refused && pending < calls.size() && run->takes_call()) {
       if (auto fed = feed(calls[pending]); !fed) {
         refused = std::move(fed.error());
