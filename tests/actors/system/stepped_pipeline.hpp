@@ -42,7 +42,7 @@ struct proxy_config {
   int fault_at = 0;                           ///< number of the flush, from 0
   answer_fault answers = answer_fault::none;  ///< happens at `answer_at`
   int answer_at = 0;        ///< number of the answer that a fault can meet, from 0
-  int* repeated = nullptr;  ///< counts second answers in the mailbox of the engine host
+  int* repeated = nullptr;  ///< counts second answers to the engine host
   int* faults = nullptr;    ///< counts the wrong answers
 };
 struct proxy_shell {
@@ -53,22 +53,15 @@ struct proxy_shell {
 using proxy_pointer = actors::io_host_actor::stateful_pointer<proxy_shell>;
 
 /// Delivers an answer two times. A promise forgets its receiver with the first answer, so
-/// the second one needs a copy. Returns by how much the second one made the mailbox of
-/// the receiver longer, which is 0 if the receiver has ended.
+/// the second one needs a copy. Returns the number of second answers that were sent: 0 if
+/// the promise had no receiver.
 template <class T>
 int deliver_twice(caf::typed_response_promise<T> promise, const T& answer) {
   caf::typed_response_promise<T> again = promise;
-  const auto receiver = static_cast<caf::response_promise&>(promise).next();
   promise.deliver(answer);
-  auto* actor = dynamic_cast<caf::scheduled_actor*>(
-      caf::actor_cast<caf::abstract_actor*>(receiver));
-  if (actor == nullptr || actor->mailbox().closed()) {
-    again.deliver(answer);
-    return 0;
-  }
-  const std::size_t before = actor->mailbox().size();
+  const bool sends = static_cast<caf::response_promise&>(again).pending();
   again.deliver(answer);
-  return static_cast<int>(actor->mailbox().size() - before);
+  return sends ? 1 : 0;
 }
 
 /// Spoils an answer at the time of the fault. Returns false if it is to be kept.
@@ -208,7 +201,7 @@ class stepped_pipeline : private stepped_system {
   /// window.
   [[nodiscard]] bool lost_credits() const noexcept { return lost_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Returns how many answers were in the mailbox of the engine host a second time.
+  /// Returns how many answers were sent to the engine host a second time.
   [[nodiscard]] int repeated() const noexcept { return repeated_; }
   /// Returns how many answers had an `answer_fault`.
   [[nodiscard]] int faults() const noexcept { return faults_; }
