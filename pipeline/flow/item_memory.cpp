@@ -279,7 +279,7 @@ void item_pool::give_back(item& one) noexcept {
     one.about.clear();
   }
   one.lane = 0;
-  free_.push_back(&one);
+  push_reserved(free_, one);
 }
 
 }  // namespace weir::flow

@@ -66,6 +66,17 @@ struct slot {
   }
 };
 
+/// Appends to a vector that has room for one more. Without the code that makes room the
+/// functions that call it are short.
+/// @pre `to.size() < to.capacity()`
+template <class T>
+[[gnu::always_inline]] inline void push_reserved(std::vector<T*>& to, T& one) noexcept {
+  if (to.size() == to.capacity()) {
+    __builtin_unreachable();
+  }
+  to.push_back(&one);
+}
+
 /// The slots of one outlet or scratch memory.
 ///
 /// Slots of a fixed size are allocated once. Slots of other sizes grow on demand; all of
@@ -140,7 +151,7 @@ class slot_pool {
   /// Drops one name; the slot becomes free with the last one.
   void drop(slot& s) noexcept {
     if (--s.names == 0) {
-      free_.push_back(&s);
+      push_reserved(free_, s);  // all slots have been in it
       used_ -= s.memory.size;
     }
   }

@@ -48,6 +48,14 @@ bool stage_run::is_plain() const noexcept {
   }
 }
 
+/// Notes that no task writes what a call of a plain stage has made in memory of `pool`.
+inline void mark_made_complete(const call& c, const slot_pool* pool) noexcept {
+  slot* const made = c.emitted.empty() ? nullptr : c.emitted.front()->slots.front();
+  if (made != nullptr && made->home == pool) {
+    made->complete = true;
+  }
+}
+
 /// Takes items and gaps, at most `limit`, as long as there are some, and credits and
 /// memory. Returns how many it has taken. What it leaves to `look` are markers, and the
 /// reason for which it has stopped.
@@ -100,9 +108,7 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
       ++next_open_;  // its tasks have not ended
       continue;
     }
-    if (!c.emitted.empty()) {
-      mark_emitted_complete(c);
-    }
+    mark_made_complete(c, pool);
     if (open() == 0) {
       finish_without_tasks(c);
     } else {
@@ -264,7 +270,7 @@ bool stage_run::hand_on_plainly(blank& filled) {
   one.left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
   one.slots.front() = c.made.front();
   one.holders = 1;  // the call
-  c.emitted.push_back(&one);
+  push_reserved(c.emitted, one);
   if (c.about_set) {
     one.about = c.about;
   } else if (!old.about.empty()) {
@@ -293,15 +299,14 @@ bool stage_run::hand_on_plainly(blank& filled) {
   ++counters.emitted;
 }
 
-/// Lets go of what few calls have: items of their own, memory that was not handed on, and
-/// changed attributes. Their time goes to the recorder, if there is one.
+/// Lets go of what few calls have: memory that was not handed on, and changed attributes.
+/// Their time goes to the recorder, if there is one.
 [[gnu::noinline]] void stage_run::finish_rest(call& c) {
   // The recorder exists if a time was noted.
   if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
     c.taken_ns = 0;
   }
-  let_go_of_emitted(c);
   // A slot that was made and not emitted is free again.
   if (slot*& s = c.made.front(); s != nullptr) {
     s->home->drop(*s);

@@ -316,8 +316,11 @@ class stage_run {
     input.from->give_back(input.bytes);
     let_go(*input.body);
     input.body = nullptr;
-    if (!c.emitted.empty() || c.made.front() != nullptr || c.about_set ||
-        c.taken_ns != 0) {
+    if (!c.emitted.empty()) {
+      let_go(*c.emitted.front());  // a plain stage makes one item
+      c.emitted.clear();
+    }
+    if (c.made.front() != nullptr || c.about_set || c.taken_ns != 0) {
       finish_rest(c);
     }
     c.skipped = false;

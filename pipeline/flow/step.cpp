@@ -32,7 +32,10 @@ const flow::item* first_item(const flow::call& c) noexcept {
 
 }  // namespace
 
-// All functions of `step` are for the call that is active.
+/// The engine and the calls are those of the stage for the whole run.
+step::step(flow::stage_run& stage)
+    : stage_(stage), host_(*stage.facts_.host), calls_(*stage.facts_.calls) {}
+// All other functions of `step` are for the call that is active.
 /// Number of the item, or of the call.
 std::uint64_t step::seq() const noexcept {
   return stage_.active_->seq;
@@ -84,9 +87,8 @@ bool step::has(int inlet) const noexcept {
 /// @param nth  Item of the call, from 0. @pre The item is present.
 const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
-  // A wrong number is a mistake in the stage.
-  WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets &&
-              (nth == 0 || nth < count()));
+  // A wrong number is a mistake in the stage. A negative one is a large one here.
+  WEIR_EXPECT(static_cast<std::size_t>(inlet) < inlets && (nth == 0 || nth < count()));
   // The inputs of all items of a call follow each other, inlet by inlet.
   const auto& one =
       stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
@@ -163,15 +165,6 @@ void step::note_task(task_id id) noexcept {
   }
   c.last = id;
 }
-/// The engine of the run, or that of the stage itself.
-engine& step::host() noexcept {
-  return *stage_.facts_.host;
-}
-/// Calls in place of tasks.
-runtime::direct_calls& step::calls() noexcept {
-  return *stage_.facts_.calls;
-}
-
 /// Number of the item to be filled.
 std::uint64_t pull::seq() const noexcept {
   return blank_.seq;

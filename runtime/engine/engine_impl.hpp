@@ -74,11 +74,11 @@ struct engine::impl {
     }
     return true;
   }
-  /// Counts a call in place of a task, and returns the tag that the task would have had.
-  /// @pre is_at_rest()
-  [[nodiscard]] std::uint16_t count_call() noexcept {
+  /// Counts a call in place of a task. @pre is_at_rest()
+  void count_call() noexcept {
     ++at_rest_behind;
-    return window.count_call();
+    window.count_call();
+    workers.count_call();
   }
 
   /// Lets a wired task start once the predecessors that it waits for have ended. The

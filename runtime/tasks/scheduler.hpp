@@ -173,12 +173,13 @@ class scheduler {
     }
     return count != 0;
   }
-  /// Counts a call in place of a task that would have had this tag.
-  void count_call(std::uint16_t tag, std::int64_t ticks) noexcept {
+  /// Counts a call in place of a task.
+  void count_call() noexcept { tally<std::uint64_t>(state_.front()->done.finished); }
+  /// Adds to the time inside of the kernels of a tag, if that is measured.
+  void add_time(std::uint16_t tag, std::int64_t ticks) noexcept {
     if (times_) {
       tally(state_.front()->times.ticks[tag], ticks);
     }
-    tally<std::uint64_t>(state_.front()->done.finished);
   }
 
   /// Calls a function that returns `result<void>`; an exception becomes its error.

@@ -123,11 +123,8 @@ class task_window {
     ++next_;
     tally<std::uint64_t>(submitted_);
   }
-  /// Counts a call in place of a task, and returns the tag that it would have had.
-  std::uint16_t count_call() noexcept {
-    tally<std::uint64_t>(submitted_);
-    return tag_;
-  }
+  /// Counts a call in place of a task.
+  void count_call() noexcept { tally<std::uint64_t>(submitted_); }
   /// Tasks that are prepared from now on belong to this batch, whose records are the
   /// slots: it differs from `slots()` in the argument that kernels find.
   void use_batch(const task_batch& batch) noexcept { batch_ = &batch; }

@@ -101,6 +101,11 @@ void merge(open_form& form, std::int64_t& run) {
 
 }  // namespace
 
+/// Few footprints have steps, so this is not part of each copy.
+void footprint::copy_steps(const footprint& from) noexcept {
+  std::copy_n(from.steps.begin(), from.depth, steps.begin());
+}
+
 /// Makes the footprint of a strided view. Checks the arguments, since a view comes from a
 /// caller; sums and products that leave the range of 64 bits are refused too. An empty
 /// view gives an empty footprint.

@@ -56,6 +56,14 @@ result<extents> row_major_strides(std::span<const std::int64_t> shape,
 
 }  // namespace
 
+/// Few tensors have so many dimensions, so this is not part of each copy.
+void tensor::copy_further_dimensions(const tensor& from) noexcept {
+  std::copy_n(from.shape_.begin() + few_dims, from.dims_ - few_dims,
+              shape_.begin() + few_dims);
+  std::copy_n(from.strides_.begin() + few_dims, from.dims_ - few_dims,
+              strides_.begin() + few_dims);
+}
+
 /// Makes a view of a storage with any strides. Computing its footprint checks all sums
 /// for overflow, so the footprint alone tells whether the view stays inside the storage.
 result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset,

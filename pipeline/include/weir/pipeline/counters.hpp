@@ -49,7 +49,8 @@ struct stage_counters {
   std::uint64_t blocked_output = 0;  ///< turns that ended without a credit
   /// Time inside the kernels of its tasks, all threads together; of a source, a blocking
   /// stage or a sink the time inside its functions. Stages from number 62 on share the
-  /// time of all of them. @units{nanoseconds}
+  /// time of all of them. An estimate if the kernels take less than 250 ns each.
+  /// @units{nanoseconds}
   std::int64_t busy_ns = 0;
 };
 

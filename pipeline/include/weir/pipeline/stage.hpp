@@ -172,7 +172,7 @@ class step {
   /// returns. @error{not_found, thrown: the memory of a tensor was freed}
   template <class Kernel, class... Argument>
   void submit(const char* name, Kernel kernel, const Argument&... arguments) {
-    note_task(call_or_submit(calls(), host(), name, std::move(kernel), arguments...));
+    note_task(call_or_submit(calls_, host_, name, std::move(kernel), arguments...));
   }
   /// Submits a task without typed views. A kernel without arguments may have run when the
   /// call returns. If a kernel fails, so does its item. @error{not_found, a stale id}
@@ -180,8 +180,7 @@ class step {
   [[nodiscard]] result<void> submit_bytes(const char* name,
                                           std::span<const runtime::access> accesses,
                                           const Kernel& kernel) {
-    WEIR_TRY(const auto id,
-             call_or_submit_bytes(calls(), host(), name, accesses, kernel));
+    WEIR_TRY(const auto id, call_or_submit_bytes(calls_, host_, name, accesses, kernel));
     note_task(id);
     return {};
   }
@@ -225,7 +224,7 @@ class step {
 
  private:
   friend class flow::stage_run;
-  explicit step(flow::stage_run& stage) : stage_(stage) {}
+  explicit step(flow::stage_run& stage);
 
   [[nodiscard]] const runtime::tensor& input_bytes(int inlet, std::size_t nth) const;
   [[nodiscard]] bool input_complete(int inlet) const noexcept;
@@ -241,10 +240,10 @@ class step {
       int index, dtype type, std::initializer_list<std::int64_t> shape);
   void pass(int inlet, int outlet);
   void note_task(task_id id) noexcept;
-  [[nodiscard]] engine& host() noexcept;
-  [[nodiscard]] runtime::direct_calls& calls() noexcept;
 
   flow::stage_run& stage_;
+  engine& host_;                  ///< engine of the run, or of the stage itself
+  runtime::direct_calls& calls_;  ///< calls in place of tasks
 };
 
 /// An empty item in the hands of a source or of a blocking stage, which fills it.

@@ -333,7 +333,8 @@ class engine {
   /// as the last one. @threads{the submitter}
   void tag_tasks(std::uint16_t tag) noexcept;
   /// Returns the time inside kernels by tag, of all threads together, in nanoseconds.
-  /// Zeros if `engine_options::kernel_time` is false and no task is traced.
+  /// Zeros if `engine_options::kernel_time` is false and no task is traced. Of short
+  /// kernels that `direct_calls` calls, some are timed and stand for the others.
   /// @threads{see `counters`}
   [[nodiscard]] std::array<std::int64_t, max_tags> kernel_times() const noexcept;
   /// Returns the largest number of workers; `task_context::worker` is below it.

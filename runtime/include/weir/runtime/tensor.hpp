@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "weir/base/bytes.hpp"
@@ -67,14 +68,15 @@ struct footprint : footprint_head {
   std::array<progression, max_dims> steps;  ///< those below `depth` count
 
   /// Makes a footprint without a byte.
-  footprint() noexcept : steps{} {}
+  footprint() noexcept {}
   /// Copies a footprint. Only the steps in use are copied: most footprints have none, and
   /// submissions copy many footprints.
-  footprint(const footprint& from) noexcept : footprint_head(from) { copy_steps(from); }
+  footprint(const footprint& from) noexcept { copy(from); }
   /// Assigns the range and the steps in use.
   footprint& operator=(const footprint& from) noexcept {
-    footprint_head::operator=(from);
-    copy_steps(from);
+    if (this != &from) {
+      copy(from);
+    }
     return *this;
   }
   ~footprint() = default;
@@ -103,11 +105,14 @@ struct footprint : footprint_head {
                                                  std::int64_t element_size) noexcept;
 
  private:
-  void copy_steps(const footprint& from) noexcept {
-    for (std::size_t i = 0; i < from.depth; ++i) {
-      steps[i] = from.steps[i];
+  void copy(const footprint& from) noexcept {
+    // An assignment of the head would go through a temporary one.
+    std::memcpy(static_cast<void*>(this), &from, sizeof(footprint_head));
+    if (from.depth != 0) {
+      copy_steps(from);
     }
   }
+  void copy_steps(const footprint& from) noexcept;
 };
 
 /// Result of an overlap test. `maybe` means that the budget of the search ended first; it
@@ -130,7 +135,31 @@ enum class overlap : std::uint8_t { no, yes, maybe };
 class tensor {
  public:
   /// Makes a tensor without dimensions over no storage.
-  tensor() = default;
+  tensor() noexcept {
+    std::fill_n(shape_.begin(), few_dims, 0);
+    std::fill_n(strides_.begin(), few_dims, 0);
+  }
+  /// Copies a tensor. Only the dimensions in use are copied: most tensors have few, and
+  /// stages of pipelines copy tensors for each item.
+  [[gnu::always_inline]] inline tensor(const tensor& from) noexcept
+      : store_(from.store_),
+        type_(from.type_),
+        dims_(from.dims_),
+        offset_(from.offset_),
+        bytes_(from.bytes_) {
+    copy_dimensions(from);
+  }
+  /// Assigns the dimensions in use.
+  tensor& operator=(const tensor& from) noexcept {
+    store_ = from.store_;
+    type_ = from.type_;
+    dims_ = from.dims_;
+    offset_ = from.offset_;
+    bytes_ = from.bytes_;
+    copy_dimensions(from);
+    return *this;
+  }
+  ~tensor() = default;
   /// Makes a row-major tensor that begins `offset` bytes behind the start of a storage.
   /// @units{shape: elements; offset: bytes}
   /// @error{out_of_range; it does not fit into the storage}
@@ -205,12 +234,26 @@ class tensor {
   }
 
  private:
+  /// Most tensors have at most so many dimensions.
+  static constexpr std::size_t few_dims = 2;
+
+  void copy_dimensions(const tensor& from) noexcept {
+    // Copying a constant number is faster than copying those that are in use.
+    std::copy_n(from.shape_.begin(), few_dims, shape_.begin());
+    std::copy_n(from.strides_.begin(), few_dims, strides_.begin());
+    if (from.dims_ > few_dims) {
+      copy_further_dimensions(from);
+    }
+  }
+  void copy_further_dimensions(const tensor& from) noexcept;
+
   storage store_;
   dtype type_ = dtype::fp32;
   std::uint8_t dims_ = 0;
   std::int64_t offset_ = 0;
-  std::array<std::int64_t, max_dims> shape_{};
-  std::array<std::int64_t, max_dims> strides_{};
+  // Those of the first `dims_` dimensions count. The first few always have a value.
+  std::array<std::int64_t, max_dims> shape_;
+  std::array<std::int64_t, max_dims> strides_;
   footprint bytes_;
 };
 

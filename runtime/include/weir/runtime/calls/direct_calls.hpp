@@ -30,6 +30,7 @@ class direct_calls {
 
   /// Makes an object that permits no call until `allow`. The engine must outlive it.
   /// @param short_ns  Longest kernel that counts as short. @units{short_ns: nanoseconds}
+  /// @source{docs/decisions/616: which calls are timed}
   explicit direct_calls(engine& of_tasks, std::int64_t short_ns = usual_short_ns)
       : engine_(&of_tasks), short_ns_(short_ns) {}
 
@@ -60,8 +61,10 @@ class direct_calls {
   }
 
  private:
-  /// Record of how long the kernels of a tag take. Used with several workers only.
+  /// Record of how long the kernels of a tag take.
   struct kernel_length {
+    std::uint32_t short_calls = 0;  ///< calls since the last one that was not short
+    // What follows is used with several workers only.
     std::uint32_t submitted = 0;  ///< tasks since `ticks` was read
     std::int32_t credit = 0;      ///< the kernels count as short while it is positive
     std::int64_t ticks = 0;       ///< time inside of the kernels so far
@@ -70,12 +73,16 @@ class direct_calls {
   [[nodiscard]] result<bool> call_erased(std::span<const borrowed_access> accesses,
                                          const void* function,
                                          result<void> (*caller)(const void*));
-  [[nodiscard]] bool is_short(std::uint16_t tag) noexcept;
-  void judge(std::uint16_t tag, std::int64_t ticks) noexcept;
+  [[nodiscard]] bool is_short(kernel_length& of_tag, std::uint16_t tag) noexcept;
+  [[nodiscard]] std::uint32_t draw_gap() noexcept;
+  void note_time(kernel_length& of_tag, std::uint16_t tag, std::int64_t ticks) noexcept;
+  void judge(kernel_length& of_tag, std::uint16_t tag, std::int64_t ticks) noexcept;
   [[nodiscard]] std::int64_t ticks_of(std::uint16_t tag) const noexcept;
 
   engine* engine_;
   std::array<kernel_length, engine::max_tags> lengths_{};
+  std::uint32_t until_timed_ = 1;   ///< short calls until one of them is timed
+  std::uint32_t draws_ = 1;         ///< state of the random numbers of `draw_gap`
   std::int64_t short_ns_;           ///< longest time of a short kernel
   std::int64_t short_ticks_ = 0;    ///< `short_ns_` in ticks of the engine's clock
   bool asked_short_ = false;        ///< a short kernel was asked for, see `only_short`
