@@ -22,6 +22,7 @@ from ranks_case import DEADLINE_MS, DEMOS, PROGRAM, PROGRAMS, Ranks, environment
 class FromMpi(Ranks):
     """Programs that call MPI themselves, with the library of the launcher and with the other one."""
     library = other = ""
+    beside = True  # the cases, two at a time
 
     def program(self, name, library=""):
         path = PROGRAM.with_name(f"{name}_{library or self.library}")
@@ -145,7 +146,7 @@ class OpenMpi(FromMpi):
         with_status = ("sh", "-c", '"$@"; echo "status $?" >&2', "sh")
         command = [str(w) for w in (*self.launcher, "-n", 2, *with_status, PROGRAM, name, 1, deadline_ms)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   start_new_session=True, env=environment(TMPDIR=self.temporary.name))
+                                   start_new_session=True, env=environment(TMPDIR=self.own_folder()))
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         return process, int(process.stdout.readline().split()[1])
@@ -155,47 +156,53 @@ class OpenMpi(FromMpi):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
 
-    def expect_name_of_stopped_rank(self, name, words, deadline_ms=DEADLINE_MS):
-        self.expect_end_with_stopped_rank(name, words + f"expected a sign of life of rank 1 within {deadline_ms} ms", deadline_ms)
+    def expect_name_of_stopped_rank(self, words, *names):
+        self.expect_end_with_stopped_rank(words + f"expected a sign of life of rank 1 within {DEADLINE_MS} ms", *names)
 
-    def expect_end_with_stopped_rank(self, name, words, deadline_ms):
-        """Rank 0 must end within the deadline + 2 s with status 6 and with words, while rank 1 is stopped."""
+    def expect_end_with_stopped_rank(self, words, *names):
+        """Runs programs beside each other. Rank 0 of each must end within the deadline + 2 s with status 6 and with words, while rank 1 is
+        stopped."""
         for last_try in (False, True):  # another program may have the processors once
-            process, stopped = self.start_stopping(deadline_ms, name)
-            begun = time.monotonic()
+            started = []
+            for name in names:
+                started.append((name, *self.start_stopping(DEADLINE_MS, name), time.monotonic()))
             # Ranks that never end are ended, so that the test fails instead of waiting for ever.
             watchdog = threading.Timer(30, self.end_ranks)
             watchdog.start()
-            lines = [process.stderr.readline(), process.stderr.readline()]
-            took = time.monotonic() - begun
+            ends = [(name, process.stderr.readline(), process.stderr.readline(), time.monotonic() - begun)
+                    for name, process, _, begun in started]
             watchdog.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(stopped, signal.SIGKILL)
-            process.communicate(timeout=60)
-            self.assertRegex(lines[0], line_of(0, words))
-            self.assertEqual(lines[1], "status 6\n")
-            if took <= deadline_ms / 1000 + 2:
+            for _, process, stopped, _ in started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(stopped, signal.SIGKILL)
+                process.communicate(timeout=60)
+            for name, line, status, _ in ends:
+                with self.subTest(name=name):
+                    self.assertRegex(line, line_of(0, words))
+                    self.assertEqual(status, "status 6\n")
+            took = max(seconds for *_, seconds in ends)
+            if took <= DEADLINE_MS / 1000 + 2:
                 break
             self.assertFalse(last_try, f"ended after {took:.1f} s")
 
     def test_a_stopped_rank_is_named_by_the_others(self):
-        self.expect_name_of_stopped_rank("stopped", "rank_lost: .*message [0-9]+ of channel [0-9]+ .*")
+        self.expect_name_of_stopped_rank("rank_lost: .*message [0-9]+ of channel [0-9]+ .*", "stopped")
 
     def test_a_stopped_rank_is_named_by_a_rank_that_only_sends_to_it(self):
-        for name in ("sending", "trickling", "releasing"):  # in a full window, with small messages, in a release
-            with self.subTest(name=name):
-                self.expect_name_of_stopped_rank(name, "rank_lost: message [0-9]+ of channel [0-9]+ not sent to rank 1: ", 1000)
+        # In a full window, with small messages, in a release.
+        self.expect_name_of_stopped_rank("rank_lost: message [0-9]+ of channel [0-9]+ not sent to rank 1: ", "sending", "trickling", "releasing")
 
     def test_a_stopped_rank_is_named_by_a_rank_that_opens_a_channel(self):
-        self.expect_name_of_stopped_rank("opening", "rank_lost: message 0 of channel 256 not moved: .*found none: ", 1000)
+        self.expect_name_of_stopped_rank("rank_lost: message 0 of channel 256 not moved: .*found none: ", "opening")
 
     def test_a_start_of_mpi_that_does_not_return_ends_the_process(self):
-        self.expect_end_with_stopped_rank("absent", "rank_lost: ranks not started: expected that MPI_Init_thread of Open MPI returns within "
-                                          "1000 ms, found that it has not returned for [0-9]+ ms; a rank may have ended, or be stopped", 1000)
+        self.expect_end_with_stopped_rank("rank_lost: ranks not started: expected that MPI_Init_thread of Open MPI returns within "
+                                          f"{DEADLINE_MS} ms, found that it has not returned for [0-9]+ ms; a rank may have ended, or be stopped",
+                                          "absent")
 
     def test_ranks_that_were_all_stopped_longer_than_the_deadline_do_not_call_each_other_silent(self):
-        alone = run([PROGRAM, "pausing", 1])
-        with subprocess.Popen([str(w) for w in (*self.launcher, "-n", 3, PROGRAM, "pausing", 1, 2000)], stdin=subprocess.DEVNULL,
+        alone = run([PROGRAM, "pausing", 4])
+        with subprocess.Popen([str(w) for w in (*self.launcher, "-n", 3, PROGRAM, "pausing", 1, 1000)], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
                               env=environment(TMPDIR=self.temporary.name)) as process:
             watchdog = threading.Timer(40, self.end_ranks)
@@ -205,10 +212,10 @@ class OpenMpi(FromMpi):
             self.assertEqual(len(ranks), 3)
             for rank in ranks:
                 os.kill(rank, signal.SIGSTOP)
-            time.sleep(2.6)
+            time.sleep(1.3)
             for rank in ranks:
                 os.kill(rank, signal.SIGCONT)
-                time.sleep(0.6)
+                time.sleep(0.3)
             out, words = process.communicate(timeout=60)
             watchdog.cancel()
         self.assertEqual((process.returncode, begun + out, words), (0, alone[1], ""))
@@ -237,7 +244,7 @@ class OpenMpi(FromMpi):
         self.assertEqual((status, out), (0, "opening_late 0000000000000007\n"), words)
 
     def test_a_rank_that_has_ended_its_transport_is_named_by_a_rank_that_opens_a_channel(self):
-        _, _, words = self.launch(2, "opening_alone", 1, 1000)
+        _, _, words = self.launch(2, "opening_alone", 1, 500)
         self.assertRegex(words, "rank_lost: message 0 of channel 255 not moved: .*found none: rank 1 has ended its transport")
 
     def test_a_send_to_a_rank_that_has_left_the_channel_ends(self):
@@ -266,34 +273,40 @@ class OpenMpi(FromMpi):
         self.assertEqual((status, out), (0, "late 0000000000000001\n"), words)
 
     def test_after_a_signal_to_the_launcher_the_newest_generation_remains(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(number=number):
-                self.launcher = OpenMpi.launcher[:-3]  # without recovery
-                self.expect_newest_generation_after(number)
-
-    def expect_newest_generation_after(self, number):
+        self.launcher = OpenMpi.launcher[:-3]  # without recovery
         every = 20
         words = [str(w) for w in ("--size", 48, "--tile", 16, "--every", every, "--steps")]
-        with tempfile.TemporaryDirectory() as folder:
-            def newest():
-                found = [re.fullmatch(r"state-(\d+)[.]manifest", n) for n in os.listdir(folder)]
-                return max((int(m[1]) for m in found if m), default=0)
-            with self.started(2, *words, "200000", "--state", folder) as process:
+
+        def newest(folder):
+            found = [re.fullmatch(r"state-(\d+)[.]manifest", n) for n in os.listdir(folder)]
+            return max((int(m[1]) for m in found if m), default=0)
+        with contextlib.ExitStack() as stack:
+            runs = []
+            for number in (signal.SIGTERM, signal.SIGINT):  # beside each other, since mpirun takes its time to end
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                runs.append((number, folder, stack.enter_context(self.started(2, *words, "200000", "--state", folder))))
+            complete = {}
+            for number, folder, process in runs:
                 end = time.monotonic() + 60
-                while process.poll() is None and newest() < 2:
+                while process.poll() is None and newest(folder) < 2:
                     self.assertLess(time.monotonic(), end, "no generation was saved")
                     time.sleep(0.01)
-                complete = newest()
+                complete[number] = newest(folder)
+                self.assertGreaterEqual(complete[number], 2, f"the run has ended with {process.returncode}")
                 process.send_signal(number)
-                self.assertEqual(process.wait(60), 1)
+            for number, _, process in runs:
+                self.assertEqual(process.wait(60), 1, number)
             self.nothing_is_left()
-            self.assertGreaterEqual(newest(), complete)
-            looked = run([DEMOS / "shallow_water", *words, 0, "--state", folder])
-            step = int(re.search(r"resumed at step (\d+)", looked[2])[1])
-            self.assertGreaterEqual(step, complete * every)
-            whole = run([DEMOS / "shallow_water", *words, step + 20])
-            status, out, complaints = run([DEMOS / "shallow_water", *words, step + 20, "--ranks", 2, "--state", folder])
-        self.assertEqual((status, out), (0, whole[1]), complaints)
+            for number, folder, _ in runs:
+                with self.subTest(number=number):
+                    self.assertGreaterEqual(newest(folder), complete[number])
+                    looked = run([DEMOS / "shallow_water", *words, 0, "--state", folder])
+                    self.assertRegex(looked[2], r"resumed at step \d+", looked)
+                    step = int(re.search(r"resumed at step (\d+)", looked[2])[1])
+                    self.assertGreaterEqual(step, complete[number] * every)
+                    whole = run([DEMOS / "shallow_water", *words, step + 20])
+                    status, out, complaints = run([DEMOS / "shallow_water", *words, step + 20, "--ranks", 2, "--state", folder])
+                    self.assertEqual((status, out), (0, whole[1]), complaints)
 
     def test_a_lost_rank_is_reported_with_the_generation_to_resume_from(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -350,7 +363,7 @@ class Soak(Ranks):
     def test_every_number_of_ranks_and_workers_has_the_hash_of_one_process(self):
         for ranks, workers in self.shapes:
             with self.subTest(ranks=ranks, workers=workers):
-                self.expect_hash_of_one_process(ranks, workers)
+                self.expect_hash_of_one_process(ranks, workers, PROGRAMS)
 
     def test_random_programs_equal_their_serial_runs(self):
         self.expect_random_programs(3, 2)
