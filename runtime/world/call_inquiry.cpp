@@ -14,9 +14,7 @@
 namespace weir::runtime {
 namespace {
 
-/// Returns a copy of the bytes of objects.
-///
-/// The bytes live until the send has ended.
+/// Returns a copy of the bytes of objects, which is kept until it has been sent.
 template <class T>
 std::vector<std::byte> bytes_of_all(std::span<const T> objects) {
   const auto bytes = std::as_bytes(objects);
@@ -44,8 +42,8 @@ result<void> call_inquiry::await_question(peer& p) {
   return {};
 }
 
-/// Then its answer: first the number of calls, from which the size of the second message
-/// follows.
+/// Begins to receive the first part of an answer, the number of calls. The size of the
+/// second part follows from it.
 result<void> call_inquiry::await_count(peer& p) {
   WEIR_TRY(p.count, link_.receive(p.rank, {channel_, 3 * p.asked + 1},
                                   std::as_writable_bytes(std::span(&p.answer.count, 1))));
@@ -98,11 +96,10 @@ result<void> call_inquiry::move_on(const call_log& own) {
   return {};
 }
 
-/// Takes the end of one receive. A rank that is silent here is nobody's failure: a piece
-/// or a report that it owes fails, and names it. A rank that has abandoned the channel
-/// asks and answers no more.
-/// A receive that has failed because the rank was silent is begun again: the rank may
-/// come back and answer late.
+/// Takes the end of one receive. That a rank is silent here is no failure of this rank:
+/// the transfer of a piece or a report that the silent rank owes fails instead, and its
+/// error names the rank. The receive is begun again, because the rank may answer late. A
+/// rank that has abandoned the channel neither asks nor answers any more.
 result<void> call_inquiry::take(peer& p, const transfer_end& one, const call_log& own) {
   if (one.abandoned) {
     return {};

@@ -11,8 +11,8 @@
 
 namespace weir::test {
 
-/// A file whose bytes from `begin` to `end - 1` cannot be read. As of a disk, a read that
-/// begins before them ends there.
+/// A file whose bytes from `begin` to `end - 1` cannot be read. A read that begins before
+/// them returns the bytes in front of them, as it does for a damaged disk.
 class failing_file final : public real_file {
  public:
   failing_file(std::unique_ptr<file> whole, std::uint64_t begin, std::uint64_t end)
