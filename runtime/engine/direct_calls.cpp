@@ -119,10 +119,13 @@ result<bool> direct_calls::call_erased(std::span<const borrowed_access> accesses
       !s.is_like_call(accesses)) {
     return false;
   }
+  bool timed = true;
+  if (of_tag.short_calls == timed_calls) {
+    timed = --until_timed_ == 0;
+    until_timed_ = timed ? draw_gap() : until_timed_;
+  }
   std::int64_t begin = 0;
-  const bool timed = of_tag.short_calls != timed_calls || --until_timed_ == 0;
   if (timed) {
-    until_timed_ = draw_gap();
     begin = s.workers.clock().now();
     if (begin >= end_) {
       return false;
