@@ -75,11 +75,14 @@ settings_table<tgm_settings> read_table() {
 
 /// Bit of the number of messages behind the message that says that it is the last one.
 constexpr std::uint64_t ended_bit = std::uint64_t{1} << 63U;
+/// Bit that says that the last message could not be read when the position was asked for,
+/// so that its digest is not known.
+constexpr std::uint64_t unread_bit = std::uint64_t{1} << 62U;
 /// Reads of a file that grows which may find other bytes than a message in a row, because
 /// its writer replaces the end of the file at that moment.
 constexpr int max_retries = 20;
 
-/// The highest bit of `messages` is `ended_bit`.
+/// The two highest bits of `messages` are `ended_bit` and `unread_bit`.
 struct read_cursor {
   std::uint64_t messages = 0;  ///< messages so far
   std::uint64_t file = 0;      ///< digest of the name of the file in its folder
@@ -135,11 +138,10 @@ class tgm_read final : public flow::stage_object {
     return take(p, **delivery);
   }
   [[nodiscard]] flow::small_record position() const override {
-    read_cursor cursor{messages_ | (ended_ ? ended_bit : 0), xxh3_64(as_view(file_)),
-                       last_};
-    // Reads the last message again if nobody has asked since.
-    cursor.last.digest = digest_of_last();
-    return flow::small_record::holding(cursor);
+    find_digest();
+    const std::uint64_t bits = (ended_ ? ended_bit : 0) | (has_digest() ? 0 : unread_bit);
+    return flow::small_record::holding(
+        read_cursor{messages_ | bits, xxh3_64(as_view(file_)), last_});
   }
   /// Continues behind the message of the cursor.
   result<void> seek(bytes_view stored) override {
@@ -151,7 +153,7 @@ class tgm_read final : public flow::stage_object {
       return error(errc::unsupported,
                    fmt::format("cannot continue tgm.read behind message {} of \"{}\": "
                                "expected a file or a folder, found a pipe",
-                               (cursor.messages & ~ended_bit) - 1, path_))
+                               number_in(cursor) - 1, path_))
           .hint("write what arrives to a file first");
     }
     // Of a folder, the name follows from its digest.
@@ -159,15 +161,18 @@ class tgm_read final : public flow::stage_object {
     // The file may have been closed in the meantime.
     WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
-    WEIR_CHECK(verify_block(cursor.last, size, tgm_read_name, file_path(file_),
+    // Without a digest only the length of the file can be compared.
+    const bool unread = (cursor.messages & unread_bit) != 0;
+    const read_block known{cursor.last.end, unread ? 0 : cursor.last.length,
+                           cursor.last.digest};
+    WEIR_CHECK(verify_block(known, size, tgm_read_name, file_path(file_),
                             [&](std::uint64_t offset, mutable_bytes to) {
                               return read_exactly(*f, offset, to);
                             }));
-    // The bit is not part of the number.
-    messages_ = cursor.messages & ~ended_bit;
+    messages_ = number_in(cursor);
     ended_ = (cursor.messages & ended_bit) != 0;
     last_ = cursor.last;
-    digest_known_ = true;
+    digest_known_ = !unread;
     return open_source({file_, last_.end});
   }
 
@@ -247,20 +252,24 @@ class tgm_read final : public flow::stage_object {
     }
     return *found;
   }
-  /// The digest is needed at checkpoints alone. A position cannot fail, so a read that
-  /// fails is tried again: a checkpoint with a wrong digest is one from which the run
-  /// cannot continue. If the file cannot be read any more, the digest is wrong.
-  [[nodiscard]] std::uint64_t digest_of_last() const {
-    if (digest_known_ || last_.length == 0 || is_pipe(path_)) {
-      return last_.digest;
-    }
+  /// Returns the number of messages without the bits.
+  [[nodiscard]] static std::uint64_t number_in(const read_cursor& cursor) noexcept {
+    return cursor.messages & ~(ended_bit | unread_bit);
+  }
+  /// Returns whether the digest of the last message is known, or is never needed.
+  [[nodiscard]] bool has_digest() const {
+    return digest_known_ || last_.length == 0 || is_pipe(path_);
+  }
+  /// Computes the digest of the last message, which is needed at checkpoints alone. A
+  /// position cannot fail, so a read that fails is tried again. If the file cannot be
+  /// read, the digest stays unknown, and a run that continues does not compare it.
+  void find_digest() const {
     constexpr int max_tries = 3;
-    for (int n = 0; n < max_tries && !digest_known_; ++n) {
+    for (int n = 0; n < max_tries && !has_digest(); ++n) {
       const auto digest = read_digest();
       digest_known_ = digest.has_value();
       last_.digest = digest.value_or(0);
     }
-    return last_.digest;
   }
   /// Computes the digest of the last message. @error{io, the file cannot be read}
   [[nodiscard]] result<std::uint64_t> read_digest() const {

@@ -148,7 +148,7 @@ class Child:
             struct.pack_into("<I", memory, layout["made"] + 12, 65)
             self.answer(count)
         elif mistake == "points behind the shared memory":
-            struct.pack_into("<QQ", memory, record, layout["bytes"] - 64, 4096)
+            struct.pack_into("<Q", memory, record, layout["bytes"] // 64 * 64)
             self.answer(count)
         elif mistake == "points into the inputs":
             struct.pack_into("<Q", memory, record, layout["in"])

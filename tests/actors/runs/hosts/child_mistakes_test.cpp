@@ -59,7 +59,7 @@ struct mistake {
   std::string_view where = needed;  ///< names of its phases
 };
 /// The list of `bad_child.py`, with the requests to which each mistake belongs.
-constexpr std::array<mistake, 24> mistakes{
+constexpr std::array<mistake, 25> mistakes{
     {{"hangs", errc::timeout, "none for "},
      {"floods its standard error", errc::timeout, "flood"},
      {"stops in the middle of its answer", errc::timeout, "none for "},
@@ -82,8 +82,8 @@ constexpr std::array<mistake, 24> mistakes{
      {"has no item yet, as a source", errc::corrupt, "flags 4", "", "work write"},
      {"has ended, as a source", errc::corrupt, "flags 2", "", "work write"},
      {"claims a long cursor", errc::corrupt, "65 bytes", "", "fill"},
-     {"points behind the shared memory", errc::corrupt, "bytes of its shape", "",
-      "work fill"},
+     {"points behind the shared memory", errc::corrupt, "an offset in ", "", "work fill"},
+     {"points into the inputs", errc::corrupt, "an offset in ", "", "work fill"},
      {"claims a shape that overflows", errc::corrupt, "bytes of its shape", "",
       "work fill"},
      {"makes another element type", errc::corrupt, "element type", "", "work fill"}}};

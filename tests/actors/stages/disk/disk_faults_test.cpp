@@ -343,44 +343,65 @@ TEST_P(DiskFaults, ResumeWithTheSameBytesBehindAKillOfAChildAtItsOperation) {
   EXPECT_NE(killed, 0U);
 }
 
-// The digest of the last message is computed when a checkpoint asks for the position,
-// which cannot fail.
-TEST(TgmRead, ContinuesFromEachCheckpointIfOneOperationHasFailed) {
-  add_standard_stages();
-  const auto run_here_on = [](faulty_files& files, memory_store& store, bool resume) {
-    pipeline p("reads");
-    add_disk_stage(p, "source", files, disk_read, {{"path", input_path}}) >>
-        p.add("sink", "null");
-    flow::here_options options;
-    options.every_items = 1;
-    options.store = &store;
-    options.resume = resume;
-    return flow::run_here(p, options);
-  };
+/// Reads the input on a disk and makes a checkpoint behind each item.
+result<flow::here_report> read_on(faulty_files& files, memory_store& store, bool resume) {
+  pipeline p("reads");
+  add_disk_stage(p, "source", files, disk_read, {{"path", input_path}}) >>
+      p.add("sink", "null");
+  flow::here_options options;
+  options.every_items = 1;
+  options.store = &store;
+  options.resume = resume;
+  return flow::run_here(p, options);
+}
+
+/// Lets `length` operations fail one after another, from each operation of a run on.
+/// Expects that the run can continue from all of its checkpoints, and returns their
+/// number.
+std::size_t continue_after_failures(std::size_t length) {
   std::size_t images = 0;
-  for (std::size_t failing = 0;; ++failing) {
-    SCOPED_TRACE(testing::Message() << "operation " << failing);
+  for (std::size_t first = 0;; ++first) {
+    SCOPED_TRACE(testing::Message()
+                 << length << " operations fail from " << first << " on");
     faulty_files files(disk_before());
     files.fail = [&](std::size_t number, op_kind) {
-      return number == failing ? std::optional(error(errc::io, planted)) : std::nullopt;
+      return number >= first && number < first + length
+                 ? std::optional(error(errc::io, planted))
+                 : std::nullopt;
     };
     memory_store all;
-    const auto done = run_here_on(files, all, false);
-    if (files.operations() <= failing) {
-      break;
+    const auto done = read_on(files, all, false);
+    if (files.operations() <= first) {
+      return images;
     }
-    ASSERT_TRUE(done || done.error().root().code() == errc::io);
+    EXPECT_TRUE(done || done.error().root().code() == errc::io);
     files.fail = nullptr;
     for (const flow::image& one : all.images) {
       memory_store from;
       from.images.push_back(one);
-      const auto again = run_here_on(files, from, true);
-      ASSERT_TRUE(again) << "from item " << one.next_item << ": "
+      const auto again = read_on(files, from, true);
+      EXPECT_TRUE(again) << "from item " << one.next_item << ": "
                          << again.error().message();
       ++images;
     }
+    if (testing::Test::HasFailure()) {
+      return images;
+    }
   }
-  EXPECT_GE(images, 40U);
+}
+
+// The digest of the last message is computed when a checkpoint asks for the position,
+// which cannot fail.
+TEST(TgmRead, ContinuesFromEachCheckpointIfOneOperationHasFailed) {
+  add_standard_stages();
+  EXPECT_GE(continue_after_failures(1), 40U);
+}
+
+TEST(TgmRead, ContinuesFromEachCheckpointIfTheFileCouldNotBeReadForAWhile) {
+  add_standard_stages();
+  // A position tries to read three times.
+  EXPECT_GE(continue_after_failures(3), 20U);
+  EXPECT_GE(continue_after_failures(20), 20U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, DiskFaults,
