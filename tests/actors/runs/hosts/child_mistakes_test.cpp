@@ -83,7 +83,7 @@ constexpr std::array<mistake, 25> mistakes{
      {"has ended, as a source", errc::corrupt, "flags 2", "", "work write"},
      {"claims a long cursor", errc::corrupt, "65 bytes", "", "fill"},
      {"points behind the shared memory", errc::corrupt, "an offset in ", "", "work fill"},
-     {"points into the inputs", errc::corrupt, "an offset in ", "", "work fill"},
+     {"points into the inputs", errc::corrupt, "an offset in ", "", "work"},
      {"claims a shape that overflows", errc::corrupt, "bytes of its shape", "",
       "work fill"},
      {"makes another element type", errc::corrupt, "element type", "", "work fill"}}};
