@@ -316,8 +316,9 @@ of the message's metadata and then those of the object's own metadata, without i
 `name`; scalars in maps of the object have names with dots, such as `mars.param`. If
 both have a name, that of the message counts. All attributes together have at most 256
 bytes; what does not fit is left out. Booleans become 0 or 1. The cursor holds file,
-offset, number of the message and the XXH3 digest of the last message. A pipe cannot
-be continued, so its guarantee is "none".
+offset, number of the message and the XXH3 digest of the last message. If that message
+could not be read again for the digest, a run that continues compares only the length
+of the file. A pipe cannot be continued, so its guarantee is "none".
 
 With `follow` the source reads a file while another process appends to it, such as the
 log of a `log`: it waits for messages at the end, and a message that is not whole yet is
