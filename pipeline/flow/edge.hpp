@@ -40,9 +40,10 @@ class edge {
   /// @param window_items  Credits in items, at least 1.
   /// @param window_bytes  Credits in bytes; one item may exceed them alone.
   edge(std::uint32_t window_items, std::int64_t window_bytes)
-      : ring_(std::bit_ceil(std::size_t{window_items} + markers)),
+      : ring_(std::bit_ceil(std::size_t{window_items} + marker_places)),
         mask_(ring_.size() - 1),
         items_(window_items),
+        fewest_(window_items),
         bytes_(window_bytes),
         window_items_(window_items) {}
 
@@ -56,19 +57,19 @@ class edge {
     --items_;
     bytes_ -= bytes;
     place() = {&one, number, bytes, entry_kind::item};
-    ++counters.items;
-    counters.bytes += static_cast<std::uint64_t>(bytes);
-    counters.deepest = std::max(counters.deepest, alive());
+    pushed_bytes_ += bytes;
+    fewest_ = std::min(fewest_, items_);
   }
   /// Appends a gap. @pre `has_credit(1)`
   void push_gap(std::uint64_t number) noexcept {
     --items_;
     place() = {nullptr, number, 0, entry_kind::gap};
-    ++counters.gaps;
+    ++gaps_;
   }
   /// Appends a barrier or an end.
   void push_marker(entry_kind kind, std::uint64_t epoch) noexcept {
     place() = {nullptr, epoch, 0, kind};
+    ++markers_;
   }
 
   /// Takes the credits of an item that the consumer holds from an earlier run.
@@ -99,22 +100,33 @@ class edge {
   /// Returns the number of items and gaps whose credits are out.
   [[nodiscard]] std::uint32_t alive() const noexcept { return window_items_ - items_; }
 
-  edge_counters counters;  ///< counters since the start of the run
+  /// Returns the counters since the start of the run.
+  [[nodiscard]] edge_counters counters() const noexcept {
+    return {.items = tail_ - gaps_ - markers_,
+            .gaps = gaps_,
+            .bytes = static_cast<std::uint64_t>(pushed_bytes_),
+            .deepest = window_items_ - fewest_};
+  }
+
   /// Newest epoch whose barrier has passed the stage that feeds a feedback edge.
   std::uint64_t epoch_passed = 0;
 
  private:
   /// Places for markers: one barrier and one end, and one barrier of a resumed run.
-  static constexpr std::size_t markers = 4;
+  static constexpr std::size_t marker_places = 4;
   entry& place() noexcept { return ring_[tail_++ & mask_]; }
 
   std::vector<entry> ring_;
   std::size_t mask_;
   std::size_t head_ = 0;
   std::size_t tail_ = 0;
-  std::uint32_t items_;
-  std::int64_t bytes_;
+  std::uint32_t items_;   ///< credits in items
+  std::uint32_t fewest_;  ///< smallest number of credits behind an item
+  std::int64_t bytes_;    ///< credits in bytes
   std::uint32_t window_items_;
+  std::uint64_t gaps_ = 0;         ///< gaps that were pushed
+  std::uint64_t markers_ = 0;      ///< barriers and ends that were pushed
+  std::int64_t pushed_bytes_ = 0;  ///< bytes of the items that were pushed
 };
 
 }  // namespace weir::flow

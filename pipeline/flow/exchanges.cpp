@@ -44,7 +44,7 @@ result<exchange*> stage_run::next_exchange() {
       return nullptr;
     }
     // A gap is passed over; it counts as returned when all before it have.
-    if (c.gap) {
+    if (c.outcome.gap) {
       c.returned = true;
       ++handed_out_;
       returned_ += returned_ + 1 == handed_out_ ? 1 : 0;
@@ -120,7 +120,7 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   if (auto fits = check_attributes(c); !fits) {
     return at_item(c.seq, std::move(fits.error()));
   }
-  c.skipped = made.skipped;
+  c.outcome.skipped = made.skipped;
   // The inputs leave through other outlets under the same number.
   if (failed != nullptr && info_.dead_letters() != 0) {
     send_to_dead_letters(c, *failed);
@@ -174,7 +174,7 @@ bool stage_run::publish_made(call& c) {
       c.made[o] = pools_[o] && b.filled[o] ? b.slots[o] : nullptr;
     }
     c.about = std::move(b.about);
-    c.about_set = true;
+    c.outcome.about_set = true;
     publish(c);
     b.about.clear();
   }
@@ -194,14 +194,14 @@ result<bool> stage_run::settle_returned() {
   while (open() != 0 && has_output(info_.gives)) {
     // The oldest call decides: items are handed on in order.
     call& c = oldest();
-    if (!c.gap && !c.returned) {
+    if (!c.outcome.gap && !c.returned) {
       break;
     }
     if (info_.own_numbering) {
       if (!publish_made(c)) {
         return true;
       }
-    } else if (c.gap || c.skipped) {
+    } else if (c.outcome.gap || c.outcome.skipped) {
       push_gap(c.seq);
     } else {
       publish(c);

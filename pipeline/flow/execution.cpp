@@ -536,7 +536,7 @@ run_counters execution::counters() const {
     all.item_bytes += s->slot_bytes();
   }
   for (const auto& e : state_->edges) {
-    all.edges.push_back(e->counters);
+    all.edges.push_back(e->counters());
   }
   for (const std::uint32_t sink : state_->sinks) {
     all.latencies.push_back(state_->stages[sink]->latency.counts());

@@ -56,6 +56,76 @@ inline void mark_made_complete(const call& c, const slot_pool* pool) noexcept {
   }
 }
 
+/// Returns whether a call has emitted once, has no task and holds no other memory.
+inline bool stage_run::has_just_emitted(const call& c) const noexcept {
+  return c.outcome == call_outcome{.emissions = 1} && c.first == 0 &&
+         c.made.front() == nullptr;
+}
+
+/// Ends the turn of a plain stage with a call, whose function has returned. A call
+/// without tasks behind which no older one is open ends at once.
+result<void> stage_run::end_plainly(call& c, const slot_pool* pool) {
+  // An item must be made exactly once, or skipped; its number then goes on as a gap.
+  if (c.outcome.emissions != 1 || c.outcome.skipped) [[unlikely]] {
+    WEIR_CHECK(emitted_once(c, "on_item"));
+    push_gap(c.seq);
+  }
+  if (c.first == 0) {
+    mark_made_complete(c, pool);
+    if (open() == 0) {
+      finish_without_tasks(c);
+      return {};
+    }
+  }
+  ++next_open_;
+  return {};
+}
+
+/// Takes items as long as the stage hands each on without tasks. Such a call ends at
+/// once, so one call serves all of them. Returns how many items it has taken; the last
+/// one may have been another one.
+/// @pre The edge in front has `limit` entries.
+result<std::uint32_t> stage_run::take_at_once(std::uint32_t limit, step& s) {
+  if (only_to_ == nullptr || facts_.recorder != nullptr || open() != 0 ||
+      ring_size_ == 1) {
+    return 0;
+  }
+  edge& from = *in_.front().from;
+  const edge& to = *only_to_;
+  const slot_pool* const pool = pools_.front().get();
+  call& c = current();
+  call::input& input = c.inputs.front();
+  active_ = &c;
+  std::uint32_t taken = 0;
+  while (taken < limit && from.front().kind == entry_kind::item && to.has_credit(1) &&
+         (pool == nullptr || pool->available(1))) {
+    const entry& e = from.pop();
+    WEIR_EXPECT(e.number == next_seq_);
+    c.seq = next_seq_++;
+    input.body = e.body;
+    input.bytes = e.bytes;
+    ++counters.items;
+    ++taken;
+    if (auto done = guarded([&] { return object_.on_item(s); }); !done) [[unlikely]] {
+      return at_item(c.seq, std::move(done.error()));
+    }
+    if (!has_just_emitted(c)) [[unlikely]] {
+      WEIR_CHECK(end_plainly(c, pool));
+      return taken;
+    }
+    if (!c.emitted.empty()) {
+      mark_made_complete(c, pool);
+      let_go(*c.emitted.front());
+      c.emitted.clear();
+    }
+    from.give_back(e.bytes);
+    let_go(*e.body);
+    c.outcome = {};
+  }
+  input.body = nullptr;
+  return taken;
+}
+
 /// Takes items and gaps, at most `limit`, as long as there are some, and credits and
 /// memory. Returns how many it has taken. What it leaves to `look` are markers, and the
 /// reason for which it has stopped.
@@ -65,15 +135,15 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
   const edge* const to = only_to_;
   const slot_pool* const pool = pools_.front().get();
   const bool records = facts_.recorder != nullptr;  // only a trace needs times
+  // `on_item` cannot push on this edge, so entries stay valid and their number is known.
+  const auto most = static_cast<std::uint32_t>(std::min<std::size_t>(limit, from.size()));
   tag_tasks();
   step s(*this);  // serves all calls: it refers to the active one
-  std::uint32_t taken = 0;
+  WEIR_TRY(std::uint32_t taken, take_at_once(most, s));
   // The conditions are those of `look`, for one inlet and one outlet.
-  while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
+  while (taken < most && from.front().kind <= entry_kind::gap &&
          open() + 1 < ring_size_ && (pool == nullptr || pool->available(1)) &&
          (to != nullptr ? to->has_credit(1) : has_output(1))) {
-    // The entry stays valid until something is pushed on this edge, which `on_item`
-    // cannot do.
     const entry& e = from.pop();
     // Numbers follow each other without holes; gaps fill them.
     WEIR_EXPECT(e.number == next_seq_);
@@ -94,27 +164,12 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
       c.taken_ns = now_ns();
     }
     active_ = &c;
-    auto done = guarded([&] { return object_.on_item(s); });
-    active_ = nullptr;
-    if (!done) [[unlikely]] {
+    if (auto done = guarded([&] { return object_.on_item(s); }); !done) [[unlikely]] {
       return at_item(c.seq, std::move(done.error()));
     }
-    // An item must be made exactly once, or skipped; its number then goes on as a gap.
-    if (c.emissions != 1 || c.skipped) [[unlikely]] {
-      WEIR_CHECK(emitted_once(c, "on_item"));
-      push_gap(c.seq);
-    }
-    if (c.first != 0) {
-      ++next_open_;  // its tasks have not ended
-      continue;
-    }
-    mark_made_complete(c, pool);
-    if (open() == 0) {
-      finish_without_tasks(c);
-    } else {
-      ++next_open_;
-    }
+    WEIR_CHECK(end_plainly(c, pool));
   }
+  active_ = nullptr;
   return taken;
 }
 
@@ -261,42 +316,53 @@ bool stage_run::hand_on_plainly(blank& filled) {
   return true;
 }
 
-/// Makes the item that a plain stage hands on with a tensor of its own.
-[[gnu::noinline]] item& stage_run::make_plainly(call& c) {
-  item& old = *c.inputs.front().body;
-  item& one = items_->take();
-  one.seq = c.seq;
-  one.lane = old.lane;
-  one.left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
-  one.slots.front() = c.made.front();
-  one.holders = 1;  // the call
-  push_reserved(c.emitted, one);
-  if (c.about_set) {
-    one.about = c.about;
-  } else if (!old.about.empty()) {
-    one.about = old.about;
+/// Hands on the item of a call if the stage has passed on the only tensor of the item
+/// that it took, and if there is one edge behind it. Both items are then equal, and the
+/// edge holds the one that is there, which counts one holder more. Returns false, and
+/// does nothing, for other items.
+/// @pre The attributes are those of the item.
+[[gnu::always_inline]] inline bool stage_run::forward_plainly(call& c, edge& to) {
+  item& one = *c.inputs.front().body;
+  slot* const s = c.made.front();
+  if (s == nullptr || s != one.slots.front() || one.home->outlets() != 1) {
+    return false;
   }
-  return one;
+  --s->names;  // the item that is there keeps its own
+  c.made.front() = nullptr;
+  c.outcome.emissions = 1;
+  to.push(one, c.seq, s->bytes);
+  ++counters.emitted;
+  return true;
 }
 
-/// Hands on the item of a call. If the stage has passed on the only tensor of the item
-/// that it took and has not changed its attributes, both items are equal, and the edges
-/// behind the stage hold the one that is there.
-/// The item then counts one holder more per edge, and no new item is taken.
-[[gnu::always_inline]] inline void stage_run::publish_plainly(call& c) {
-  item* one = c.inputs.front().body;
+/// Hands on the item of a call of a plain stage, on all edges behind it. The item is a
+/// new one, which the call holds, unless the item that is there serves as in
+/// `forward_plainly`.
+/// @pre The call has not emitted, and the attributes are those of the item.
+[[gnu::noinline]] result<void> stage_run::emit_plainly(call& c) {
+  item& old = *c.inputs.front().body;
   slot* const s = c.made.front();
-  // The tensor was forwarded: the item that is there names it already.
-  if (s != nullptr && s == one->slots.front() && one->home->outlets() == 1 &&
-      !c.about_set) {
-    --s->names;  // the item that is there keeps its own
+  item* one = &old;
+  if (s != nullptr && s == old.slots.front() && old.home->outlets() == 1) {
+    --s->names;
   } else {
-    one = &make_plainly(c);
+    one = &items_->take();
+    one->seq = c.seq;
+    one->lane = old.lane;
+    one->left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
+    one->slots.front() = s;
+    one->holders = 1;
+    push_reserved(c.emitted, *one);
+    if (!old.about.empty()) [[unlikely]] {
+      one->about = old.about;
+    }
   }
   c.made.front() = nullptr;
+  c.outcome.emissions = 1;
   // The edges take a holder each.
   push_plainly(*one, s, c.seq);
   ++counters.emitted;
+  return {};
 }
 
 /// Lets go of what few calls have: memory that was not handed on, and changed attributes.
@@ -312,9 +378,9 @@ bool stage_run::hand_on_plainly(blank& filled) {
     s->home->drop(*s);
     s = nullptr;
   }
-  if (c.about_set) {
+  if (c.outcome.about_set) {
     c.about.clear();
-    c.about_set = false;
+    c.outcome.about_set = false;
   }
 }
 
@@ -351,13 +417,13 @@ namespace weir {
 /// A plain stage whose attributes are unchanged skips the checks of `stage_run::emit`.
 result<void> step::emit() {
   flow::call& c = *stage_.active_;
-  // The short path; everything else is checked by `emit`.
-  if (stage_.plain_ && c.emissions == 0 && !c.about_set) {
-    c.emissions = 1;
-    stage_.publish_plainly(c);
+  const bool usual = c.outcome == flow::call_outcome{};
+  // Only plain stages know the edge behind them.
+  if (stage_.only_to_ != nullptr && usual &&
+      stage_.forward_plainly(c, *stage_.only_to_)) {
     return {};
   }
-  return stage_.emit(c);
+  return stage_.plain_ && usual ? stage_.emit_plainly(c) : stage_.emit(c);
 }
 
 }  // namespace weir

@@ -93,7 +93,7 @@ void stage_run::fill_made(call& c, blank& filled) {
   // The attributes of a blank are final when it comes back.
   if (!filled.about.empty() || filled.about_final) {
     c.about = std::move(filled.about);
-    c.about_set = true;
+    c.outcome.about_set = true;
     filled.about = {};
   }
 }

@@ -136,7 +136,7 @@ void stage_run::mark_emitted_complete(call& c) noexcept {
 
 /// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
 result<stage_run::settling> stage_run::settle_front(call& c) {
-  const bool looping = info_.face == face::looping && !c.gap;
+  const bool looping = info_.face == face::looping && !c.outcome.gap;
   // What the call may emit must fit, before the stage is asked.
   if ((emits_late() || looping) && !has_output(info_.gives)) {
     ++counters.blocked_output;
@@ -151,7 +151,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     WEIR_CHECK(answer_failure(c, std::move(*failed)));
     return settling::ended;
   }
-  if (c.gap) {
+  if (c.outcome.gap) {
     push_gap(c.seq);
     return settling::ended;
   }
@@ -171,12 +171,12 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     }
   }
   // Items whose failures are skipped are handed on only now.
-  if (c.wants_emit) {
+  if (c.outcome.wants_emit) {
     mark_complete(c);
     publish(c);
   }
   // A skipped item goes on as a gap.
-  if (c.skipped) {
+  if (c.outcome.skipped) {
     push_gap(c.seq);
   }
   return settling::ended;
@@ -223,7 +223,7 @@ result<stage_run::settling> stage_run::call_step(call& c) {
     return settling::blocked;
   }
   // Every step of such a stage may emit as many items as a call.
-  c.emissions = info_.own_numbering ? 0 : c.emissions;
+  c.outcome.emissions = info_.own_numbering ? 0 : c.outcome.emissions;
   ++c.round;
   active_ = &c;
   step s(*this);
@@ -286,9 +286,9 @@ void stage_run::send_to_dead_letters(call& c, const error& cause) {
       break;
     }
   }
-  c.about_set = c.dead_letter = true;
+  c.outcome.about_set = c.dead_letter = true;
   // A dead letter is emitted even if the stage has skipped the item.
-  c.skipped = c.wants_emit = false;
+  c.outcome.skipped = c.outcome.wants_emit = false;
   add_error(c.about, repeatable_text(cause));
 }
 

@@ -321,12 +321,12 @@ result<void> stage_run::take() {
   }
   // A gap must not overtake items that are emitted later.
   if (emits_late() && open() != 0) {
-    c.gap = true;  // behind the items that have not been emitted yet
+    c.outcome.gap = true;  // behind the items that have not been emitted yet
     ++next_open_;
     return {};
   }
   if (emits_late() && !has_output(1)) {
-    c.gap = true;
+    c.outcome.gap = true;
     ++next_open_;
     return {};
   }
@@ -387,7 +387,7 @@ result<void> stage_run::after_on_item(call& c) {
     if (c.first == 0) {
       mark_emitted_complete(c);
     }
-    if (c.skipped) {
+    if (c.outcome.skipped) {
       push_gap(c.seq);
     }
     if (c.first == 0 && open() == 0) {
@@ -401,14 +401,15 @@ result<void> stage_run::after_on_item(call& c) {
 
 /// Without numbers of its own, a stage makes one item of each item that it takes.
 result<void> stage_run::emitted_once(const call& c, const char* function) const {
-  if (info_.own_numbering || c.emissions + (c.skipped ? 1U : 0U) == 1) {
+  if (info_.own_numbering || c.outcome.emissions + (c.outcome.skipped ? 1U : 0U) == 1) {
     return {};
   }
   return at_item(c.seq,
                  error(errc::invalid_argument,
                        fmt::format("{} must emit once or skip: expected one of the two, "
                                    "found {} items{}",
-                                   function, c.emissions, c.skipped ? " and skip" : "")));
+                                   function, c.outcome.emissions,
+                                   c.outcome.skipped ? " and skip" : "")));
 }
 
 /// Empties a call. Everything that it held goes back: credits, items, slots.
@@ -432,14 +433,14 @@ void stage_run::finish(call& c) {
       s = nullptr;
     }
   }
-  if (c.about_set) {
+  if (c.outcome.about_set) {
     c.about.clear();
-    c.about_set = false;
+    c.outcome.about_set = false;
   }
-  c.wants_emit = c.skipped = c.gap = false;
+  c.outcome.wants_emit = c.outcome.skipped = c.outcome.gap = false;
   c.returned = c.dead_letter = c.over = false;
   c.refusal.reset();
-  c.emissions = 0;
+  c.outcome.emissions = 0;
   c.round = 0;
   c.first = c.last = c.next = 0;
 }
@@ -468,7 +469,7 @@ result<void> stage_run::emit(call& c) {
                  "emit in on_item: expected a stage without on_done, found a late stage")
         .hint("emit in on_done");
   }
-  if (++c.emissions > info_.gives) {
+  if (++c.outcome.emissions > info_.gives) {
     return error(errc::invalid_argument,
                  fmt::format("emit: expected at most {} items for each call, found more",
                              info_.gives))
@@ -476,7 +477,7 @@ result<void> stage_run::emit(call& c) {
   }
   WEIR_CHECK(check_attributes(c));
   if (info_.face != face::late && skips_failures_) {
-    c.wants_emit = true;
+    c.outcome.wants_emit = true;
     return {};
   }
   if (in_on_done_) {
@@ -511,7 +512,7 @@ void stage_run::publish(call& c) {
   if (from != nullptr) {
     one.lane = from->lane;
   }
-  if (c.about_set) {
+  if (c.outcome.about_set) {
     one.about = c.about;
   } else if (from != nullptr && !from->about.empty()) {
     one.about = from->about;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,21 @@ namespace weir::flow {
 class stage_run;
 struct source_turn;
 
+/// What a stage has done with a call so far. Most calls emit once and nothing else, which
+/// one comparison of all members tells.
+struct call_outcome {
+  bool about_set = false;   ///< `call::about` differs from the attributes of the input
+  bool wants_emit = false;  ///< emitted, but held back until its tasks ended
+  bool skipped = false;     ///< the stage has called `skip`
+  bool gap = false;  ///< a number without an item, which the stage was not called for
+  std::uint32_t emissions = 0;  ///< number of calls of `emit`
+
+  /// Compares all members at once, which the compiler does not do by itself.
+  bool operator==(const call_outcome& other) const noexcept {
+    return std::bit_cast<std::uint64_t>(*this) == std::bit_cast<std::uint64_t>(other);
+  }
+};
+
 /// One call of a stage, from the first item that it takes until its tasks have ended.
 struct call {
   /// An item that the call took, with the edge that gets its credit back.
@@ -41,21 +57,17 @@ struct call {
   std::vector<input> inputs;
   std::array<slot*, max_ports> made{};     ///< named by the call and not emitted yet
   std::array<slot*, max_ports> scratch{};  ///< scratch memories of the call
-  std::vector<item*> emitted;   ///< items that the call handed on and still holds
-  attributes about;             ///< attributes of the item to be emitted
-  bool about_set = false;       ///< true if `about` differs from the input's
-  bool wants_emit = false;      ///< emitted, but held back until its tasks ended
-  bool skipped = false;         ///< the stage has called `skip`
-  std::uint32_t emissions = 0;  ///< number of calls of `emit`
-  task_id first = 0;            ///< first task of the call; 0 if it has none
-  task_id last = 0;             ///< last task of the call
-  task_id next = 0;             ///< oldest task of the call that has not been seen to end
+  std::vector<item*> emitted;  ///< items that the call handed on and still holds
+  attributes about;            ///< attributes of the item to be emitted
+  call_outcome outcome;        ///< what the stage has done so far
+  task_id first = 0;           ///< first task of the call; 0 if it has none
+  task_id last = 0;            ///< last task of the call
+  task_id next = 0;            ///< oldest task of the call that has not been seen to end
   std::int64_t taken_ns = 0;  ///< time at which the call began, if a recorder asks for it
-  bool gap = false;  ///< a number without an item, which the stage was not called for
-  std::uint64_t round = 0;   ///< number of the step of a step loop
-  bool dead_letter = false;  ///< failed: its inputs leave through other outlets
-  bool over = false;         ///< the step loop has made its last step
-  bool returned = false;     ///< a blocking stage has processed the item
+  std::uint64_t round = 0;    ///< number of the step of a step loop
+  bool dead_letter = false;   ///< failed: its inputs leave through other outlets
+  bool over = false;          ///< the step loop has made its last step
+  bool returned = false;      ///< a blocking stage has processed the item
   /// Error of the stage itself. The item fails once the tasks of the call have ended.
   std::unique_ptr<error> refusal;
 };
@@ -305,8 +317,11 @@ class stage_run {
   [[nodiscard]] bool hand_on_plainly(blank& filled);
   void hand_on_slot(slot& filled);
   void push_plainly(item& one, const slot* memory, std::uint64_t number);
-  [[nodiscard]] item& make_plainly(call& c);
-  void publish_plainly(call& c);
+  [[nodiscard]] result<std::uint32_t> take_at_once(std::uint32_t limit, step& s);
+  [[nodiscard]] bool forward_plainly(call& c, edge& to);
+  [[nodiscard]] result<void> emit_plainly(call& c);
+  [[nodiscard]] bool has_just_emitted(const call& c) const noexcept;
+  [[nodiscard]] result<void> end_plainly(call& c, const slot_pool* pool);
   void finish_rest(call& c);
   /// Returns a call of a plain stage that has submitted no task to its empty state. Only
   /// what such a call can have set is cleared.
@@ -320,11 +335,10 @@ class stage_run {
       let_go(*c.emitted.front());  // a plain stage makes one item
       c.emitted.clear();
     }
-    if (c.made.front() != nullptr || c.about_set || c.taken_ns != 0) {
+    if (c.made.front() != nullptr || c.outcome.about_set || c.taken_ns != 0) {
       finish_rest(c);
     }
-    c.skipped = false;
-    c.emissions = 0;
+    c.outcome = {};
   }
   /// Returns a call of a plain stage to its empty state.
   void finish_plainly(call& c) {

@@ -53,9 +53,9 @@ const attributes& step::about() const noexcept {
 attributes& step::emitted() {
   // Copied only if the stage changes something.
   flow::call& c = *stage_.active_;
-  if (!c.about_set) {
+  if (!c.outcome.about_set) {
     c.about = about();
-    c.about_set = true;
+    c.outcome.about_set = true;
   }
   return c.about;
 }
@@ -114,15 +114,22 @@ result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
   const auto o = static_cast<std::size_t>(outlet);
   WEIR_EXPECT(outlet >= 0 && o < stage_.pools_.size() && stage_.pools_[o] &&
               stage_.active_->made[o] == nullptr);
-  flow::slot_pool& pool = *stage_.pools_[o];
   // Usually the form has not changed.
-  flow::slot* s = pool.take_same(type, shape);
+  flow::slot* s = stage_.pools_[o]->take_same(type, shape);
   if (s == nullptr) {
-    WEIR_CHECK(stage_.fits(o, type, shape));
-    WEIR_TRY(s, pool.take(type, shape));
+    return output_of_new_form(o, type, shape);
   }
   // The slot belongs to the call until the item is emitted.
   stage_.active_->made[o] = s;
+  return &s->tensor;
+}
+
+/// Takes a slot and gives its tensor another type or shape.
+[[gnu::noinline]] result<const runtime::tensor*> step::output_of_new_form(
+    std::size_t outlet, dtype type, std::span<const std::int64_t> shape) {
+  WEIR_CHECK(stage_.fits(outlet, type, shape));
+  WEIR_TRY(flow::slot * s, stage_.pools_[outlet]->take(type, shape));
+  stage_.active_->made[outlet] = s;
   return &s->tensor;
 }
 
@@ -141,7 +148,7 @@ result<runtime::tensor> step::scratch_bytes(int index, dtype type,
 
 /// The number of the call becomes a gap.
 void step::skip() {
-  stage_.active_->skipped = true;
+  stage_.active_->outcome.skipped = true;
 }
 /// Hands the tensor of an inlet on. Both items then name the same slot.
 void step::pass(int inlet, int outlet) {
@@ -283,7 +290,7 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
 
 /// Attributes that come from the input were checked before.
 result<void> stage_run::check_attributes(const call& c) {
-  if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
+  if (!c.outcome.about_set || encoded_size(c.about) <= max_attribute_bytes) {
     return {};
   }
   return error(errc::out_of_range,

@@ -236,6 +236,8 @@ class step {
       int outlet, dtype type, std::initializer_list<std::int64_t> shape) {
     return output_bytes(outlet, type, std::span(shape.begin(), shape.size()));
   }
+  [[nodiscard]] result<const runtime::tensor*> output_of_new_form(
+      std::size_t outlet, dtype type, std::span<const std::int64_t> shape);
   [[nodiscard]] result<runtime::tensor> scratch_bytes(
       int index, dtype type, std::initializer_list<std::int64_t> shape);
   void pass(int inlet, int outlet);
