@@ -329,7 +329,7 @@ bool stage_run::hand_on_plainly(blank& filled) {
   }
   --s->names;  // the item that is there keeps its own
   c.made.front() = nullptr;
-  c.outcome.emissions = 1;
+  c.outcome = {.emissions = 1};
   to.push(one, c.seq, s->bytes);
   ++counters.emitted;
   return true;
@@ -358,7 +358,7 @@ bool stage_run::hand_on_plainly(blank& filled) {
     }
   }
   c.made.front() = nullptr;
-  c.outcome.emissions = 1;
+  c.outcome = {.emissions = 1};
   // The edges take a holder each.
   push_plainly(*one, s, c.seq);
   ++counters.emitted;

@@ -435,12 +435,10 @@ void stage_run::finish(call& c) {
   }
   if (c.outcome.about_set) {
     c.about.clear();
-    c.outcome.about_set = false;
   }
-  c.outcome.wants_emit = c.outcome.skipped = c.outcome.gap = false;
+  c.outcome = {};
   c.returned = c.dead_letter = c.over = false;
   c.refusal.reset();
-  c.outcome.emissions = 0;
   c.round = 0;
   c.first = c.last = c.next = 0;
 }

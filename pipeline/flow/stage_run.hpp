@@ -28,8 +28,8 @@ namespace weir::flow {
 class stage_run;
 struct source_turn;
 
-/// What a stage has done with a call so far. Most calls emit once and nothing else, which
-/// one comparison of all members tells.
+/// What a stage has done with a call so far. Most stages emit once and do nothing else;
+/// whether that is so takes one comparison.
 struct call_outcome {
   bool about_set = false;   ///< `call::about` differs from the attributes of the input
   bool wants_emit = false;  ///< emitted, but held back until its tasks ended
