@@ -18,8 +18,8 @@ namespace {
 ///
 /// oneDNN takes its threads from OpenMP, whose limit is a setting of the calling thread.
 /// The function is looked up at run time, because a oneDNN that was built without OpenMP
-/// does not bring it along, and does not need it either. The result is only there to be
-/// kept.
+/// does not bring it along, and does not need it either. Returns true, so that a constant
+/// of each thread can be initialized with a call.
 bool use_one_thread() {
   using set_threads = void (*)(int);
   // In the whole process, not in a library of our choice.

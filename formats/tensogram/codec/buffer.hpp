@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory into which codecs write. It is not cleared first, its lack is an error and no
-/// exception, and it is taken only after the stream has shown that it can fill it.
+/// Memory into which codecs write. It is not set to zero first, and a failed allocation
+/// is an error instead of an exception. It is allocated only after the stream has shown
+/// that it can fill it.
 #pragma once
 
 #include <fmt/core.h>
@@ -42,11 +43,11 @@ struct code_buffer {
   return out;
 }
 
-/// Decoded bytes for which memory is taken because a shape says so, and the number of
-/// decoded bytes beyond that for which one stored byte is evidence enough. Larger claims
-/// must be shown by decoding first, because a few hundred stored bytes can claim
-/// terabytes.
+/// Largest number of decoded bytes for which memory is allocated because a shape says so.
 inline constexpr std::uint64_t trusted_bytes = std::uint64_t{4} << 20;
+/// Number of decoded bytes that one stored byte may stand for without proof, where there
+/// are more than `trusted_bytes`. If a shape asks for more, the stream is decoded once
+/// without keeping the result, because a few hundred stored bytes can claim terabytes.
 inline constexpr std::uint64_t trusted_ratio = 16;
 
 /// Returns true if `stored` bytes must be decoded without keeping the result before
@@ -70,7 +71,9 @@ class decode_target {
     return out;
   }
 
+  /// Returns the number of bytes that are decoded.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// Returns false if nothing is kept.
   [[nodiscard]] bool has_memory() const noexcept { return has_memory_; }
   /// Returns the memory; empty if nothing is kept.
   [[nodiscard]] mutable_bytes bytes() const noexcept {

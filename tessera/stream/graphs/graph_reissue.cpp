@@ -36,7 +36,7 @@ class clear_failures_operation final : public joining_operation {
 // Checks that all operations can be copied, so that a launch does not fail later.
 result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& owner,
                                                            const graph& from) {
-  // Its streams end with it.
+  // It owns its streams, so they are destroyed with it if a later step fails.
   std::unique_ptr<graph_reissue> out(new graph_reissue(owner));
   // Streams of the graph that nobody else uses.
   for (const auto& s : from.streams) {
@@ -75,7 +75,7 @@ std::uint32_t graph_reissue::tasks() const {
     out += 4 * s->chain_count();
   }
   for (const graph_node& node : nodes) {
-    // Each node with the device chains of its stream.
+    // A node has tasks on each device chain of its stream.
     out += node.operation->tasks(streams_[node.stream_index]->chain_count());
   }
   return out;

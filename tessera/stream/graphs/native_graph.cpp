@@ -46,8 +46,9 @@ std::vector<std::size_t> add_pieces(native_plan& to, native_pieces pieces,
 // A point has no work. What follows it follows the work in front of it.
 std::optional<native_plan> native_plan_of(const graph_body& body) {
   // Streams of several devices have an order between their devices, too.
-  const bool single = std::all_of(body.chains.begin(), body.chains.end(),
-                                  [](const auto& l) { return l->devices() == 1; });
+  const bool single =
+      std::all_of(body.chains.begin(), body.chains.end(),
+                  [](const auto& chain) { return chain->devices() == 1; });
   if (!single || !body.memories.empty()) {
     return std::nullopt;
   }
