@@ -73,8 +73,10 @@ class kernel_queue final : public queued_reads {
       return e;
     }
     io_uring_cqe* entry = nullptr;
+    // A signal interrupts the call, and then it is repeated. It is also repeated if it
+    // fails in another way, which no kernel is known to do: the reads are in flight, and
+    // their memory must not be used again before they have ended.
     while (::io_uring_wait_cqe(&ring_, &entry) != 0) {
-      // Interrupted by a signal: the reads are still in flight.
     }
     const ended_read e{static_cast<std::size_t>(::io_uring_cqe_get_data64(entry)),
                        entry->res};
