@@ -70,14 +70,23 @@ class basin {
         energy_(ranks.per_tile<double>(now_.depth)),
         total_mass_(ranks.everywhere<double>()),
         total_energy_(ranks.everywhere<double>()) {
+    fill();
+  }
+
+  /// Submits the tasks that give the water its first state, at time 0.
+  void fill() {
     for (const auto& box : now_.depth.tiles()) {
       ranks_.submit(
           "fill",
-          [box, with](weir::view<double, 2> depth, weir::view<double, 1> speed) {
-            speed(0) = fill(box, with, depth);
+          [box, with = setup_](weir::view<double, 2> depth, weir::view<double, 2> east,
+                               weir::view<double, 2> south, weir::view<double, 1> speed) {
+            speed(0) = fill_tile(box, with, {depth, east, south});
           },
-          weir::write(now_.depth.of_tile(box)), weir::write(speed_.of_index(box.index)));
+          weir::write(now_.depth.of_tile(box)), weir::write(now_.east.of_tile(box)),
+          weir::write(now_.south.of_tile(box)), weir::write(speed_.of_index(box.index)));
     }
+    ranks_.submit_everywhere(
+        "begin", [](weir::view<double, 0> time) { time() = 0; }, weir::write(time_));
   }
 
   /// Names the state for checkpoints. The basin must stay where it is.
@@ -161,15 +170,16 @@ class basin {
     return {field(), field(), field()};
   }
   /// Fills a tile with water at rest and returns the speed of its fastest wave.
-  static double fill(const weir::tile<2>& box, const setup& with,
-                     const weir::view<double, 2>& depth) {
+  static double fill_tile(const weir::tile<2>& box, const setup& with,
+                          const fields<double>& out) {
     double fastest = 0;
-    for (std::int64_t i = 0; i < depth.extent(0); ++i) {
-      for (std::int64_t j = 0; j < depth.extent(1); ++j) {
+    for (std::int64_t i = 0; i < out.depth.extent(0); ++i) {
+      for (std::int64_t j = 0; j < out.depth.extent(1); ++j) {
         const double south = static_cast<double>(box.lo[0] + i) + 0.5;
         const double east = static_cast<double>(box.lo[1] + j) + 0.5;
-        depth(i, j) = with.depth(south * with.cell_length, east * with.cell_length);
-        fastest = std::max(fastest, wave_speed(depth(i, j), 0));
+        out.depth(i, j) = with.depth(south * with.cell_length, east * with.cell_length);
+        out.east(i, j) = out.south(i, j) = 0;
+        fastest = std::max(fastest, wave_speed(out.depth(i, j), 0));
       }
     }
     return fastest;

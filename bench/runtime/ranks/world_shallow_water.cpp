@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The dam break of `demos/shallow_water` over a world, with samples for the rows. The
-/// tensors of all samples stay until the world ends.
+/// The dam break of `demos/shallow_water` over a world, with samples for the rows. All
+/// samples use the same memory, as those of the program by hand do.
 /// Usage: see `sampled_options`
 #include <cstdio>
 #include <exception>
-#include <memory>
 #include <vector>
 
 #include "heat.hpp"
@@ -25,28 +24,23 @@ void measure(const weir::bench::sampled_options& with) {
   // A step has three tasks for each tile, and those of its length.
   weir::engine tasks(weir::bench::options_of_rank(3 * ((tiles + ranks - 1) / ranks) + 2));
   weir::world w(tasks, link);
-  std::unique_ptr<shallow_water::basin> water;
+  shallow_water::basin water(w, {.rows = n,
+                                 .columns = n,
+                                 .tiles = weir::rows(with.tile),
+                                 .cell_length = 1.0 / static_cast<double>(n),
+                                 .depth = shallow_water::circular_dam});
   weir::bench::print_samples(
-      with, rank,
-      [&] {
-        water = std::make_unique<shallow_water::basin>(
-            w, shallow_water::setup{.rows = n,
-                                    .columns = n,
-                                    .tiles = weir::rows(with.tile),
-                                    .cell_length = 1.0 / static_cast<double>(n),
-                                    .depth = shallow_water::circular_dam});
-      },
-      [&] { weir::or_throw(w.wait()); },
+      with, rank, [&] { water.fill(); }, [&] { weir::or_throw(w.wait()); },
       [&] {
         if (with.submits) {
           for (std::int64_t s = 0; s < with.steps; ++s) {
-            water->step();
+            water.step();
           }
         } else {
-          w.repeat(with.steps, weir::equal_steps(), [&](std::int64_t) { water->step(); });
+          w.repeat(with.steps, weir::equal_steps(), [&](std::int64_t) { water.step(); });
         }
       });
-  const auto depth = weir::or_throw(w.elements(water->depth()));
+  const auto depth = weir::or_throw(w.elements(water.depth()));
   std::vector<double> sums;
   for (std::int64_t i = 0; i < n; ++i) {
     sums.push_back(
