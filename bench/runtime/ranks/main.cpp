@@ -39,7 +39,7 @@ measured speed_up_ratio(const launch& ours, const std::string& by_hand) {
 
 void add_launched_rows(program& bench) {
   const launch small{"world_heat", "512 2000", "64"};
-  const launch large{"world_heat", "2048 200", "64"};
+  const launch large{"world_heat", "2048 200", "256"};
   const launch water{"world_shallow_water", "512 60", "64"};
   const auto add = [&](const char* id, double least, const launch& ours,
                        const char* by_hand) {
