@@ -316,35 +316,41 @@ bool stage_run::hand_on_plainly(blank& filled) {
   return true;
 }
 
-/// Hands on the item of a call if the stage has passed on the only tensor of the item
-/// that it took, and if there is one edge behind it. Both items are then equal, and the
-/// edge holds the one that is there, which counts one holder more. Returns false, and
+/// Returns whether a call hands on the only tensor of the item that it took. Without
+/// changed attributes both items are then equal, and the one that is there serves as
+/// both.
+[[gnu::always_inline]] inline bool hands_on_same_tensor(const call& c) noexcept {
+  const item& one = *c.inputs.front().body;
+  const slot* const s = c.made.front();
+  return s != nullptr && s == one.slots.front() && one.home->outlets() == 1;
+}
+
+/// Hands on the item of a call to the only edge behind the stage if the item that is
+/// there serves. The edge then holds it, which counts one holder more. Returns false, and
 /// does nothing, for other items.
 /// @pre The attributes are those of the item.
 [[gnu::always_inline]] inline bool stage_run::forward_plainly(call& c, edge& to) {
-  item& one = *c.inputs.front().body;
-  slot* const s = c.made.front();
-  if (s == nullptr || s != one.slots.front() || one.home->outlets() != 1) {
+  if (!hands_on_same_tensor(c)) {
     return false;
   }
+  slot* const s = c.made.front();
   --s->names;  // the item that is there keeps its own
   c.made.front() = nullptr;
   c.outcome = {.emissions = 1};
-  to.push(one, c.seq, s->bytes);
+  to.push(*c.inputs.front().body, c.seq, s->bytes);
   ++counters.emitted;
   return true;
 }
 
 /// Hands on the item of a call of a plain stage, on all edges behind it. The item is a
-/// new one, which the call holds, unless the item that is there serves as in
-/// `forward_plainly`.
+/// new one, which the call holds, unless the item that is there serves.
 /// @pre The call has not emitted, and the attributes are those of the item.
 [[gnu::noinline]] result<void> stage_run::emit_plainly(call& c) {
   item& old = *c.inputs.front().body;
   slot* const s = c.made.front();
   item* one = &old;
-  if (s != nullptr && s == old.slots.front() && old.home->outlets() == 1) {
-    --s->names;
+  if (hands_on_same_tensor(c)) {
+    --s->names;  // as in `forward_plainly`
   } else {
     one = &items_->take();
     one->seq = c.seq;

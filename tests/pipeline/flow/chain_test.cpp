@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chains of stages: values, states, checkpoints and failures. The stages of one chain do
-/// different things from item to item, because the short paths of plain stages begin and
-/// end with any of them.
+/// Chains of stages: values, states, checkpoints and failures. One test has stages that
+/// do different things from item to item, so that calls enter and leave the short paths
+/// of plain stages in every order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ TEST(PipelineChain, RunsAFunctionOfTheProgram) {
 }
 
 /// What a call does with its item.
-enum class deed : std::uint8_t {
+enum class action : std::uint8_t {
   forward,        ///< hands the tensor on
   forward_named,  ///< hands the tensor on with an attribute
   write_at_once,  ///< makes a tensor and writes it without a task
@@ -112,14 +112,14 @@ enum class deed : std::uint8_t {
   spare,          ///< hands the tensor on, and takes memory that it does not hand on
   skip            ///< has no item
 };
-constexpr std::uint64_t deeds = 7;
+constexpr std::uint64_t actions = 7;
 
-/// Returns what stage `seed` does with an item. Runs of equal deeds are likely.
-deed deed_of(std::uint64_t seed, std::uint64_t seq) {
-  return static_cast<deed>(mixed(seed, seq / (1 + mixed(seed, 7) % 5)) % deeds);
+/// Returns what stage `seed` does with an item. Runs of equal actions are likely.
+action action_of(std::uint64_t seed, std::uint64_t seq) {
+  return static_cast<action>(mixed(seed, seq / (1 + mixed(seed, 7) % 5)) % actions);
 }
 
-/// Adds 1 to all numbers whose tensor it makes; see `deed`.
+/// Adds 1 to all numbers whose tensor it makes; see `action`.
 struct changeable {
   struct settings {
     std::uint64_t seed = 1;
@@ -137,35 +137,36 @@ struct changeable {
     return {};
   }
   result<void> on_item(step& s) {
-    const deed what = deed_of(seed, s.seq());
-    if (what == deed::skip) {
+    const action what = action_of(seed, s.seq());
+    if (what == action::skip) {
       s.skip();
       return {};
     }
-    if (what == deed::forward || what == deed::forward_named || what == deed::spare) {
-      if (what == deed::forward_named) {
+    if (what == action::forward || what == action::forward_named ||
+        what == action::spare) {
+      if (what == action::forward_named) {
         s.emitted()["by"] = seed;
       }
       s.forward(x, y);
       WEIR_CHECK(s.emit());
-      if (what == deed::spare) {
+      if (what == action::spare) {
         WEIR_TRY(const auto unused, s.make(y, 3));
         static_cast<void>(unused);
       }
       return {};
     }
     WEIR_TRY(const auto to, s.make(y, 3));
-    if (what == deed::task_behind) {
+    if (what == action::task_behind) {
       WEIR_CHECK(s.emit());
     }
-    if (what == deed::write_at_once && s.complete(x)) {
+    if (what == action::write_at_once && s.complete(x)) {
       add_one(s[x].template elements<const std::uint64_t>(),
               to.template elements<std::uint64_t>());
     } else {
       s.submit(
           "add", [](auto from, auto out) { add_one(from, out); }, read(s[x]), write(to));
     }
-    return what == deed::task_behind ? result<void>() : s.emit();
+    return what == action::task_behind ? result<void>() : s.emit();
   }
   template <class From, class To>
   static void add_one(const From& from, const To& to) {
@@ -205,14 +206,14 @@ TEST(PipelineChain, OfStagesWhoseCallsDifferEqualsItsPlainFunctions) {
       bool there = true;
       ++pushed[0];
       for (std::uint64_t k = 0; there && k < stages; ++k) {
-        const deed what = deed_of(10 * seed + k, n);
-        there = what != deed::skip;
+        const action what = action_of(10 * seed + k, n);
+        there = what != action::skip;
         pushed[k + 1] += there ? 1U : 0U;
-        if (what == deed::forward_named) {
+        if (what == action::forward_named) {
           about["by"] = 10 * seed + k;
         }
-        if (what == deed::write_at_once || what == deed::task ||
-            what == deed::task_behind) {
+        if (what == action::write_at_once || what == action::task ||
+            what == action::task_behind) {
           std::for_each(value.begin(), value.end(), [](auto& v) { ++v; });
         }
       }
