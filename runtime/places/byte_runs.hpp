@@ -3,6 +3,7 @@
 /// Footprints as blocks of bytes without gaps, and back.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,31 @@ void for_each_run(const footprint& bytes, Visit&& visit) {
       index[level] = 0;
     }
   }
+}
+
+/// Calls `visit(lo, hi)` for the blocks of a footprint, but leaves out repetitions of the
+/// outermost progression that have no byte in [lo, hi) if the footprint is nested.
+template <class Visit>
+void for_each_run_near(const footprint& bytes, std::int64_t lo, std::int64_t hi,
+                       Visit&& visit) {
+  if (bytes.depth == 0 || !bytes.nested) {
+    for_each_run(bytes, visit);
+    return;
+  }
+  const footprint::progression& outer = bytes.steps[0];
+  const std::int64_t span = bytes.hi - bytes.lo - (outer.count - 1) * outer.stride;
+  const std::int64_t first =
+      lo - bytes.lo < span ? 0 : (lo - bytes.lo - span) / outer.stride + 1;
+  const std::int64_t end =
+      hi <= bytes.lo ? 0 : std::min(outer.count, (hi - bytes.lo - 1) / outer.stride + 1);
+  if (first >= end) {
+    return;
+  }
+  footprint near = bytes;
+  near.lo += first * outer.stride;
+  near.hi = near.lo + (end - first - 1) * outer.stride + span;
+  near.steps[0].count = end - first;
+  for_each_run(near, visit);
 }
 
 /// Returns the blocks of a footprint, ascending and disjoint.

@@ -135,7 +135,8 @@ bool copy_ledger::is_missing(const segment& one, holder_id holder) const noexcep
          (!viewer_ || holder == *viewer_ || one.writer == *viewer_);
 }
 
-/// Most accesses lie in one segment and need no look at their blocks.
+/// Most accesses need no look at their blocks, because no segment around them lacks
+/// bytes.
 ///
 /// The pieces depend on the bytes of the footprint alone, and not on those between its
 /// blocks: ranks that replay steps take the pieces that they have recorded, while others
@@ -146,11 +147,12 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  // The usual case: one segment has all bytes.
+  if (!may_lack(bytes.lo, bytes.hi, holder)) {
+    return;
+  }
+  // One segment has all bytes.
   if (const auto all = segment_of(bytes.lo); end_of(all) >= bytes.hi) {
-    if (is_missing(all->second, holder)) {
-      out.push_back({bytes, all->second.writer});
-    }
+    out.push_back({bytes, all->second.writer});
     return;
   }
   // Collects the missing parts of the blocks, each with the writer of its segment as
@@ -271,23 +273,29 @@ copy_ledger::segment_map::iterator copy_ledger::split(std::int64_t byte) {
 
 /// Changes the segments of all bytes of a footprint, unless they are as wanted already.
 /// `next` returns the new value of a segment from its old one. Most changes repeat what
-/// the ledger says already, as in a loop, and are found without cutting anything.
+/// the ledger says already, as in a loop, and of the others most concern one of many
+/// blocks: the row of a tile that another rank has copied.
 template <class Change>
 void copy_ledger::change(const footprint& bytes, Change&& next) {
   if (bytes.empty()) {
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  const auto is_known = [&](std::int64_t lo, std::int64_t hi) {
-    const auto all = segment_of(lo);
-    return end_of(all) >= hi && next(all->second) == all->second;
-  };
-  if (is_known(bytes.lo, bytes.hi)) {
-    return;
+  const auto is_wanted = [&](const segment& one) { return next(one) == one; };
+  // From the first to the last byte that may have to change.
+  std::int64_t lo = bytes.hi;
+  std::int64_t hi = bytes.lo;
+  for (auto it = segment_of(bytes.lo); it != segments_.end() && it->first < bytes.hi;
+       ++it) {
+    if (!is_wanted(it->second)) {
+      lo = std::min(lo, std::max(it->first, bytes.lo));
+      hi = std::min(end_of(it), bytes.hi);
+    }
   }
-  for_each_run(bytes, [&](std::int64_t lo, std::int64_t hi) {
-    if (!is_known(lo, hi)) {
-      change_run(lo, hi, next);
+  for_each_run_near(bytes, lo, hi, [&](std::int64_t from, std::int64_t to) {
+    const auto all = segment_of(from);
+    if (end_of(all) < to || !is_wanted(all->second)) {
+      change_run(from, to, next);
     }
   });
 }
