@@ -50,6 +50,17 @@ struct bar {
 /// A row without a limit, which informs and cannot fail.
 inline constexpr std::nullopt_t no_bar = std::nullopt;
 
+/// Two values between which the true one lies with a probability of 99 %.
+struct interval {
+  double low;
+  double high;
+
+  /// Returns true if the limit holds for all values of the interval, or for none.
+  [[nodiscard]] bool decides(const bar& limit) const noexcept {
+    return limit.holds(low) == limit.holds(high);
+  }
+};
+
 /// Result of one measurement; converts from a plain number.
 struct measured {
   measured(double v) : value(v) {}  // NOLINT: implicit on purpose
@@ -71,6 +82,10 @@ struct measured {
   std::optional<bar> own_bar;  ///< replaces the registered bar, e.g. a share of the peer
   /// The same figure of another library, measured on another machine or day.
   std::optional<double> elsewhere;
+  /// Of a ratio whose sides were measured in turn and had too few quiet samples: where
+  /// the true value lies. The row has a verdict if the interval lies on one side of the
+  /// bar, since noise affects both sides alike.
+  std::optional<interval> range;
   /// Facts about what was measured, such as digests of files; no quotes or backslashes.
   std::string note;
 };
@@ -146,6 +161,21 @@ template <class F>
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
+/// Returns an interval that contains the true median of values that are independent of
+/// each other, whatever their distribution is: the number of values below the median is
+/// binomial. Returns nothing for fewer than 16 values.
+[[nodiscard]] inline std::optional<interval> interval_of_median(
+    std::vector<double> values) {
+  if (values.size() < 16) {
+    return std::nullopt;
+  }
+  std::sort(values.begin(), values.end());
+  const auto count = static_cast<double>(values.size());
+  constexpr double deviations = 2.576;  // of a normal distribution, for 99 %
+  const auto below = static_cast<std::size_t>(
+      std::max(0.0, (count - deviations * std::sqrt(count)) / 2));
+  return interval{values[below], values[values.size() - 1 - below]};
+}
 /// Returns the results of calling `measure` (which returns a double) `repeats` times.
 template <class F>
 [[nodiscard]] std::vector<double> repeat(int repeats, F&& measure) {
@@ -197,6 +227,10 @@ inline std::string samples(const sampling& s) {
                      : "{\"quiet\": " + std::to_string(s.quiet) +
                            ", \"taken\": " + std::to_string(s.taken) +
                            ", \"enough\": " + (s.decides() ? "true" : "false") + "}";
+}
+/// Returns a JSON array of two numbers, or null.
+inline std::string range(const std::optional<interval>& of) {
+  return of ? "[" + number(of->low) + ", " + number(of->high) + "]" : "null";
 }
 
 }  // namespace detail
@@ -252,14 +286,17 @@ class program {
              return ::fnmatch(p.c_str(), id.c_str(), 0) == 0;
            });
   }
-  /// Measures one row. Without enough quiet samples the row gets no verdict. A
-  /// measurement that throws is reported as a row without a value.
+  /// Measures one row. Without enough quiet samples, or an interval that decides, the row
+  /// gets no verdict. A measurement that throws is reported as a row without a value.
   static bool print(const entry& e) {
     sampling_of_row() = {};
     try {
       const measured m = e.measure();
       std::optional<bar> limit = m.own_bar ? m.own_bar : e.limit;
-      if (!sampling_of_row().decides()) {
+      // A row with an interval takes its verdict from it.
+      const bool decided =
+          m.range ? limit && m.range->decides(*limit) : sampling_of_row().decides();
+      if (!decided) {
         limit.reset();
       }
       const bool holds = !limit || limit->holds(m.value);
@@ -278,12 +315,13 @@ class program {
                                                              : "\">=\"";
     std::printf(
         "{\"id\": \"%s\", \"value\": %s, \"unit\": \"%s\", \"bar\": %s, \"sense\": %s, "
-        "\"holds\": %s, \"peer\": %s, \"elsewhere\": %s, \"samples\": %s, \"note\": "
-        "%s}\n",
+        "\"holds\": %s, \"peer\": %s, \"elsewhere\": %s, \"samples\": %s, "
+        "\"interval\": %s, \"note\": %s}\n",
         e.id.c_str(), value.c_str(), e.unit.c_str(),
         limit ? detail::number(limit->limit).c_str() : "null", sense,
         holds ? "true" : "false", detail::number(m.peer).c_str(),
         detail::number(m.elsewhere).c_str(), detail::samples(sampling_of_row()).c_str(),
+        detail::range(m.range).c_str(),
         m.note.empty() ? "null" : ('"' + m.note + '"').c_str());
     std::fflush(stdout);
   }

@@ -19,7 +19,7 @@ import time
 import peers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer", "elsewhere", "samples", "note")
+FIELDS = ("id", "value", "unit", "bar", "sense", "holds", "peer", "elsewhere", "samples", "interval", "note")
 
 
 def programs_in(folder):
@@ -72,7 +72,7 @@ def verdict_of(row):
 
 
 def too_noisy(row):
-    return row["samples"] is not None and not row["samples"]["enough"]
+    return row.get("interval") is not None or (row["samples"] is not None and not row["samples"]["enough"])
 
 
 def text_of(row):
@@ -84,6 +84,8 @@ def text_of(row):
         remarks.append(f"elsewhere {number(row['elsewhere'])}")
     if row["samples"] is not None:
         remarks.append(f"median of {row['samples']['quiet']} quiet of {row['samples']['taken']}")
+    if row.get("interval") is not None:
+        remarks.append(f"all in turn: {number(row['interval'][0])} to {number(row['interval'][1])}")
     return f"{row['id']:<34} {number(row['value']):>14} {row['unit']:<10} {bar:<14} " \
            f"{verdict_of(row):<12} {', '.join(remarks)}".rstrip()
 
@@ -149,7 +151,7 @@ def main():
     for row in rows:
         print(text_of(row))
     failing = sum(1 for r in rows if not r["holds"])
-    noisy = sum(1 for r in rows if too_noisy(r))
+    noisy = sum(1 for r in rows if verdict_of(r) == "no verdict")
     without = f", {noisy} without a verdict because the machine was busy" if noisy else ""
     print(f"\nweir: {len(rows)} rows, {failing} below their bar{without}, {out}, "
           f"{time.monotonic() - start:.0f} s")

@@ -31,6 +31,15 @@ echo '{{"id": "{prefix}_ratio", "value": null, "unit": "ratio", "bar": null, "se
 """
 
 
+TURNS = """#!/bin/sh
+if [ "$1" = --list ]; then echo {prefix}_open_ratio; echo {prefix}_decided_ratio; exit 0; fi
+for id in "$@"; do case $id in *_open_*) bar='null, "sense": null' ;; *) bar='0.9, "sense": ">="' ;; esac
+  echo '{{"id": "'$id'", "value": 0.95, "unit": "ratio", "bar": '$bar', "holds": true, "peer": 1,' \
+    '"samples": {{"quiet": 1, "taken": 64, "enough": false}}, "interval": [0.92, 0.97]}}'
+done
+"""
+
+
 class BenchCase(unittest.TestCase):
     def setUp(self):
         self.temp = tempfile.TemporaryDirectory()
@@ -132,6 +141,14 @@ class BenchRun(BenchCase):
         row = self.run_bench("noisy_ns")[0]
         self.assertTrue(row["holds"])
         self.assertRegex(self.done.stdout, r"noisy_ns .* no verdict +median of 1 quiet of 72")
+        self.assertIn("1 without a verdict because the machine was busy", self.done.stdout)
+
+    def test_an_interval_beside_the_bar_gives_a_verdict_without_quiet_samples(self):
+        self.peers_folder("turns", TURNS, folder="bin")
+        rows = self.run_bench("turns_*")
+        self.assertEqual([row["interval"] for row in rows], [[0.92, 0.97]] * 2)
+        self.assertRegex(self.done.stdout, r"turns_decided_ratio .* holds .*all in turn: 0.92 to 0.97")
+        self.assertRegex(self.done.stdout, r"turns_open_ratio .* no verdict .*all in turn: 0.92 to 0.97")
         self.assertIn("1 without a verdict because the machine was busy", self.done.stdout)
 
 

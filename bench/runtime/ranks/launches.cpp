@@ -8,22 +8,26 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "clean.hpp"
+#include "turns.hpp"
 
 namespace weir::bench {
 namespace {
 
-/// Samples of one launch.
-constexpr int samples_of_launch = 3;
-/// Number of quiet samples that a side has at the end, if the machine allows.
+/// Number of quiet turns that are enough.
 constexpr std::size_t wanted = 9;
-constexpr int max_turns = 10;
+/// Number of turns after which the interval of the median is looked at again.
+constexpr std::size_t turns_between_looks = 16;
+/// Longest time of all turns of a row. @units{seconds}
+constexpr double longest_row = 120;
 
 /// A process that computes until the end of this object.
 class busy_process {
@@ -48,48 +52,147 @@ class busy_process {
   pid_t id_;
 };
 
-std::string line_of(const launch& one) {
+std::string line_of(const launch& one, const turns& given) {
   // The launcher needs no remote shell for ranks on this machine, and more ranks than
   // processors are no error.
-  return std::string("WEIR_MPI_FOLDER=" WEIR_BENCH_PLUGINS
-                     " timeout 300 " WEIR_BENCH_MPIRUN
-                     " --allow-run-as-root --oversubscribe --bind-to none --mca plm "
-                     "isolated") +
+  return "WEIR_MPI_FOLDER=" WEIR_BENCH_PLUGINS " " + std::string(turns::variable) + "=" +
+         given.path() +
+         " timeout 900 " WEIR_BENCH_MPIRUN
+         " --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated" +
          (one.over_tcp ? " --mca btl tcp,self" : "") + " -n " +
          std::to_string(one.ranks) + " " WEIR_BENCH_RANKS "/" + one.program + " " +
-         one.words + " " + std::to_string(samples_of_launch) + " " + one.more +
-         " </dev/null";
+         one.words + " 0 " + one.more + " </dev/null";
 }
 
-/// The lines that a launch has printed.
-struct printed {
-  std::map<int, double> seconds;  ///< of each sample, the longest of all ranks
-  std::map<int, double> waited;   ///< longest time that a rank waited for a processor
-  std::string checksum;
-};
+/// A program that runs. Its ranks are stopped except for its turns, since their threads
+/// would take time from the others even when they wait.
+class running_program {
+ public:
+  /// Starts the program and returns when all ranks are ready.
+  explicit running_program(const launch& one)
+      : ranks_(one.ranks),
+        line_(line_of(one, given_)),
+        pipe_(::popen(line_.c_str(), "r"), ::pclose) {
+    while (processes_.size() < static_cast<std::size_t>(ranks_)) {
+      int process = 0;
+      if (std::sscanf(next_line().c_str(), "ready %*d %d", &process) == 1) {
+        processes_.push_back(process);
+      }
+    }
+    signal_all(SIGSTOP);
+  }
+  ~running_program() { let_end(); }
+  running_program(const running_program&) = delete;
+  running_program& operator=(const running_program&) = delete;
 
-printed read_lines(const std::string& line) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
-  printed out;
-  std::array<char, 256> text{};
-  while (pipe != nullptr && std::fgets(text.data(), text.size(), pipe.get()) != nullptr) {
-    int rank = 0;
-    int sample = 0;
-    double seconds = 0;
-    double waited = 0;
-    std::array<char, 64> sum{};
-    if (std::sscanf(text.data(), "sample %d %d %lf %lf", &rank, &sample, &seconds,
-                    &waited) == 4) {
-      out.seconds[sample] = std::max(out.seconds[sample], seconds);
-      out.waited[sample] = std::max(out.waited[sample], waited);
-    } else if (std::sscanf(text.data(), "checksum %63s", sum.data()) == 1) {
-      out.checksum = sum.data();
+  struct sample {
+    double seconds = 0;  ///< of the slowest rank
+    double waited = 0;   ///< longest time that a rank waited for a processor; nanoseconds
+  };
+  /// Gives the program a turn and returns its sample.
+  sample take() {
+    signal_all(SIGCONT);
+    given_.give();
+    sample out;
+    for (int seen = 0; seen < ranks_;) {
+      double seconds = 0;
+      double waited = 0;
+      if (std::sscanf(next_line().c_str(), "sample %*d %*d %lf %lf", &seconds, &waited) ==
+          2) {
+        out.seconds = std::max(out.seconds, seconds);
+        out.waited = std::max(out.waited, waited);
+        ++seen;
+      }
+    }
+    signal_all(SIGSTOP);
+    return out;
+  }
+  /// Ends the program and returns the checksum of its state.
+  std::string end() {
+    let_end();
+    for (;;) {
+      const std::string line = next_line();
+      if (line.rfind("checksum ", 0) == 0) {
+        return line.substr(9);
+      }
     }
   }
-  if (out.seconds.size() != samples_of_launch || out.checksum.empty()) {
-    throw std::runtime_error("no samples from: " + line);
+
+ private:
+  void signal_all(int number) const {
+    for (const pid_t one : processes_) {
+      ::kill(one, number);
+    }
   }
-  return out;
+  void let_end() {
+    given_.end();
+    signal_all(SIGCONT);
+  }
+  std::string next_line() {
+    std::array<char, 256> text{};
+    if (pipe_ == nullptr ||
+        std::fgets(text.data(), text.size(), pipe_.get()) == nullptr) {
+      throw std::runtime_error("expected another line, found the end of: " + line_);
+    }
+    return text.data();
+  }
+
+  turns given_;
+  int ranks_;
+  std::string line_;
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe_;
+  std::vector<pid_t> processes_;  ///< of the ranks
+};
+
+/// Ends the programs and compares their states.
+void compare_states(const std::vector<std::unique_ptr<running_program>>& all) {
+  const std::string first = all.front()->end();
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const std::string other = all[i]->end();
+    if (other != first) {
+      throw std::runtime_error("expected the checksum " + first + ", found " + other +
+                               " of program " + std::to_string(i));
+    }
+  }
+}
+
+/// The samples of the turns of a row.
+struct taken_turns {
+  std::vector<std::vector<double>> seconds;  ///< of each program
+  std::vector<double> ratios;                ///< of each turn
+  std::vector<double> quiet;                 ///< of each quiet turn
+};
+
+/// Takes one sample of each program, in reverse order in every second turn, so that a
+/// steady change of the machine affects all sides alike.
+void take_turn(const std::vector<std::unique_ptr<running_program>>& programs,
+               bool beside_work, const ratio_of_samples& ratio, taken_turns& to) {
+  const unsigned processors = beside_work ? 0 : 2;
+  const bool reversed = to.ratios.size() % 2 == 1;
+  std::vector<double> seconds(programs.size());
+  double disturbance = look(processors).disturbance();
+  bool on_time = true;
+  for (std::size_t k = 0; k < programs.size(); ++k) {
+    const std::size_t i = reversed ? programs.size() - 1 - k : k;
+    const auto taken = programs[i]->take();
+    disturbance = std::max(disturbance, look(processors).disturbance());
+    on_time = on_time && taken.waited <= std::max(20e3, taken.seconds * 2e7);
+    seconds[i] = taken.seconds;
+    to.seconds[i].push_back(taken.seconds);
+  }
+  to.ratios.push_back(ratio(seconds));
+  if (beside_work || (on_time && disturbance <= max_disturbance)) {
+    to.quiet.push_back(to.ratios.back());
+  }
+}
+
+void print_medians(const std::vector<launch>& programs, const taken_turns& of) {
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    std::fprintf(stderr, "%s %s %s, %d ranks: %.4g ms, least %.4g\n",
+                 programs[i].program.c_str(), programs[i].words.c_str(),
+                 programs[i].more.c_str(), programs[i].ranks, median(of.seconds[i]) * 1e3,
+                 *std::min_element(of.seconds[i].begin(), of.seconds[i].end()) * 1e3);
+  }
 }
 
 /// Starts the program that pretends to be a rank in the middle of many.
@@ -146,50 +249,37 @@ const pretended_figures& figures_of_pretended(int ranks) {
   return all.at(ranks);
 }
 
-void add_launch(const launch& one, launch_samples& to) {
-  const std::unique_ptr<busy_process> beside =
-      one.beside_work ? std::make_unique<busy_process>() : nullptr;
-  const unsigned processors = one.beside_work ? 0 : 2;
-  const double before = wait_until_clean(processors);
-  const printed lines = read_lines(line_of(one));
-  const double disturbance = std::max(before, look(processors).disturbance());
-  if (!to.checksum.empty() && to.checksum != lines.checksum) {
-    throw std::runtime_error("expected the checksum " + to.checksum + ", found " +
-                             lines.checksum + " from: " + line_of(one));
-  }
-  to.checksum = lines.checksum;
-  for (const auto& [sample, seconds] : lines.seconds) {
-    to.all.push_back(seconds);
-    const bool on_time = lines.waited.at(sample) <= std::max(20e3, seconds * 2e7);
-    if (on_time && disturbance <= max_disturbance) {
-      to.quiet.push_back(seconds);
-    }
-  }
-}
-
-std::vector<launch_samples> launch_in_turn(const std::vector<launch>& programs) {
-  std::vector<launch_samples> out(programs.size());
+measured ratio_in_turn(const std::vector<launch>& programs, bar limit,
+                       const ratio_of_samples& ratio) {
   const bool beside_work = programs.front().beside_work;
-  for (int turn = 0; turn < max_turns; ++turn) {
-    bool enough = turn > 0;
-    for (std::size_t i = 0; i < programs.size(); ++i) {
-      out[i].checksum = out.front().checksum;
-      add_launch(programs[i], out[i]);
-      enough = enough && (beside_work ? out[i].all : out[i].quiet).size() >= wanted;
-    }
-    if (enough) {
-      break;
-    }
+  std::vector<std::unique_ptr<running_program>> all;
+  for (const launch& one : programs) {
+    all.push_back(std::make_unique<running_program>(one));
   }
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    if (!beside_work) {
-      sampling_of_row().add_set(out[i].quiet.size(), out[i].all.size());
+  const auto beside = beside_work ? std::make_unique<busy_process>() : nullptr;
+  taken_turns taken{std::vector<std::vector<double>>(programs.size()), {}, {}};
+  std::optional<interval> range;
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+        .count();
+  };
+  while (taken.quiet.size() < wanted && !(range && range->decides(limit)) &&
+         seconds() < longest_row) {
+    for (std::size_t i = 0; i < turns_between_looks; ++i) {
+      take_turn(all, beside_work, ratio, taken);
     }
-    std::fprintf(stderr, "%s %s %s, %d ranks: %.4g ms, %zu quiet of %zu samples\n",
-                 programs[i].program.c_str(), programs[i].words.c_str(),
-                 programs[i].more.c_str(), programs[i].ranks, out[i].seconds() * 1e3,
-                 out[i].quiet.size(), out[i].all.size());
+    range = interval_of_median(taken.ratios);
   }
+  compare_states(all);
+  print_medians(programs, taken);
+  if (beside_work) {
+    return {median(taken.ratios), 1.0};
+  }
+  const bool enough = taken.quiet.size() >= wanted;
+  sampling_of_row().add_set(taken.quiet.size(), taken.ratios.size());
+  measured out(median(enough ? taken.quiet : taken.ratios), 1.0);
+  out.range = enough ? std::nullopt : range;
   return out;
 }
 

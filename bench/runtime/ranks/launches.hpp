@@ -3,6 +3,7 @@
 /// Starts programs of several ranks and reads their samples (`sampled_program.hpp`).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,29 +21,21 @@ struct launch {
   bool beside_work = false;  ///< a process that computes runs at the same time
 };
 
-/// Samples of a side of a ratio.
-struct launch_samples {
-  std::vector<double> quiet;  ///< seconds of the samples that nothing disturbed
-  std::vector<double> all;    ///< seconds of all samples
-  std::string checksum;       ///< state at the end
+/// Computes a ratio from the seconds of one sample of each program.
+using ratio_of_samples = std::function<double(const std::vector<double>&)>;
 
-  /// Returns the median of the quiet samples, or of all if the quiet ones are few.
-  [[nodiscard]] double seconds() const {
-    return median(quiet.size() < sampling::least_quiet ? all : quiet);
-  }
-};
-
-/// Starts a program once and adds its samples. A sample is quiet if the processors ran at
-/// full speed before and after the launch and no thread of a rank waited for a processor.
-/// @throws std::runtime_error if the program prints no samples, or another checksum than
-/// the launches before
-void add_launch(const launch& one, launch_samples& to);
-
-/// Starts the programs in turn until each has enough quiet samples, or ten times. The
-/// states at the end must be equal. Notes the samples for the verdict of the row, unless
-/// a process runs beside them. @throws std::runtime_error see `add_launch`
-[[nodiscard]] std::vector<launch_samples> launch_in_turn(
-    const std::vector<launch>& programs);
+/// Starts all programs and lets them take their samples in turn, so that a slow spell of
+/// the machine affects all sides of a ratio. A turn is one sample of each program, and
+/// gives one ratio. A turn is quiet if the processors ran at full speed before and after
+/// each of its samples, and no thread of a rank waited for a processor.
+///
+/// Ends when there are enough quiet turns, or when the interval of the median of all
+/// ratios no longer contains the limit, or after two minutes. Returns the median of the
+/// ratios of the quiet turns, or of all turns with their interval if the quiet ones are
+/// few. The states of the programs at the end must be equal.
+/// @throws std::runtime_error if a program ends early or with another state
+[[nodiscard]] measured ratio_in_turn(const std::vector<launch>& programs, bar limit,
+                                     const ratio_of_samples& ratio);
 
 /// Figures of a process that pretends to be a rank of many (`pretended_rank.cpp`).
 struct pretended_figures {

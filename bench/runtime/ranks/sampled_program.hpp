@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "clean.hpp"
+#include "turns.hpp"
 
 namespace weir::bench {
 
@@ -16,7 +17,8 @@ namespace weir::bench {
 struct sampled_options {
   std::int64_t size = 512;   ///< cells of a row and of a column
   std::int64_t steps = 100;  ///< steps of a sample
-  std::int64_t samples = 1;  ///< number of samples behind the first one, which warms up
+  std::int64_t samples = 1;  ///< number of samples behind the first one, which warms up;
+                             ///< where turns are given, samples end with these
   std::int64_t tile = 64;    ///< rows of a tile; programs by hand have no tiles
   bool submits = false;      ///< true: each step is submitted, without `repeat`
 
@@ -33,12 +35,15 @@ struct sampled_options {
 };
 
 /// Takes the samples: `prepare()` sets the first state, `meet()` waits for all ranks, and
-/// `run()` is measured together with the `meet` behind it. Prints, for each sample, the
-/// seconds and the nanoseconds for which threads of this rank waited for a processor.
+/// `run()` is measured together with the `meet` behind it. Prints a line with the process
+/// when the rank is ready, after a sample that warms up; then, for each sample, the
+/// seconds and the nanoseconds for which threads of this rank waited for a processor. The
+/// samples follow each other, or wait for their turns where the environment names them
+/// (`turns.hpp`).
 template <class Prepare, class Meet, class Run>
 void print_samples(const sampled_options& with, int rank, Prepare&& prepare, Meet&& meet,
                    Run&& run) {
-  for (std::int64_t i = -1; i < with.samples; ++i) {
+  const auto take = [&](std::int64_t index) {
     prepare();
     meet();
     const double waited = delay_ns();
@@ -46,11 +51,24 @@ void print_samples(const sampled_options& with, int rank, Prepare&& prepare, Mee
       run();
       meet();
     });
-    if (i >= 0) {
-      std::printf("sample %d %lld %.9g %.9g\n", rank, static_cast<long long>(i), took,
+    if (index < 0) {
+      std::printf("ready %d %d\n", rank, static_cast<int>(::getpid()));
+    } else {
+      std::printf("sample %d %lld %.9g %.9g\n", rank, static_cast<long long>(index), took,
                   delay_ns() - waited);
-      std::fflush(stdout);
     }
+    std::fflush(stdout);
+  };
+  take(-1);
+  if (const char* const path = std::getenv(turns::variable); path != nullptr) {
+    const turns mine(path);
+    for (std::int32_t i = 0; mine.wait_for(i); ++i) {
+      take(i);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < with.samples; ++i) {
+    take(i);
   }
 }
 
