@@ -99,11 +99,7 @@ void gather_runs(storage_id id, std::span<const byte_run> runs,
 
 /// Bytes of all blocks; nested footprints have no byte twice.
 std::int64_t byte_count(const footprint& bytes) noexcept {
-  std::int64_t count = bytes.empty() ? 0 : bytes.run;
-  for (std::size_t i = 0; i < bytes.depth; ++i) {
-    count *= bytes.steps[i].count;
-  }
-  return count;
+  return block_count(bytes) * bytes.run;
 }
 
 }  // namespace weir::runtime

@@ -83,6 +83,15 @@ void for_each_run_near(const footprint& bytes, std::int64_t lo, std::int64_t hi,
 void gather_runs(storage_id id, std::span<const byte_run> runs,
                  std::vector<footprint>& out);
 
+/// Returns the number of blocks of a footprint; those that share bytes count each.
+[[nodiscard]] inline std::int64_t block_count(const footprint& bytes) noexcept {
+  std::int64_t count = bytes.empty() ? 0 : 1;
+  for (std::size_t i = 0; i < bytes.depth; ++i) {
+    count *= bytes.steps[i].count;
+  }
+  return count;
+}
+
 /// Returns the number of bytes of a footprint; bytes that its blocks share count several
 /// times if it is not nested.
 [[nodiscard]] std::int64_t byte_count(const footprint& bytes) noexcept;

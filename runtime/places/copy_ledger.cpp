@@ -135,6 +135,28 @@ bool copy_ledger::is_missing(const segment& one, holder_id holder) const noexcep
          (!viewer_ || holder == *viewer_ || one.writer == *viewer_);
 }
 
+/// Returns the range from the first to the last byte of a footprint, gaps included, whose
+/// segment has a property; lo >= hi if there is none. If more segments lie between the
+/// bytes than the footprint has blocks, as between the columns of many ranks, returns the
+/// whole range without a further look: the caller looks at each block then.
+template <class Property>
+copy_ledger::byte_range copy_ledger::range_of(const footprint& bytes,
+                                              Property&& has) const {
+  byte_range range{bytes.hi, bytes.lo};
+  std::int64_t left = block_count(bytes) + 1;
+  for (auto it = segment_of(bytes.lo); it != segments_.end() && it->first < bytes.hi;
+       ++it) {
+    if (left-- == 0) {
+      return {bytes.lo, bytes.hi};
+    }
+    if (has(it->second)) {
+      range.lo = std::min(range.lo, std::max(it->first, bytes.lo));
+      range.hi = std::min(end_of(it), bytes.hi);
+    }
+  }
+  return range;
+}
+
 /// Most accesses need no look at their blocks, because no segment around them lacks
 /// bytes.
 ///
@@ -147,7 +169,8 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  if (!may_lack(bytes.lo, bytes.hi, holder)) {
+  const auto lacks = [&](const segment& one) { return is_missing(one, holder); };
+  if (const byte_range range = range_of(bytes, lacks); range.lo >= range.hi) {
     return;
   }
   // One segment has all bytes.
@@ -282,20 +305,12 @@ void copy_ledger::change(const footprint& bytes, Change&& next) {
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
   const auto is_wanted = [&](const segment& one) { return next(one) == one; };
-  // From the first to the last byte that may have to change.
-  std::int64_t lo = bytes.hi;
-  std::int64_t hi = bytes.lo;
-  for (auto it = segment_of(bytes.lo); it != segments_.end() && it->first < bytes.hi;
-       ++it) {
-    if (!is_wanted(it->second)) {
-      lo = std::min(lo, std::max(it->first, bytes.lo));
-      hi = std::min(end_of(it), bytes.hi);
-    }
-  }
-  for_each_run_near(bytes, lo, hi, [&](std::int64_t from, std::int64_t to) {
-    const auto all = segment_of(from);
-    if (end_of(all) < to || !is_wanted(all->second)) {
-      change_run(from, to, next);
+  const byte_range range =
+      range_of(bytes, [&](const segment& one) { return !is_wanted(one); });
+  for_each_run_near(bytes, range.lo, range.hi, [&](std::int64_t lo, std::int64_t hi) {
+    const auto all = segment_of(lo);
+    if (end_of(all) < hi || !is_wanted(all->second)) {
+      change_run(lo, hi, next);
     }
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Turns between programs that run at the same time: one takes a sample while the others
-/// sleep. `launches.cpp` gives the turns, and the ranks of the programs wait for them
+/// wait. `launches.cpp` gives the turns, and the ranks of the programs wait for them
 /// (`sampled_program.hpp`). Both sides map a file of a few bytes.
 #pragma once
 

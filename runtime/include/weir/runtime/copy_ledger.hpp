@@ -105,6 +105,11 @@ class copy_ledger {
     friend bool operator==(const segment&, const segment&) = default;
   };
   using segment_map = std::map<std::int64_t, segment>;
+  /// The bytes from `lo` to `hi`, without the last one.
+  struct byte_range {
+    std::int64_t lo;
+    std::int64_t hi;
+  };
   /// The segment that was found last. A copy of a ledger has other segments, so it begins
   /// without one.
   struct last_found {
@@ -120,6 +125,8 @@ class copy_ledger {
   [[nodiscard]] segment_map::const_iterator segment_of(std::int64_t byte) const;
   [[nodiscard]] std::int64_t end_of(segment_map::const_iterator at) const;
   [[nodiscard]] bool is_missing(const segment& one, holder_id holder) const noexcept;
+  template <class Property>
+  [[nodiscard]] byte_range range_of(const footprint& bytes, Property&& has) const;
   segment_map::iterator split(std::int64_t byte);
   template <class Change>
   void change(const footprint& bytes, Change&& next);
