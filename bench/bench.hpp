@@ -163,10 +163,10 @@ template <class F>
 }
 /// Returns an interval that contains the true median of values that are independent of
 /// each other, whatever their distribution is: the number of values below the median is
-/// binomial. Returns nothing for fewer than 16 values.
+/// binomial. Returns nothing for fewer than 32 values.
 [[nodiscard]] inline std::optional<interval> interval_of_median(
     std::vector<double> values) {
-  if (values.size() < 16) {
+  if (values.size() < 32) {
     return std::nullopt;
   }
   std::sort(values.begin(), values.end());

@@ -24,8 +24,9 @@ namespace {
 
 /// Number of quiet turns that are enough.
 constexpr std::size_t wanted = 9;
-/// Number of turns after which the interval of the median is looked at again.
-constexpr std::size_t turns_between_looks = 16;
+/// Number of turns of one launch. The memory that a launch has got may suit one side, so
+/// the programs are started again and again.
+constexpr std::size_t turns_of_launch = 8;
 /// Longest time of all turns of a row. @units{seconds}
 constexpr double longest_row = 120;
 
@@ -252,11 +253,6 @@ const pretended_figures& figures_of_pretended(int ranks) {
 measured ratio_in_turn(const std::vector<launch>& programs, bar limit,
                        const ratio_of_samples& ratio) {
   const bool beside_work = programs.front().beside_work;
-  std::vector<std::unique_ptr<running_program>> all;
-  for (const launch& one : programs) {
-    all.push_back(std::make_unique<running_program>(one));
-  }
-  const auto beside = beside_work ? std::make_unique<busy_process>() : nullptr;
   taken_turns taken{std::vector<std::vector<double>>(programs.size()), {}, {}};
   std::optional<interval> range;
   const auto start = std::chrono::steady_clock::now();
@@ -266,12 +262,17 @@ measured ratio_in_turn(const std::vector<launch>& programs, bar limit,
   };
   while (taken.quiet.size() < wanted && !(range && range->decides(limit)) &&
          seconds() < longest_row) {
-    for (std::size_t i = 0; i < turns_between_looks; ++i) {
+    std::vector<std::unique_ptr<running_program>> all;
+    for (const launch& one : programs) {
+      all.push_back(std::make_unique<running_program>(one));
+    }
+    const auto beside = beside_work ? std::make_unique<busy_process>() : nullptr;
+    for (std::size_t i = 0; i < turns_of_launch; ++i) {
       take_turn(all, beside_work, ratio, taken);
     }
+    compare_states(all);
     range = interval_of_median(taken.ratios);
   }
-  compare_states(all);
   print_medians(programs, taken);
   if (beside_work) {
     return {median(taken.ratios), 1.0};

@@ -24,10 +24,11 @@ struct launch {
 /// Computes a ratio from the seconds of one sample of each program.
 using ratio_of_samples = std::function<double(const std::vector<double>&)>;
 
-/// Starts all programs and lets them take their samples in turn, so that a slow spell of
-/// the machine affects all sides of a ratio. A turn is one sample of each program, and
-/// gives one ratio. A turn is quiet if the processors ran at full speed before and after
-/// each of its samples, and no thread of a rank waited for a processor.
+/// Starts all programs, again after every eight turns, and lets them take their samples
+/// in turn, so that a slow spell of the machine affects all sides of a ratio. A turn is
+/// one sample of each program, and gives one ratio. A turn is quiet if the processors ran
+/// at full speed before and after each of its samples, and no thread of a rank waited for
+/// a processor.
 ///
 /// Ends when there are enough quiet turns, or when the interval of the median of all
 /// ratios no longer contains the limit, or after two minutes. Returns the median of the
