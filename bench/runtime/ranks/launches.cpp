@@ -56,7 +56,7 @@ class busy_process {
 std::string line_of(const launch& one, const turns& given) {
   // The launcher needs no remote shell for ranks on this machine, and more ranks than
   // processors are no error.
-  return "WEIR_MPI_FOLDER=" WEIR_BENCH_PLUGINS " " + std::string(turns::variable) + "=" +
+  return std::string("WEIR_MPI_FOLDER=" WEIR_BENCH_PLUGINS " ") + turns::variable + "=" +
          given.path() +
          " timeout 900 " WEIR_BENCH_MPIRUN
          " --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated" +

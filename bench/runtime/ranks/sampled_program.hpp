@@ -18,7 +18,7 @@ struct sampled_options {
   std::int64_t size = 512;   ///< cells of a row and of a column
   std::int64_t steps = 100;  ///< steps of a sample
   std::int64_t samples = 1;  ///< number of samples behind the first one, which warms up;
-                             ///< where turns are given, samples end with these
+                             ///< without meaning where the samples wait for turns
   std::int64_t tile = 64;    ///< rows of a tile; programs by hand have no tiles
   bool submits = false;      ///< true: each step is submitted, without `repeat`
 
@@ -35,11 +35,11 @@ struct sampled_options {
 };
 
 /// Takes the samples: `prepare()` sets the first state, `meet()` waits for all ranks, and
-/// `run()` is measured together with the `meet` behind it. Prints a line with the process
-/// when the rank is ready, after a sample that warms up; then, for each sample, the
-/// seconds and the nanoseconds for which threads of this rank waited for a processor. The
-/// samples follow each other, or wait for their turns where the environment names them
-/// (`turns.hpp`).
+/// `run()` is measured together with the `meet` behind it. A first sample warms up; then
+/// the rank prints that it is ready, with its process id. For each further sample it
+/// prints the seconds, and the nanoseconds for which its threads waited for a processor.
+/// The samples follow each other, or wait for their turns where the environment names
+/// them (`turns.hpp`).
 template <class Prepare, class Meet, class Run>
 void print_samples(const sampled_options& with, int rank, Prepare&& prepare, Meet&& meet,
                    Run&& run) {
