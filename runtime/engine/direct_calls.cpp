@@ -20,7 +20,7 @@ constexpr std::int32_t full_credit = 16;
 constexpr std::uint32_t timed_calls = 64;
 /// Of those, one in so many is timed in the mean. The distance from one to the next is
 /// random, between 1 and twice the mean without 1.
-constexpr std::uint32_t mean_gap = 4;
+constexpr std::uint32_t mean_gap = 8;
 
 }  // namespace
 

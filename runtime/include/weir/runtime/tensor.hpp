@@ -9,7 +9,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "weir/base/bytes.hpp"
@@ -37,13 +36,15 @@ struct storage {
 inline constexpr int max_dims = 8;
 
 /// The part of a footprint that describes its range and its innermost block.
+/// It ends without padding, because compilers copy a base class with padding at its end
+/// through a temporary one.
 struct footprint_head {
+  std::uint8_t depth = 0;  ///< progressions in use
+  bool nested = true;      ///< every stride is at least the span of everything inside it
   storage_id id;           ///< storage that the bytes belong to
   std::int64_t lo = 0;     ///< first byte
   std::int64_t hi = 0;     ///< one past the last byte
   std::int64_t run = 0;    ///< bytes of the innermost block
-  std::uint8_t depth = 0;  ///< progressions in use
-  bool nested = true;      ///< every stride is at least the span of everything inside it
 
   /// Returns true if the footprint has no byte.
   [[nodiscard]] bool empty() const noexcept { return lo == hi; }
@@ -71,11 +72,18 @@ struct footprint : footprint_head {
   footprint() noexcept {}
   /// Copies a footprint. Only the steps in use are copied: most footprints have none, and
   /// submissions copy many footprints.
-  footprint(const footprint& from) noexcept { copy(from); }
+  footprint(const footprint& from) noexcept : footprint_head(from) {
+    if (from.depth != 0) {
+      copy_steps(from);
+    }
+  }
   /// Assigns the range and the steps in use.
   footprint& operator=(const footprint& from) noexcept {
     if (this != &from) {
-      copy(from);
+      footprint_head::operator=(from);
+      if (from.depth != 0) {
+        copy_steps(from);
+      }
     }
     return *this;
   }
@@ -105,13 +113,6 @@ struct footprint : footprint_head {
                                                  std::int64_t element_size) noexcept;
 
  private:
-  void copy(const footprint& from) noexcept {
-    // An assignment of the head would go through a temporary one.
-    std::memcpy(static_cast<void*>(this), &from, sizeof(footprint_head));
-    if (from.depth != 0) {
-      copy_steps(from);
-    }
-  }
   void copy_steps(const footprint& from) noexcept;
 };
 
@@ -129,10 +130,20 @@ enum class overlap : std::uint8_t { no, yes, maybe };
 /// @threads{pure}
 [[nodiscard]] bool covers(const footprint& outer, const footprint& inner) noexcept;
 
+/// The part of a tensor that does not depend on its dimensions. A copy of it takes fewer
+/// instructions than copies of its members.
+class tensor_head {
+ protected:
+  dtype type_ = dtype::fp32;
+  std::uint8_t dims_ = 0;
+  std::int64_t offset_ = 0;
+  storage store_;
+};
+
 /// A typed strided view of a storage: a value, cheap to copy; owns nothing.
 /// @invariant every element lies inside the storage
 /// @threads{const; safe to use concurrently}
-class tensor {
+class tensor : tensor_head {
  public:
   /// Makes a tensor without dimensions over no storage.
   tensor() noexcept {
@@ -142,19 +153,12 @@ class tensor {
   /// Copies a tensor. Only the dimensions in use are copied: most tensors have few, and
   /// stages of pipelines copy tensors for each item.
   [[gnu::always_inline]] inline tensor(const tensor& from) noexcept
-      : store_(from.store_),
-        type_(from.type_),
-        dims_(from.dims_),
-        offset_(from.offset_),
-        bytes_(from.bytes_) {
+      : tensor_head(from), bytes_(from.bytes_) {
     copy_dimensions(from);
   }
   /// Assigns the dimensions in use.
   tensor& operator=(const tensor& from) noexcept {
-    store_ = from.store_;
-    type_ = from.type_;
-    dims_ = from.dims_;
-    offset_ = from.offset_;
+    tensor_head::operator=(from);
     bytes_ = from.bytes_;
     copy_dimensions(from);
     return *this;
@@ -247,10 +251,6 @@ class tensor {
   }
   void copy_further_dimensions(const tensor& from) noexcept;
 
-  storage store_;
-  dtype type_ = dtype::fp32;
-  std::uint8_t dims_ = 0;
-  std::int64_t offset_ = 0;
   // Those of the first `dims_` dimensions count. The first few always have a value.
   std::array<std::int64_t, max_dims> shape_;
   std::array<std::int64_t, max_dims> strides_;
