@@ -80,7 +80,7 @@ result<void> call_inquiry::move_on(const call_log& own) {
     }
   }
   std::vector<transfer_end> ended;
-  link_.poll(channel_, ended);
+  link_.take_ends(channel_, ended);
   for (const transfer_end& one : ended) {
     const auto is_its = [&one](const peer& p) {
       return p.question == one.id || p.count == one.id || p.calls == one.id;

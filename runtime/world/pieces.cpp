@@ -158,6 +158,10 @@ result<void> pieces::run_send(piece& p, const task_context& context) {
     tasks_.wake();
     return {};
   }
+  if (link_.take_end(channel_, *begun)) {
+    give_back(p);
+    return {};
+  }
   // The task ends when the message has been taken.
   p.waits = context.later();
   open_.emplace(*begun, &p);

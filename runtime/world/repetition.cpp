@@ -209,7 +209,7 @@ result<bool> world::ranked::defers(std::uint64_t signature) {
   }
   // Messages must move on although nothing is submitted.
   if (++r.offered % steps_between_polls == 0) {
-    WEIR_CHECK(move_on());
+    WEIR_CHECK(move_on_at_times());
   }
   // The period is complete.
   if (r.position == all.calls.size()) {
@@ -350,7 +350,7 @@ result<void> world::ranked::replay_period() {
   run.oldest = std::max<task_id>(*first, 1);
   run.last = run.oldest + all.tasks.size() - 1;
   ++repetition_.replays;
-  auto moved = move_on();
+  auto moved = move_on_at_times();
   return moved ? result<void>() : std::move(moved).error();
 }
 

@@ -63,7 +63,7 @@ result<void> stop_agreement::move_on() {
                                  : send(peers_.front(), {message_kind::request, 0}));
   }
   std::vector<transfer_end> ended;
-  link_.poll(channel_, ended);
+  link_.take_ends(channel_, ended);
   for (const transfer_end& one : ended) {
     const auto p = std::find_if(peers_.begin(), peers_.end(), [&one](const peer& other) {
       return other.receive == one.id;

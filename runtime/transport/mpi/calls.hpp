@@ -10,7 +10,7 @@
 namespace weir::mpi {
 
 /// Version of `calls`. A plug-in of another version is refused.
-constexpr std::uint32_t calls_version = 3;
+constexpr std::uint32_t calls_version = 4;
 /// Bits of the number of a message in its tag; the bits above are the channel's.
 constexpr unsigned number_bits = 20;
 /// Name of the function that returns the calls of a plug-in.
@@ -55,9 +55,10 @@ struct calls {
   /// Returns the first rank that has not called `begin_copy` for communicator 0; -1 if
   /// all have, or if there are too many ranks to know.
   int (*absent_rank)();
-  /// Begins to send. A synchronous send ends after its receive has begun.
+  /// Begins to send. A synchronous send ends after its receive has begun. Sets `ended`,
+  /// if it is not null, to true if the send has ended already; `poll` does not tell it.
   int (*send)(int communicator, int to, int tag, const void* bytes, int count,
-              bool synchronous, void* owner);
+              bool synchronous, bool* ended, void* owner);
   /// Begins to receive.
   int (*receive)(int communicator, int from, int tag, void* into, int count, void* owner);
   /// Asks for the end of a receive whose message has not come. It ends in a later `poll`.

@@ -82,7 +82,7 @@ bool ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> by
   one.buffer = std::move(bytes);
   // A failure is no error: nobody waits for the end of this message.
   if (mpi_.send(0, static_cast<int>(to), tag, one.buffer.data(),
-                static_cast<int>(one.buffer.size()), false, &one) != 0) {
+                static_cast<int>(one.buffer.size()), false, nullptr, &one) != 0) {
     return false;
   }
   unsent_ += static_cast<std::int64_t>(one.buffer.size());

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include <fmt/core.h>
@@ -216,15 +217,22 @@ result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
   one.begun_ns = now_ns();
   // Now and then a small message waits for its receive, so a fast sender cannot run away
   // from a slow receiver.
-  const bool waits =
-      one.buffer.size() <= small_bytes && ++small_[to] % small_between_waits == 0;
-  // Given to MPI; the operation is kept until it has ended.
+  const bool is_small = one.buffer.size() <= small_bytes;
+  const bool waits = is_small && ++small_[to] % small_between_waits == 0;
+  bool ends_at_once = false;
   if (const int code =
           mpi_.send(communicator_of(key), static_cast<int>(to), tag_of(key),
-                    one.buffer.data(), static_cast<int>(one.buffer.size()), waits, &one);
+                    one.buffer.data(), static_cast<int>(one.buffer.size()), waits,
+                    is_small && !waits ? &ends_at_once : nullptr, &one);
       code != 0) {
     return failure_of_mpi(one, code);
   }
+  if (ends_at_once) {
+    channels_[key.channel].ended.push_back({one.id, {}});
+    keep_buffer(std::move(one.buffer));
+    return next_transfer_++;
+  }
+  // The operation is kept until MPI has ended it.
   unsent_ += bytes;
   operations_.emplace(&one, std::move(owned));
   return next_transfer_++;
@@ -331,16 +339,45 @@ result<bool> ranks_over_mpi::resume_receive(rank_id from, const message_key& key
   return true;
 }
 
-/// Moves all channels on, and returns the ends of one.
+/// Moves all channels on, and returns the ends of one. Ends that are known already come
+/// at once: a look at all sockets takes longer than most users need to go on.
 void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ended) {
   const std::lock_guard lock(mutex_);
-  polled_ns_ = now_ns();
-  progress();
-  if (channel < channels_.size()) {
-    for (transfer_end& one : std::exchange(channels_[channel].ended, {})) {
-      ended.push_back(std::move(one));
-    }
+  if (channel >= channels_.size() || channels_[channel].ended.empty()) {
+    polled_ns_ = now_ns();
+    progress();
   }
+  move_ends(channel, ended);
+}
+
+void ranks_over_mpi::take_ends(std::uint32_t channel, std::vector<transfer_end>& ended) {
+  const std::lock_guard lock(mutex_);
+  move_ends(channel, ended);
+}
+
+/// The end of the last transfer is the last one that is known, because nothing has moved
+/// since it was begun.
+bool ranks_over_mpi::take_end(std::uint32_t channel, transfer_id last) {
+  const std::lock_guard lock(mutex_);
+  if (channel >= channels_.size() || channels_[channel].ended.empty()) {
+    return false;
+  }
+  const transfer_end& newest = channels_[channel].ended.back();
+  if (newest.id != last || !newest.outcome) {
+    return false;
+  }
+  channels_[channel].ended.pop_back();
+  return true;
+}
+
+/// Moves the known ends of a channel to `ended`.
+void ranks_over_mpi::move_ends(std::uint32_t channel, std::vector<transfer_end>& ended) {
+  if (channel >= channels_.size()) {
+    return;
+  }
+  std::vector<transfer_end>& known = channels_[channel].ended;
+  std::move(known.begin(), known.end(), std::back_inserter(ended));
+  known.clear();
 }
 
 /// Moves messages on, and notes the operations that have ended.

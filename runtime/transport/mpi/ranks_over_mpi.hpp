@@ -61,6 +61,8 @@ class ranks_over_mpi final : public runtime::transport {
   [[nodiscard]] result<transfer_id> receive(rank_id from, message_key key,
                                             std::span<std::byte> into) override;
   void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override;
+  void take_ends(std::uint32_t channel, std::vector<transfer_end>& ended) override;
+  [[nodiscard]] bool take_end(std::uint32_t channel, transfer_id last) override;
 
  private:
   /// A send or a receive that MPI has not ended.
@@ -106,6 +108,7 @@ class ranks_over_mpi final : public runtime::transport {
   void cancel(operation& one, std::optional<error> cause);
 
   void progress();
+  void move_ends(std::uint32_t channel, std::vector<transfer_end>& ended);
   void end_operation(const operation_end& end, std::int64_t now);
   [[nodiscard]] bool keeps_receiving(operation& one, const operation_end& end);
   [[nodiscard]] result<void> outcome_of(operation& one, const operation_end& end) const;
