@@ -230,6 +230,11 @@ class OpenMpi(FromMpi):
         status, out, words = self.launch(2, "tags", 1)
         self.assertEqual(status, 0, words)
 
+    def test_each_end_of_a_transfer_is_told_once(self):
+        status, out, words = self.launch(2, "ends", 1)
+        self.assertEqual(status, 0, words)
+        self.assertRegex(out, "^ends [0-9a-f]{16}\n$")
+
     def test_a_sender_that_is_refused_sends_the_same_bytes_later(self):
         free = self.launch(2, "sent", 1)
         self.assertEqual(free[0], 0, free)

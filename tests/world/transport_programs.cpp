@@ -251,6 +251,69 @@ result<std::uint64_t> tags(runtime::transport& link) {
   return sum;
 }
 
+/// Both ranks send small and large messages to each other. The end of each transfer is
+/// told once: right behind the send, by a poll, or by `take_ends` behind a poll of
+/// another channel. Returns the hash of the received bytes.
+result<std::uint64_t> ends_told_once(runtime::transport& link) {
+  constexpr std::uint64_t count = 60;
+  const std::uint32_t channel = link.open_channel();
+  const std::uint32_t beside = link.open_channel();
+  const runtime::rank_id other = 1 - link.rank();
+  std::map<runtime::transfer_id, unsigned> told;
+  std::vector<std::vector<std::byte>> in;
+  for (std::uint64_t number = 0; number < count; ++number) {
+    in.emplace_back(number % 3 == 2 ? bytes_of_number(number).size() : 8);
+    WEIR_TRY(const auto begun, link.receive(other, {channel, number}, in.back()));
+    told[begun] = 0;
+  }
+  for (std::uint64_t number = 0; number < count; ++number) {
+    const std::vector<std::byte> bytes = bytes_of_number(number);
+    WEIR_TRY(const auto begun, link.send(other, {channel, number},
+                                         std::span(bytes).first(in[number].size())));
+    told[begun] = link.take_end(channel, begun) ? 1 : 0;
+    told[begun] += link.take_end(channel, begun) ? 1 : 0;
+  }
+  std::vector<runtime::transfer_end> ended;
+  const auto note = [&]() -> result<void> {
+    for (auto& one : ended) {
+      WEIR_CHECK(one.outcome);
+      ++told[one.id];
+    }
+    ended.clear();
+    usleep(200);
+    return {};
+  };
+  const auto is_open = [](const auto& one) { return one.second == 0; };
+  while (std::any_of(told.begin(), told.end(), is_open)) {
+    link.poll(channel, ended);
+    WEIR_CHECK(note());
+    link.poll(beside, ended);
+    if (!ended.empty()) {
+      return error(errc::internal, "a channel without transfers has ended some");
+    }
+    link.take_ends(channel, ended);
+    WEIR_CHECK(note());
+  }
+  for (int later = 0; later < 20; ++later) {
+    link.poll(channel, ended);
+    WEIR_CHECK(note());
+  }
+  std::uint64_t sum = 0;
+  for (std::uint64_t number = 0; number < count; ++number) {
+    const std::vector<std::byte> bytes = bytes_of_number(number);
+    if (!std::equal(in[number].begin(), in[number].end(), bytes.begin())) {
+      return error(errc::internal, "a message has other bytes");
+    }
+    sum = sum * 31 + xxh3_64(in[number]);
+  }
+  const bool once = std::all_of(told.begin(), told.end(),
+                                [](const auto& one) { return one.second == 1; });
+  if (!once || told.size() != 2 * count) {
+    return error(errc::internal, "expected that each end is told once");
+  }
+  return sum;
+}
+
 }  // namespace
 
 void raise_known(int signal) {
@@ -269,6 +332,7 @@ const std::map<std::string, transport_program>& transport_programs() {
       {"unsent", [](runtime::transport& link) { return unsent(link, true); }},
       {"sent", [](runtime::transport& link) { return unsent(link, false); }},
       {"tags", tags},
+      {"ends", ends_told_once},
   };
   return all;
 }

@@ -56,6 +56,13 @@ class sparse_link final : public runtime::transport {
   void poll(std::uint32_t channel, std::vector<runtime::transfer_end>& ended) override {
     link_.poll(channel, ended);
   }
+  void take_ends(std::uint32_t channel,
+                 std::vector<runtime::transfer_end>& ended) override {
+    link_.take_ends(channel, ended);
+  }
+  [[nodiscard]] bool take_end(std::uint32_t channel, runtime::transfer_id last) override {
+    return link_.take_end(channel, last);
+  }
 
  private:
   [[nodiscard]] runtime::message_key sparse(runtime::message_key key) {
