@@ -49,8 +49,12 @@ class edge {
 
   /// Returns whether `count` items may be pushed.
   [[nodiscard]] bool has_credit(std::uint32_t count) const noexcept {
-    return items_ >= count && bytes_ > 0;
+    return items_ >= count && has_bytes();
   }
+  /// Returns the number of items that may be pushed as long as `has_bytes`.
+  [[nodiscard]] std::uint32_t credits() const noexcept { return items_; }
+  /// Returns whether bytes are left for one more item.
+  [[nodiscard]] bool has_bytes() const noexcept { return bytes_ > 0; }
   /// Appends an item, which the edge then holds. @pre `has_credit(1)`
   void push(item& one, std::uint64_t number, std::int64_t bytes) noexcept {
     ++one.holders;

@@ -96,34 +96,39 @@ result<std::uint32_t> stage_run::take_at_once(std::uint32_t limit, step& s) {
   call& c = current();
   call::input& input = c.inputs.front();
   active_ = &c;
-  std::uint32_t taken = 0;
-  while (taken < limit && from.front().kind == entry_kind::item && to.has_credit(1) &&
+  // Each item takes one credit behind the stage, and nobody else pushes meanwhile.
+  const std::uint32_t most = std::min(limit, to.credits());
+  std::uint32_t left = most;
+  while (left != 0 && from.front().kind == entry_kind::item && to.has_bytes() &&
          (pool == nullptr || pool->available(1))) {
     const entry& e = from.pop();
     WEIR_EXPECT(e.number == next_seq_);
     c.seq = next_seq_++;
     input.body = e.body;
     input.bytes = e.bytes;
+    // The call is likely to end at once. If not, it takes the credit again.
+    from.give_back(e.bytes);
     ++counters.items;
-    ++taken;
+    --left;
     if (auto done = guarded([&] { return object_.on_item(s); }); !done) [[unlikely]] {
+      from.take_credit(input.bytes);
       return at_item(c.seq, std::move(done.error()));
     }
     if (!has_just_emitted(c)) [[unlikely]] {
+      from.take_credit(input.bytes);
       WEIR_CHECK(end_plainly(c, pool));
-      return taken;
+      return most - left;
     }
     if (!c.emitted.empty()) {
       mark_made_complete(c, pool);
       let_go(*c.emitted.front());
       c.emitted.clear();
     }
-    from.give_back(e.bytes);
-    let_go(*e.body);
+    let_go(*input.body);
     c.outcome = {};
   }
   input.body = nullptr;
-  return taken;
+  return most - left;
 }
 
 /// Takes items and gaps, at most `limit`, as long as there are some, and credits and
