@@ -230,7 +230,13 @@ inline std::string samples(const sampling& s) {
 }
 /// Returns a JSON array of two numbers, or null.
 inline std::string range(const std::optional<interval>& of) {
-  return of ? "[" + number(of->low) + ", " + number(of->high) + "]" : "null";
+  if (!of) {
+    return "null";
+  }
+  // Some versions of g++ warn of "[" + number(...) without a reason.
+  std::string text = "[";
+  text += number(of->low) + ", " + number(of->high) + "]";
+  return text;
 }
 
 }  // namespace detail

@@ -177,4 +177,7 @@ class ranks_over_mpi final : public runtime::transport {
   std::thread pump_;
 };
 
+/// Returns the words for a message in errors.
+[[nodiscard]] std::string name_of_transfer(rank_id from, const message_key& key);
+
 }  // namespace weir::mpi

@@ -134,10 +134,10 @@ enum class overlap : std::uint8_t { no, yes, maybe };
 /// instructions than copies of its members.
 class tensor_head {
  protected:
-  dtype type_ = dtype::fp32;
-  std::uint8_t dims_ = 0;
-  std::int64_t offset_ = 0;
-  storage store_;
+  dtype type_ = dtype::fp32;  ///< type of the elements
+  std::uint8_t dims_ = 0;     ///< number of dimensions
+  std::int64_t offset_ = 0;   ///< offset of element 0 in the storage, in bytes
+  storage store_;             ///< storage that the tensor is a view of
 };
 
 /// A typed strided view of a storage: a value, cheap to copy; owns nothing.

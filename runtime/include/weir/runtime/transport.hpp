@@ -106,9 +106,9 @@ class transport {
   virtual void kernel_begins() noexcept {}
   /// Says that a kernel has ended, which is a sign of life as well.
   virtual void kernel_ends() noexcept {}
-  /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
-  /// transfer ends with an error of these codes if no bytes arrive, a send only with the
-  /// first one:
+  /// Moves messages on, unless transfers of the channel are known to have ended, and adds
+  /// the transfers of the channel that have ended to `ended`. A transfer ends with an
+  /// error of these codes if no bytes arrive, a send only with the first one:
   /// @error{rank_lost; the other rank has shown no sign of life for the deadline}
   /// @error{timeout; a message of the sender was lost}
   /// @error{upstream_failed; the sender has no bytes}
