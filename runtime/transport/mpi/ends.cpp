@@ -42,8 +42,8 @@ void ranks_over_mpi::take_ends(std::uint32_t channel, std::vector<transfer_end>&
   move_ends(channel, ended);
 }
 
-/// The end of the last transfer is the last one that is known, because nothing has moved
-/// since it was begun.
+/// The end of the last transfer is the last one that is known, unless messages have moved
+/// on since it was begun. A poll then tells it.
 bool ranks_over_mpi::take_end(std::uint32_t channel, transfer_id last) {
   const std::lock_guard lock(mutex_);
   if (channel >= channels_.size() || channels_[channel].ended.empty()) {

@@ -120,8 +120,8 @@ class transport {
   virtual void take_ends(std::uint32_t channel, std::vector<transfer_end>& ended) {
     poll(channel, ended);
   }
-  /// Returns true if the transfer that was begun last in a channel has ended without an
-  /// error. `poll` does not tell its end then.
+  /// Returns true if the transfer that was begun last in a channel is known to have ended
+  /// without an error; its end is not told again. If not, `poll` tells it later.
   [[nodiscard]] virtual bool take_end(std::uint32_t channel, transfer_id last) {
     static_cast<void>(channel);
     static_cast<void>(last);
