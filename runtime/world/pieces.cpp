@@ -158,6 +158,7 @@ result<void> pieces::run_send(piece& p, const task_context& context) {
     tasks_.wake();
     return {};
   }
+  // Most small messages have left by now, so the task ends at once.
   if (link_.take_end(channel_, *begun)) {
     give_back(p);
     return {};

@@ -78,6 +78,11 @@ class FromMpi(Ranks):
                        f"found that this process has {found[self.other]}; start the program with the launcher of the library")
             self.assertEqual((len(re.findall(refusal, words)), out), (2, ""), words)
 
+    def test_each_end_of_a_transfer_is_told_once(self):
+        status, out, words = self.launch(2, "ends", 1)
+        self.assertEqual(status, 0, words)
+        self.assertRegex(out, "^ends [0-9a-f]{16}\n$")
+
 
 class OpenMpi(FromMpi):
     """Processes of mpirun.openmpi, which stay if one of them fails."""
@@ -229,11 +234,6 @@ class OpenMpi(FromMpi):
         self.assertEqual((status, out), (0, alone[1]), words)
         status, out, words = self.launch(2, "tags", 1)
         self.assertEqual(status, 0, words)
-
-    def test_each_end_of_a_transfer_is_told_once(self):
-        status, out, words = self.launch(2, "ends", 1)
-        self.assertEqual(status, 0, words)
-        self.assertRegex(out, "^ends [0-9a-f]{16}\n$")
 
     def test_a_sender_that_is_refused_sends_the_same_bytes_later(self):
         free = self.launch(2, "sent", 1)

@@ -55,8 +55,8 @@ class transport_user {
 };
 
 /// One rank's access to the others. Nothing moves but inside of calls: memory of a
-/// receive is written inside of `poll` alone, and never after the end of the transfer or
-/// of its channel.
+/// receive is written inside of `poll` and `take_ends` alone, and never after the end of
+/// the transfer or of its channel.
 /// @threads{safe from any thread, apart from `open_channel`, `enter`, `leave` and
 /// `move_others_on`, which belong to one thread; each rank has an object of its own}
 class transport {
